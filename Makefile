@@ -1,0 +1,39 @@
+# Everything a fresh machine needs is Python 3.11+ and make.
+PYTHON ?= python3
+BIN := .venv/bin
+TRACE ?=
+DEMO_OUT ?= demo-out
+
+.PHONY: help venv demo test test-slow lint bench clean
+
+help:
+	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
+	@echo "make test       the tests (under 10 minutes); make test-slow runs the long ones"
+	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment"
+
+venv: .venv/ready
+
+.venv/ready: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Poise needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch .venv/ready
+
+demo: venv
+	@$(BIN)/poise demo --out $(DEMO_OUT) $(if $(TRACE),--trace $(TRACE))
+
+test: venv
+	$(BIN)/python -m pytest
+
+test-slow: venv
+	$(BIN)/python -m pytest -m slow
+
+lint: venv
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: venv
+	$(BIN)/python bench/simulate.py
+
+clean:
+	rm -rf .venv demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

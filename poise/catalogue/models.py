@@ -1,0 +1,70 @@
+"""The built-in models: public `config.json` keys, read by the same reader as a user's own file."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from poise.catalogue.huggingface import from_keys, read_config
+from poise.catalogue.names import Names
+from poise.core.errors import UserError
+from poise.core.model import Model
+
+_DATA = Path(__file__).with_name("models.json")
+_TUNED = ("instruct", "chat", "base", "hf", "it")
+
+
+@cache
+def _table() -> dict[str, dict[str, object]]:
+    """Aliases and config keys by repository id."""
+    table: dict[str, dict[str, object]] = json.loads(_DATA.read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def _names() -> Names:
+    """The repository ids, each also without its owner, and their aliases; tuned variants share their base's shape."""
+    aliases = {}
+    for name, entry in _table().items():
+        listed = entry.get("aliases", [])
+        assert isinstance(listed, list)
+        owner, bare = name.split("/", 1)
+        aliases[name] = [bare, *listed, *(f"{owner}/{alias}" for alias in listed)]
+    return Names(aliases, suffixes=_TUNED)
+
+
+@cache
+def _built_in(name: str) -> Model:
+    """The built-in model with the exact repository id `name`."""
+    keys = _table()[name]["config"]
+    assert isinstance(keys, dict)
+    owner = name.split("/", 1)[0]
+    source = "made up for tests" if owner == "poise" else f"https://huggingface.co/{name}/blob/main/config.json"
+    return from_keys(keys, name, source)
+
+
+def models() -> tuple[Model, ...]:
+    """All built-in models, in the order of the list."""
+    return tuple(_built_in(name) for name in _table())
+
+
+def model(name_or_path: str | Path) -> Model:
+    """The built-in model of that name, or the model that a Hugging Face `config.json` describes.
+
+    A name is a repository id or an alias (`llama-3.1-8b`, `qwen3-32b`), in any case and punctuation; a suffix such as
+    `-Instruct` may be added, for it does not change the shape. What is no known name is taken for the path of a
+    `config.json` or of a folder that holds one; a name wins over a folder of the same name (write `./name` for the
+    folder). UserError lists the nearest names.
+    """
+    text = str(name_or_path)
+    path = Path(name_or_path).expanduser()
+    if isinstance(name_or_path, Path) or text.startswith((".", "/", "~")) or path.suffix == ".json":
+        return read_config(path)
+    name = _names().find(text)
+    if name is not None:
+        return _built_in(name)
+    if path.exists():
+        return read_config(path)
+    near = ", ".join(_names().nearest(text))
+    raise UserError(f"model {text!r} is not built in; nearest are {near}; or give the path of its config.json")

@@ -1,0 +1,1 @@
+"""What everyone may know: standard library only, no clock, no I/O."""

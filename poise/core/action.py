@@ -1,0 +1,100 @@
+"""What policies decide and what a world is asked to do."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Route(NamedTuple):
+    """A router's answer: send the request to `replica`; `decode` names the partner of a prefill replica.
+
+    fallback: replicas to try, in order, where the first refuses before its first byte.
+    """
+
+    replica: int
+    decode: int | None = None
+    fallback: tuple[int, ...] = ()
+
+
+class Hold(NamedTuple):
+    """A router's answer: keep the request at the gateway; it is asked again when capacity frees, or at `wake_at`."""
+
+    reason: str
+    wake_at: int = 0
+
+
+class Reject(NamedTuple):
+    """A router's answer: turn the request away."""
+
+    reason: str
+
+
+class Dispatch(NamedTuple):
+    """Send request `request` to `replica`, its output being made by `decode` (the same replica unless a P/D pair).
+
+    resume: the client already has part of the output; go on from there instead of starting again.
+    """
+
+    request: int
+    replica: int
+    decode: int
+    resume: bool = False
+
+
+class Refuse(NamedTuple):
+    """Tell the client of `request` that it is turned away."""
+
+    request: int
+    reason: str
+
+
+class Abort(NamedTuple):
+    """Stop request `request` on `replica`: its client has left."""
+
+    request: int
+    replica: int
+
+
+class Wake(NamedTuple):
+    """Send a `Tick` at `at`."""
+
+    at: int
+
+
+Decision = Route | Hold | Reject
+Action = Dispatch | Refuse | Abort | Wake
+
+ALL: Literal[-1] = -1
+"""`Batch.decode`: every decoding request of the lane."""
+NONE: Literal[0] = 0
+"""`Batch.decode`: no decoding request."""
+
+ONE_STEP, UNTIL_HEAD, UNTIL_CHANGE = 0, 1, 2
+"""`Batch.hold`: one step; until another request heads the queue or one ends; until anything arrives or ends."""
+
+
+class Entry(NamedTuple):
+    """Compute the next `tokens` tokens of the prompt of `request`, in layers [first_layer, last_layer) ((0, 0): all).
+
+    `tokens` is cut to what is left when part of it turns out to be cached. 0 tokens admits a request whose KV comes
+    from elsewhere: another replica, or host memory after a swap. A chunk that stops short of the last layer is gone on
+    with by an entry of the same tokens that starts at the layer where it stopped.
+    """
+
+    request: int
+    tokens: int
+    first_layer: int = 0
+    last_layer: int = 0
+
+
+class Batch(NamedTuple):
+    """A batcher's answer: what the lane computes in its next step.
+
+    decode: ALL, NONE or the ids of the decoding requests that take part.  hold: for how long the batch would be
+    composed the same again; it is held only while it has no entries.  share: SM share of this step, 0: the lane's own.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    decode: int | tuple[int, ...] = ALL
+    hold: int = ONE_STEP
+    share: float = 0.0

@@ -1,0 +1,68 @@
+"""What a step costs: the question (`StepShape`), the answer (`Piece`) and who answers (`Estimator`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Chunk(NamedTuple):
+    """Prompt work of one request in one step: `tokens` new tokens after `context` earlier ones.
+
+    `first_layer` and `last_layer` bound the layers passed in this step; (0, 0) means all of them.
+    """
+
+    tokens: int
+    context: int
+    first_layer: int = 0
+    last_layer: int = 0
+
+
+class StepShape(NamedTuple):
+    """One step of one lane.
+
+    decodes: requests that compute one token each.
+    chunks: prompt work beside them.
+    share: the part of the device's SMs that the lane has, in (0, 1].
+    """
+
+    decodes: int
+    chunks: tuple[Chunk, ...] = ()
+    share: float = 1.0
+
+
+class Piece(NamedTuple):
+    """The duration of a step as a straight line in the KV tokens that its decodes read, in picoseconds.
+
+    duration = base + per_kv · Σ context + per_window · Σ min(context, window), sums over the decodes, valid while
+    Σ context ≤ `until_kv`. Because decodes grow by one token a step, k equal steps have a closed form.
+    """
+
+    base: int
+    per_kv: int = 0
+    per_window: int = 0
+    until_kv: int = 1 << 62
+
+
+class Estimator(Protocol):
+    """Answers for one pool: one model in one layout on one device, under one engine.
+
+    window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
+    """
+
+    window: int
+
+    def step(self, shape: StepShape) -> Piece:
+        """The piece that holds for `shape`; `Piece.per_kv` and `per_window` cover the decodes only."""
+        ...
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Bytes of KV cache (and constant state) of one request of `tokens` tokens, on all devices of a replica."""
+        ...
+
+    def swap(self, kv_bytes: int) -> int:
+        """Picoseconds to move `kv_bytes` between the devices of a replica and host memory, one way."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Coefficients, efficiencies and their sources, as they go into the resolved scenario and reports."""
+        ...

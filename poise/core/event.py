@@ -1,0 +1,118 @@
+"""What has happened, as the control side learns it; instants in picoseconds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from poise.core.request import RequestView
+
+
+class Arrived(NamedTuple):
+    """A client sent a request (again, where `attempt` > 0)."""
+
+    at: int
+    request: RequestView
+    attempt: int = 0
+
+
+class Reported(NamedTuple):
+    """The replicas' state as it was at `measured_at`, one list over replicas for each column that somebody reads.
+
+    cached: prefix extents that entered or left a replica's cache since the last report: `(replica, id, entered)`.
+    """
+
+    at: int
+    measured_at: int
+    columns: dict[str, list[int]]
+    cached: tuple[tuple[int, int, bool], ...] = ()
+
+
+class FirstToken(NamedTuple):
+    """The first token of a request passed the gateway."""
+
+    at: int
+    request: int
+    replica: int
+
+
+class Prefilled(NamedTuple):
+    """The prefill half of a P/D pair has computed a prompt; its decode half goes on."""
+
+    at: int
+    request: int
+    replica: int
+
+
+class Finished(NamedTuple):
+    """A request ended well."""
+
+    at: int
+    request: int
+    output_tokens: int
+
+
+class Cancelled(NamedTuple):
+    """The client left: of its own accord or because its patience ended."""
+
+    at: int
+    request: int
+    reason: str
+
+
+class Refused(NamedTuple):
+    """An engine would not take a request."""
+
+    at: int
+    request: int
+    replica: int
+    reason: str
+
+
+class Lost(NamedTuple):
+    """A replica is gone, and with it all that it ran."""
+
+    at: int
+    replica: int
+
+
+class Joined(NamedTuple):
+    """A replica is ready for requests."""
+
+    at: int
+    replica: int
+
+
+class Draining(NamedTuple):
+    """A replica takes no new requests."""
+
+    at: int
+    replica: int
+
+
+class Left(NamedTuple):
+    """A drained replica is empty and gone."""
+
+    at: int
+    replica: int
+
+
+class Tick(NamedTuple):
+    """A wake that was asked for."""
+
+    at: int
+
+
+Event = (
+    Arrived
+    | Reported
+    | FirstToken
+    | Prefilled
+    | Finished
+    | Cancelled
+    | Refused
+    | Lost
+    | Joined
+    | Draining
+    | Left
+    | Tick
+)

@@ -1,0 +1,181 @@
+"""The decoding requests of one lane, advanced together: a token each and a step at a time, in closed form.
+
+A member's computed tokens are `offset + step`, with one `step` counter for the whole group. So sums over members are
+sums of offsets, a finish is a number computed once, and nothing is touched per token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from operator import mul
+
+from poise.core.request import Sequence
+
+_ID_BITS = 40
+_ID_MASK = (1 << _ID_BITS) - 1
+
+
+class DecodeGroup:
+    """Members, their sums, and the steps at which one of them finishes or outgrows the window.
+
+    members: by id, in order of joining.  offsets: Σ offset.  shared: blocks of members that lie in shared extents.
+    window: tokens a sliding-window layer sees (0: none); short: members still below it, `short_offsets` their Σ offset.
+    """
+
+    __slots__ = (
+        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "offsets", "shared", "short",
+        "short_offsets", "step", "window",
+    )  # fmt: skip
+
+    def __init__(self, block: int, window: int = 0) -> None:
+        self.block = block
+        self.window = window
+        self.members: dict[int, Sequence] = {}
+        self.n = 0
+        self.step = 0
+        self.offsets = 0
+        self.shared = 0
+        self.short = 0
+        self.short_offsets = 0
+        self._phases = [0] * block  # how many offsets leave which remainder by the block size
+        self._ramps: dict[int, list[int]] = {}
+        self._finishes: list[int] = []
+        self._crossings: list[int] = []
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self.members.values())
+
+    def join(self, sequence: Sequence) -> None:
+        """Take in a sequence whose prompt is computed and whose first token is made."""
+        step = self.step
+        offset = sequence.computed - step
+        sequence.offset = offset
+        self.members[sequence.request.id] = sequence
+        self.n += 1
+        self.offsets += offset
+        self.shared += sequence.shared
+        self._phases[offset % self.block] += 1
+        done = step + sequence.output_tokens - sequence.produced
+        sequence.done_at_step = done
+        heappush(self._finishes, done << _ID_BITS | sequence.request.id)
+        if self.window:
+            self._join_window(sequence)
+
+    def leave(self, sequence: Sequence) -> None:
+        """Let a member go; its `computed` and `produced` are set to what they are now."""
+        del self.members[sequence.request.id]
+        offset = sequence.offset
+        self.n -= 1
+        self.offsets -= offset
+        self.shared -= sequence.shared
+        self._phases[offset % self.block] -= 1
+        sequence.computed = offset + self.step
+        sequence.produced = sequence.output_tokens - (sequence.done_at_step - self.step)
+        if self.window and sequence.short:
+            self._outgrow(sequence)
+
+    def finished(self) -> list[Sequence]:
+        """Let go of the members that have made their last token, least id first."""
+        done: list[Sequence] = []
+        finishes, step, members = self._finishes, self.step, self.members
+        while finishes and finishes[0] >> _ID_BITS <= step:
+            entry = heappop(finishes)
+            sequence = members.get(entry & _ID_MASK)
+            if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
+                self.leave(sequence)
+                done.append(sequence)
+        return done
+
+    def steps_to_finish(self) -> int:
+        """Steps until the next member finishes; the group must not be empty."""
+        finishes, members = self._finishes, self.members
+        while True:
+            entry = finishes[0]
+            sequence = members.get(entry & _ID_MASK)
+            if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
+                return sequence.done_at_step - self.step
+            heappop(finishes)  # left early
+
+    def context(self, step: int) -> int:
+        """Σ tokens that the members' attention reads in the step after `step` steps (itself included)."""
+        return self.offsets + self.n * (step + 1)
+
+    def window_context(self, step: int) -> int:
+        """The same with every member capped at the window; valid until the next crossing."""
+        return self.short_offsets + self.short * (step + 1) + (self.n - self.short) * self.window
+
+    def steps_to_crossing(self) -> int:
+        """Steps for which `window_context` grows by `short` each; members that reached the window leave `short`."""
+        crossings, members = self._crossings, self.members
+        while crossings:
+            entry = crossings[0]
+            sequence = members.get(entry & _ID_MASK)
+            at = entry >> _ID_BITS
+            if sequence is not None and sequence.short and at == self.window - 1 - sequence.offset:
+                if at > self.step:
+                    return at - self.step
+                self._outgrow(sequence)
+            heappop(crossings)
+        return 1 << 60
+
+    def private(self, step: int) -> int:
+        """Blocks that the members alone use once `step` steps are computed."""
+        if not self.n:
+            return 0
+        block = self.block
+        reach = step + block - 1
+        waste: int = sum(map(mul, self._phases, self._ramp(reach % block)))
+        return (self.offsets + self.n * reach - waste) // block - self.shared
+
+    def private_at_most(self, step: int) -> int:
+        """A bound of `private(step)` from above, in O(1)."""
+        return (self.offsets + self.n * step) // self.block + self.n - self.shared
+
+    def growth(self) -> int:
+        """New blocks that the next step takes."""
+        return self._phases[-self.step % self.block]
+
+    def steps_within(self, blocks: int, limit: int) -> int:
+        """The most steps, up to `limit`, that take no more than `blocks` new blocks; 0 if not even one fits."""
+        if self.n * -(-limit // self.block) <= blocks:
+            return limit
+        now = self.private(self.step)
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.private(self.step + middle) - now <= blocks:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def check(self) -> None:
+        """Assert that every sum equals what a scan over the members gives."""
+        members = self.members.values()
+        assert self.n == len(self.members)
+        assert self.offsets == sum(member.offset for member in members)
+        assert self.shared == sum(member.shared for member in members)
+        tokens = [member.offset + self.step for member in members]
+        assert self.private(self.step) == sum(-(-count // self.block) for count in tokens) - self.shared
+        assert all(member.done_at_step > self.step for member in members), "a member outlived its last token"
+        if self.window:
+            assert self.window_context(self.step) == sum(min(count + 1, self.window) for count in tokens)
+
+    def _ramp(self, shift: int) -> list[int]:
+        ramp = self._ramps.get(shift)
+        if ramp is None:
+            ramp = self._ramps[shift] = [(phase + shift) % self.block for phase in range(self.block)]
+        return ramp
+
+    def _join_window(self, sequence: Sequence) -> None:
+        sequence.short = sequence.computed + 1 < self.window
+        if sequence.short:
+            self.short += 1
+            self.short_offsets += sequence.offset
+            heappush(self._crossings, (self.window - 1 - sequence.offset) << _ID_BITS | sequence.request.id)
+
+    def _outgrow(self, sequence: Sequence) -> None:
+        sequence.short = False
+        self.short -= 1
+        self.short_offsets -= sequence.offset

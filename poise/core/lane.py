@@ -1,0 +1,317 @@
+"""One lane of a replica: its running requests, the batch that it holds, and how a batch begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from poise.core.action import ALL, NONE, ONE_STEP, Batch, Entry
+from poise.core.errors import PolicyError
+from poise.core.estimate import Chunk, Piece, StepShape
+from poise.core.group import DecodeGroup
+from poise.core.hold import span, steps_within
+from poise.core.request import Phase, Sequence
+from poise.core.spec import Engine, Lane
+from poise.core.units import NEVER
+from poise.core.view import SequenceView
+
+if TYPE_CHECKING:
+    from poise.core.replica import Replica
+
+
+class LaneState:
+    """The lane that batchers see (`view.LaneView`), and its batch under way.
+
+    A held batch began at `began_at` and lasts `steps` steps to `until`; its first step takes `first`, each next one
+    `growth` more. `steps` is 0 while the lane idles; `until` is then `NEVER`, or now when it has to look again.
+    """
+
+    __slots__ = (
+        "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group", "growth", "hold",
+        "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling", "replica", "spec",
+        "steps", "swapping", "tokens", "until",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
+        self.replica = replica
+        self.index = index
+        self.spec = spec
+        self.engine: Engine = replica.engine
+        self.compose = replica.batcher.compose
+        self.estimate = replica.estimator.step
+        self.model_layers = layers
+        self.group = DecodeGroup(self.engine.block_tokens, replica.estimator.window)
+        self.prefilling: list[Sequence] = []
+        self.joining: list[
+            Sequence
+        ] = []  # handed over by a prefill, here or elsewhere; they decode from the next step on
+        self.paused: dict[int, Sequence] = {}  # decodes that the batch leaves out
+        self.preempted = False
+        self.until = NEVER
+        self.steps = 0
+        self.began_at = 0
+        self.first = 0
+        self.growth = 0
+        self.hold = ONE_STEP
+        self.decoded = False  # whether the group advances in the batch under way
+        self.chunks: list[tuple[Sequence, Entry]] = []
+        self.swapping = 0  # picoseconds that the next step takes longer, for KV moved to or from host memory
+        self.tokens = 0  # prompt tokens of the batch under way
+        self.pieces: dict[tuple[int, float], Piece] = {}
+
+    # What batchers read ----------------------------------------------------------------------------------------------
+
+    @property
+    def decoding(self) -> int:
+        """Requests in their decode phase on this lane."""
+        return self.group.n + len(self.paused)
+
+    @property
+    def running(self) -> int:
+        """Admitted requests on all lanes of the replica."""
+        return self.replica.running
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the replica's queue."""
+        return len(self.replica.waiting)
+
+    def queue(self) -> Iterator[Sequence]:
+        """The waiting requests in order."""
+        return iter(self.replica.waiting)
+
+    def decodes(self) -> Iterator[Sequence]:
+        """The decoding requests of this lane in order of admission."""
+        yield from self.paused.values()
+        yield from self.group
+
+    def newest(self) -> Sequence:
+        """The decoding request of this lane that joined last."""
+        members = self.group.members or self.paused
+        return members[next(reversed(members))]
+
+    def cached(self, sequence: SequenceView) -> int:
+        """Tokens of a waiting request that the prefix cache holds now (at most all but its last token)."""
+        pool = self.replica.pool
+        return pool.lookup(sequence) * pool.block  # type: ignore[arg-type]  # the view is the sequence itself
+
+    def blocks_for(self, sequence: SequenceView, tokens: int) -> int:
+        """KV blocks that become unavailable when `tokens` further tokens of the request are computed."""
+        return self.replica.blocks_for(sequence, tokens)  # type: ignore[arg-type]
+
+    def room(self, blocks: int) -> bool:
+        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        return self.replica.room(blocks)
+
+    # The batch under way ---------------------------------------------------------------------------------------------
+
+    def done(self, now: int, passed: bool) -> int:
+        """Steps of the held batch that have ended at `now`; `passed`: one that ends just then counts."""
+        if self.steps <= 1 or not self.decoded:
+            return 0
+        return min(steps_within(self.first, self.growth, now - self.began_at, passed), self.steps - 1)
+
+    def reach(self, now: int, passed: bool = True) -> int:
+        """The group's step counter up to which blocks are taken at `now`, the step under way included."""
+        if not self.decoded:
+            return self.group.step
+        return self.group.step + self.done(now, passed) + 1
+
+    def cut(self, now: int, passed: bool) -> None:
+        """End the held batch at its next step boundary (or look again now, if idle)."""
+        if not self.steps:
+            self.until = now
+        elif self.steps > 1:
+            steps = steps_within(self.first, self.growth, now - self.began_at, passed) + 1
+            if steps < self.steps:
+                self.steps = steps
+                self.until = self.began_at + span(self.first, self.growth, steps)
+
+    def ends_at(self, now: int) -> bool:
+        """Whether a step of the held batch, its last or not, ends exactly at `now`."""
+        if self.steps <= 1:
+            return self.until == now
+        elapsed = now - self.began_at
+        ended = steps_within(self.first, self.growth, elapsed, True)
+        return elapsed > 0 and span(self.first, self.growth, ended) == elapsed
+
+    def commit(self) -> None:
+        """The batch is over: advance its decodes and chunks, and hand over what finished."""
+        replica = self.replica
+        group = self.group
+        stats = replica.stats
+        steps = self.steps
+        if replica.slices is not None:
+            replica.slices.append((self.began_at, self.until, self.index, group.n if self.decoded else 0, self.tokens))
+        stats.steps += steps
+        stats.batches += 1
+        self.steps = 0
+        self.until = NEVER
+        if self.decoded:
+            self.decoded = False
+            group.step += steps
+            stats.decode_tokens += steps * group.n
+            for sequence in group.finished():
+                replica.finish(sequence, self)
+        if self.chunks:
+            stats.prompt_tokens += self.tokens
+            chunks, self.chunks = self.chunks, []
+            for sequence, entry in chunks:
+                if entry.last_layer and entry.last_layer < self.model_layers:
+                    sequence.layer = entry.last_layer
+                else:
+                    replica.advance(sequence, entry.tokens, self)
+
+    def start(self, now: int) -> None:
+        """Ask the batcher for the next batch and begin it."""
+        replica = self.replica
+        self.until = NEVER
+        if self.joining:
+            self._join()
+        group = self.group
+        if not (group.n or self.prefilling or self.paused or (replica.waiting and self.spec.prefill)):
+            return
+        self.preempted = False
+        if group.n and not replica.room(0):
+            replica.make_room(self)
+        if replica.pool.cached:
+            replica.settle()
+        batch = self.compose(self)
+        if batch.decode != ALL or self.paused:
+            self._choose_decodes(batch)
+        if batch.entries:
+            self._take_all(batch)
+            if self.chunks:
+                self._begin_chunks(batch, now)
+                return
+        if group.n and batch.decode != NONE:
+            self._begin_decodes(batch, now)
+        elif batch.entries:
+            self.until = now  # who was admitted without work may have some now
+
+    def _join(self) -> None:
+        pool = self.replica.pool
+        for sequence in self.joining:
+            pool.explicit -= pool.private(sequence)
+            self.group.join(sequence)
+        self.joining.clear()
+
+    def _choose_decodes(self, batch: Batch) -> None:
+        """Bring the group to the decodes that the batch names: the others pause, keeping their blocks."""
+        if batch.decode == NONE:
+            return
+        pool, group = self.replica.pool, self.group
+        chosen = None if isinstance(batch.decode, int) else set(batch.decode)
+        for sequence in [each for each in self.paused.values() if chosen is None or each.id in chosen]:
+            del self.paused[sequence.id]
+            pool.explicit -= pool.private(sequence)
+            group.join(sequence)
+        if chosen is not None:
+            for sequence in [each for each in group if each.id not in chosen]:
+                group.leave(sequence)
+                pool.explicit += pool.private(sequence)
+                self.paused[sequence.id] = sequence
+        if not self.replica.room(0):
+            self.replica.make_room(self)
+
+    def _take_all(self, batch: Batch) -> None:
+        replica = self.replica
+        for entry in batch.entries:
+            self._take(entry)
+        if self.joining:  # brought back from host memory
+            self._join()
+            if not replica.room(0):
+                raise PolicyError(
+                    f"{type(replica.batcher).__name__} brought back more than fits; ask `lane.room` first"
+                )
+        if replica.pool.cached:
+            replica.settle()
+
+    def _take(self, entry: Entry) -> None:
+        """Put one entry's tokens into the batch, admitting its request if it waits."""
+        replica = self.replica
+        sequence = replica.sequences.get(entry.request)
+        if sequence is None or sequence.phase not in (Phase.WAITING, Phase.PREFILL):
+            raise PolicyError(f"entry {entry} names a request that has no prompt to compute here")
+        if sequence.phase == Phase.WAITING:
+            if self.preempted:
+                return  # a step that had to preempt admits nobody, least of all its victims
+            if not replica.admit(sequence, self):
+                return  # its KV comes from elsewhere
+        elif sequence.lane != self.index:
+            raise PolicyError(f"entry {entry}: request {entry.request} is prefilled on another lane")
+        left = sequence.need - sequence.computed
+        if entry.tokens > left or entry.last_layer == self.model_layers > entry.first_layer == 0:
+            entry = self._fit(entry, left)
+        tokens = entry.tokens
+        if tokens < 1 or sequence.layer != entry.first_layer or (sequence.layer and tokens != sequence.chunk):
+            raise PolicyError(
+                f"entry {entry} does not go on where {sequence!r} is (layer {sequence.layer}, chunk {sequence.chunk})"
+            )
+        if not sequence.layer:
+            while not replica.room(replica.blocks_for(sequence, tokens)):
+                if replica.give_way(self) is sequence:
+                    return
+            replica.pool.grow(sequence, tokens)
+        self.chunks.append((sequence, entry))
+
+    def _fit(self, entry: Entry, left: int) -> Entry:
+        """The entry cut to what is left to compute; a pass through all layers is written (0, 0)."""
+        whole = entry.first_layer == 0 and entry.last_layer == self.model_layers
+        return Entry(entry.request, min(entry.tokens, left), entry.first_layer, 0 if whole else entry.last_layer)
+
+    def _begin_chunks(self, batch: Batch, now: int) -> None:
+        """Time one step with prompt work."""
+        group = self.group
+        decodes = group.n if batch.decode != NONE else 0
+        tokens = 0
+        chunks: list[Chunk] = []
+        for sequence, (_, count, first_layer, last_layer) in self.chunks:
+            chunks.append(Chunk(count, sequence.computed, first_layer, last_layer))
+            if not first_layer:
+                tokens += count
+        self.tokens = tokens
+        piece = self.estimate(StepShape(decodes, tuple(chunks), batch.share or self.spec.share))
+        first = piece.base + self.swapping
+        if decodes:
+            first += piece.per_kv * group.context(group.step)
+            if group.window:
+                group.steps_to_crossing()
+                first += piece.per_window * group.window_context(group.step)
+        self._hold(batch, now, decodes, first, 0, 1)
+
+    def _begin_decodes(self, batch: Batch, now: int) -> None:
+        """Time as many decode steps as nothing in the batch changes."""
+        group, replica = self.group, self.replica
+        n = group.n
+        share = batch.share or self.spec.share
+        piece = self.pieces.get((n, share))
+        if piece is None:
+            piece = self.pieces[n, share] = self.estimate(StepShape(n, (), share))
+        base, per_kv, per_window, until_kv = piece
+        context = group.offsets + n * (group.step + 1)
+        first = base + self.swapping + per_kv * context
+        growth = per_kv * n
+        steps = 1
+        if not (batch.hold == ONE_STEP or batch.entries or self.preempted or self.swapping or replica.one_step):
+            steps = group.steps_to_finish()
+            if context + n * (steps - 1) > until_kv:
+                steps = max(1, (until_kv - context) // n + 1)
+        if group.window:
+            steps = min(steps, group.steps_to_crossing())
+            first += per_window * group.window_context(group.step)
+            growth += per_window * group.short
+        if steps > 1:
+            steps = replica.steps_in_room(self, steps)
+        self.tokens = 0
+        self._hold(batch, now, n, first, growth, steps)
+
+    def _hold(self, batch: Batch, now: int, decodes: int, first: int, growth: int, steps: int) -> None:
+        self.swapping = 0
+        self.decoded = decodes > 0
+        self.first = first
+        self.growth = growth
+        self.steps = steps
+        self.hold = batch.hold
+        self.began_at = now
+        self.until = now + steps * first + growth * (steps * (steps - 1) // 2)

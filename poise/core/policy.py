@@ -1,0 +1,73 @@
+"""What a policy is: one protocol of one method for each decision.
+
+A policy is built from its parameters alone, may keep its own (deep-copyable) state, changed only in its own methods,
+and sees nothing but the views it is handed. One object may serve several slots.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from poise.core.action import Batch, Hold, Reject, Route
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+from poise.core.view import ClusterView, LaneView, SequenceView
+
+
+class Router(Protocol):
+    """Which replica gets a request. `needs` names the columns of the cluster view that it reads."""
+
+    needs: tuple[str, ...]
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
+        """Decide for one request; `cluster.able(request)` is never empty."""
+        ...
+
+
+class Queue(Protocol):
+    """The order in which an engine admits waiting requests."""
+
+    def key(self, request: RequestView) -> Any:
+        """A value to sort by, the least first; fixed while the request waits. Ties go by arrival, then id."""
+        ...
+
+
+class Batcher(Protocol):
+    """Which work shares the next step of a lane."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        """The next batch; an empty one lets the lane idle until something changes."""
+        ...
+
+
+class Victim(NamedTuple):
+    """Whom to preempt, and whether its KV is swapped to host memory instead of dropped."""
+
+    request: int
+    swap: bool = False
+
+
+class Preempt(Protocol):
+    """Who gives way when the KV cache is full."""
+
+    def victim(self, lane: LaneView) -> Victim:
+        """One of the lane's running requests; asked until the step fits."""
+        ...
+
+
+class Cache(Protocol):
+    """How long the KV of a request that ended stays pinned."""
+
+    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+        """Picoseconds for which the prefix of `request` must not be evicted; 0 leaves it to LRU."""
+        ...
+
+
+class Policies(Protocol):
+    """A bundle with one policy for each slot; `None` where the mechanism's own rule holds."""
+
+    router: Router
+    queue: Queue | None
+    batcher: Batcher
+    preempt: Preempt
+    cache: Cache | None

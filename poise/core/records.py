@@ -1,0 +1,97 @@
+"""What became of every request: one row a request, in columns, filled while a world runs."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+FINISHED, REJECTED, TIMED_OUT, CANCELLED, LOST, UNFINISHED = range(6)
+STATUS = ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
+"""Names of the ends a request can meet; `Records.status` holds their index."""
+
+NOT_YET = -1
+"""What an instant holds until it is known."""
+
+
+def _instants(rows: int) -> array[int]:
+    return array("q", [NOT_YET]) * rows
+
+
+def _counts(rows: int) -> array[int]:
+    return array("i", [0]) * rows
+
+
+@dataclass(slots=True)
+class Records:
+    """Columns over requests (index = request id), 58 bytes a row; instants in picoseconds, `NOT_YET` where none.
+
+    arrived_at: when the client sent it.  dispatched_at: when it was (last) sent to a replica.
+    first_token_at, ended_at: when the client had its first token and its end, however it ended.
+    replica: where its prompt was computed, `decode_replica`: where its output was (another in a P/D pair); -1: nowhere.
+    prompt_tokens, output_tokens: tokens asked and tokens the client received.
+    cached_tokens: prompt tokens found in a prefix cache at (last) admission.
+    preemptions, migrations, retries: how often each befell it.
+    """
+
+    rows: int
+    arrived_at: array[int] = field(init=False)
+    dispatched_at: array[int] = field(init=False)
+    first_token_at: array[int] = field(init=False)
+    ended_at: array[int] = field(init=False)
+    status: array[int] = field(init=False)
+    replica: array[int] = field(init=False)
+    decode_replica: array[int] = field(init=False)
+    prompt_tokens: array[int] = field(init=False)
+    output_tokens: array[int] = field(init=False)
+    cached_tokens: array[int] = field(init=False)
+    preemptions: array[int] = field(init=False)
+    migrations: array[int] = field(init=False)
+    retries: array[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = self.rows
+        self.arrived_at, self.dispatched_at = _instants(rows), _instants(rows)
+        self.first_token_at, self.ended_at = _instants(rows), _instants(rows)
+        self.status = array("b", [UNFINISHED]) * rows
+        self.replica, self.decode_replica = array("i", [-1]) * rows, array("i", [-1]) * rows
+        self.prompt_tokens, self.output_tokens = _counts(rows), _counts(rows)
+        self.cached_tokens = _counts(rows)
+        self.preemptions, self.migrations, self.retries = (array("b", [0]) * rows for _ in range(3))
+
+
+@dataclass(slots=True)
+class ReplicaStats:
+    """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks."""
+
+    busy: int = 0
+    steps: int = 0
+    batches: int = 0
+    prompt_tokens: int = 0
+    decode_tokens: int = 0
+    peak_blocks: int = 0
+    total_blocks: int = 0
+    up_from: int = 0
+    up_until: int = NOT_YET
+
+
+@dataclass(slots=True)
+class Run:
+    """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
+
+    offered: how many requests arrived (the others have no `arrived_at`).  interrupted: the user stopped it.
+    refusals: how many requests were rejected for which reason.
+    samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
+    slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
+    """
+
+    records: Records
+    replicas: list[ReplicaStats]
+    ended_at: int = 0
+    offered: int = 0
+    interrupted: bool = False
+    refusals: dict[str, int] = field(default_factory=dict)
+    drained: bool = True
+    samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    wall_s: float = 0.0
+    cpu_s: float = 0.0

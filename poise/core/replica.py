@@ -1,0 +1,479 @@
+"""One engine instance: its queue, its KV blocks and its lanes. Mirrors vLLM v1's scheduler (`Scheduler.schedule`).
+
+Driven by whoever owns the clock (the simulator, the emulated engine): `add`, `abort`, `pulled` and `release` tell it
+what came, `turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called
+again. A batch of decodes alone is held over many steps in closed form; with `one_step=True` every hold is cut to one
+step, which is the slow reference that the fast path must equal to the picosecond.
+
+Every method that takes `now` takes `passed` too: whether a step of this replica that ends exactly at `now` has already
+been dealt with. So an arrival at a boundary meets the same batch whether or not the boundary lay inside a hold.
+"""
+
+from __future__ import annotations
+
+from poise.core.action import UNTIL_CHANGE
+from poise.core.errors import PolicyError
+from poise.core.estimate import Estimator
+from poise.core.kv import CacheListener, KvPool
+from poise.core.lane import LaneState
+from poise.core.pins import Pins
+from poise.core.policy import Batcher, Cache, Preempt, Queue
+from poise.core.records import ReplicaStats
+from poise.core.request import Phase, Sequence
+from poise.core.spec import Engine
+from poise.core.units import NEVER
+from poise.core.waiting import Fcfs, Ordered
+
+FIRST_TOKEN, DONE, PREFILLED, PULL, PREEMPTED = range(5)
+"""What a turn may report of a sequence: its first token is made, its output is complete, its prompt is ready to be
+fetched by the decode replica, its KV is to be fetched from `source`, it was preempted."""
+
+Outcome = tuple[int, Sequence]
+
+
+class Replica:
+    """One engine instance, exact about its own state.
+
+    blocks: KV blocks.  layers: of the model, for batchers that work by layer ranges.
+    sends: this is the prefill half of a P/D pair: prompts end as PREFILLED here and stay until `release`.
+    slices: set to a list to record each held batch as `(start, end, lane, decodes, prompt tokens)`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        estimator: Estimator,
+        blocks: int,
+        *,
+        batcher: Batcher,
+        preempt: Preempt,
+        queue: Queue | None = None,
+        cache: Cache | None = None,
+        layers: int = 1,
+        sends: bool = False,
+        one_step: bool = False,
+        listener: CacheListener | None = None,
+    ) -> None:
+        self.engine = engine
+        self.estimator = estimator
+        self.batcher = batcher
+        self.preempt = preempt
+        self.cache = cache
+        self.sends = sends
+        self.one_step = one_step
+        self.pool = KvPool(blocks, engine.block_tokens, engine.prefix_caching, listener)
+        self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
+        self._only = self.lanes[0] if len(self.lanes) == 1 else None
+        self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
+        self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
+        self.waiting: Fcfs | Ordered = Fcfs() if queue is None else Ordered(queue)
+        self.sequences: dict[int, Sequence] = {}
+        self.running = 0
+        self.queued_tokens = 0
+        self.host_bytes = engine.host_kv_bytes
+        self.next_at = NEVER
+        self.closed = False
+        self.stats = ReplicaStats(total_blocks=blocks)
+        self.slices: list[tuple[int, int, int, int, int]] | None = None
+        self._cancelled: list[Sequence] = []
+        self.pins = Pins(self.pool)
+        self._busy_from = NEVER
+        self._now = 0
+        self._out: list[Outcome] = []
+
+    # What comes from outside -----------------------------------------------------------------------------------------
+
+    def add(self, sequence: Sequence, now: int, passed: bool = False) -> None:
+        """Queue a sequence that arrives at `now`."""
+        self.sequences[sequence.request.id] = sequence
+        self.queued_tokens += sequence.need
+        heads = self.waiting.push(sequence)
+        until = self.next_at
+        for lane in self.lanes:
+            if not lane.steps or (lane.steps > 1 and (heads or lane.hold == UNTIL_CHANGE)):
+                lane.cut(now, passed)
+            if lane.until < until:
+                until = lane.until
+        self.next_at = until
+
+    def abort(self, request: int, now: int, passed: bool = False) -> None:
+        """Drop a request: at once if it waits or its KV is on its way, at the next step boundary if it runs."""
+        sequence = self.sequences[request]
+        sequence.cancelled = True
+        if sequence.phase == Phase.WAITING:
+            self.waiting.remove(sequence)
+            self.queued_tokens -= sequence.need
+            self._end(sequence)
+        elif sequence.phase == Phase.PULLING:
+            self.running -= 1
+            self.queued_tokens -= sequence.need - sequence.computed
+            self._free(sequence)
+        elif sequence.phase == Phase.SENDING:
+            self._free(sequence)
+        else:
+            del self.sequences[request]  # the same request may come again before the boundary
+            self._cancelled.append(sequence)
+        self._look_again(now, passed)
+
+    def pulled(self, request: int, now: int, passed: bool = False) -> None:
+        """The KV cache of a request has arrived from its source replica."""
+        sequence = self.sequences[request]
+        self.pool.register(sequence)
+        self.queued_tokens -= sequence.chunk
+        sequence.computed += sequence.chunk
+        sequence.chunk = 0
+        sequence.source = -1
+        self._resume(sequence)
+        self._look_again(now, passed)
+
+    def release(self, request: int, now: int, passed: bool = False) -> None:
+        """The decode replica has fetched the KV cache of a request that was prefilled here, or never will."""
+        self._free(self.sequences[request])
+        self._look_again(now, passed)
+
+    def turn(self, now: int) -> list[Outcome]:
+        """End what ends at `now`, start what can start, and tell what came of it."""
+        self._now = now
+        out: list[Outcome] = []
+        self._out = out
+        lane = self._only
+        if lane is None or self._cancelled or self.pins.heap:
+            self._turn_all(now)
+            return out
+        if lane.steps:
+            lane.commit()
+        lane.start(now)
+        if lane.steps:
+            if self._busy_from == NEVER:
+                self._busy_from = now
+            self.next_at = lane.until if not self.pins.heap else min(lane.until, self.pins.next_at)
+        else:
+            self._schedule(now)
+        return out
+
+    def _turn_all(self, now: int) -> None:
+        """A turn with several lanes, pins or cancelled requests."""
+        lanes = self.lanes
+        expired = self.pins.next_at <= now
+        for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
+            if lane.ends_at(now):
+                lane.cut(now, False)
+        for lane in lanes:
+            if lane.until == now and lane.steps:
+                lane.commit()
+        if self._cancelled:
+            self._cancelled = [sequence for sequence in self._cancelled if not self._drop(sequence)]
+        while self.pins.next_at <= now:
+            self.pins.drop_first()
+        for lane in lanes:
+            if not lane.steps:
+                lane.start(now)
+            elif expired:
+                lane.cut(now, True)
+        while self.pins.heap and self.waiting and not self.running:
+            self.pins.drop_first()  # pins must not stop an engine that has nothing else to do
+            for lane in lanes:
+                lane.start(now)
+        self._schedule(now)
+
+    def close(self, now: int, passed: bool = False) -> None:
+        """The replica is gone, or the run is over: stop, and count what it did until now."""
+        for lane in self.lanes:
+            done = lane.done(now, passed)
+            self.stats.steps += done
+            self.stats.decode_tokens += done * lane.group.n
+        if self._busy_from != NEVER:
+            self.stats.busy += now - self._busy_from
+            self._busy_from = NEVER
+        self.next_at = NEVER
+        self.closed = True
+        self.sequences.clear()
+
+    def progress(self, request: int, now: int, passed: bool = False) -> int:
+        """Output tokens that a request has made by `now`."""
+        sequence = self.sequences[request]
+        lane = self.decode_lane
+        if lane.group.members.get(request) is sequence:
+            step = lane.group.step + lane.done(now, passed)
+            return sequence.output_tokens - (sequence.done_at_step - step)
+        return sequence.produced
+
+    def look(self, now: int, passed: bool = False) -> tuple[int, int, int, int, int]:
+        """`(tokens, queued_tokens, waiting, running, free_blocks)` at `now`, as `view.REPORTED` names them."""
+        if self.closed:
+            return 0, 0, 0, 0, 0
+        tokens = self.queued_tokens
+        for lane in self.lanes:
+            group = lane.group
+            tokens += group.offsets + group.n * (group.step + lane.done(now, passed))
+            for sequence in (*lane.prefilling, *lane.joining, *lane.paused.values()):
+                tokens += sequence.computed
+        return tokens, self.queued_tokens, len(self.waiting), self.running, self.available(now, passed)
+
+    # Room ------------------------------------------------------------------------------------------------------------
+
+    def available(self, now: int, passed: bool = False) -> int:
+        """KV blocks that nobody holds at `now`: free, or cached and evictable."""
+        pool = self.pool
+        taken = sum([lane.group.private(lane.reach(now, passed)) for lane in self.lanes])
+        return pool.total - pool.held - pool.explicit - taken
+
+    def room(self, blocks: int) -> bool:
+        """Whether `blocks` blocks are left between two steps, the step ahead of each idle lane's decodes paid for."""
+        pool = self.pool
+        left = pool.total - pool.held - pool.explicit - blocks
+        if self._only is not None:
+            group = self._only.group  # a bound first: the sum of contexts, and one block more for each
+            if left >= (group.offsets + group.n * (group.step + 1)) // pool.block + group.n - group.shared:
+                return True
+        return left >= self._taken_ahead()
+
+    def refresh(self, now: int, passed: bool = False) -> None:
+        """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
+        if self.pool.cached and not self.closed:
+            self.pool.settle(self.available(now, passed))
+
+    def settle(self) -> None:
+        """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""
+        pool = self.pool
+        pool.settle(max(0, pool.total - pool.held - pool.explicit - self._taken_ahead()))
+
+    def blocks_for(self, sequence: Sequence, tokens: int) -> int:
+        """KV blocks that become unavailable when `tokens` further tokens of a sequence are computed."""
+        block = self.pool.block
+        if sequence.phase != Phase.WAITING:
+            return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
+        if sequence.swapped:
+            return -(-sequence.need // block)  # room to go on, or it would be swapped out again at once
+        hit = self.pool.lookup(sequence)
+        if sequence.source >= 0:
+            tokens = sequence.need - 1 - hit * block
+        blocks = -(-tokens // block)
+        return blocks + self.pool.idle_hit(sequence) if hit else blocks
+
+    def make_room(self, lane: LaneState) -> None:
+        """Preempt until the next step of the lane's decodes fits."""
+        while lane.group.n and not self.room(0):
+            self.give_way(lane)
+
+    def give_way(self, lane: LaneState) -> Sequence | None:
+        """Let the oldest pin go, or preempt one request of the lane; the one that gave way (None for a pin)."""
+        if self.pins.heap:
+            self.pins.drop_first()
+            return None
+        victim = self.preempt.victim(lane)
+        sequence = self.sequences.get(victim.request)
+        if sequence is None or sequence.lane != lane.index:
+            raise PolicyError(
+                f"{type(self.preempt).__name__} names {victim}, which does not run on lane {lane.spec.name!r}"
+            )
+        lane.preempted = True
+        self._preempt(lane, sequence, victim.swap)
+        return sequence
+
+    def steps_in_room(self, lane: LaneState, limit: int) -> int:
+        """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
+        pool, group = self.pool, lane.group
+        left = pool.total - pool.held - pool.explicit
+        if self._only is not None and left >= group.private_at_most(group.step + limit):
+            return limit
+        others = [other for other in self.lanes if other is not lane]
+        for other in others:
+            left -= other.group.private(other.group.step + (other.steps if other.decoded else 0))
+        return max(1, group.steps_within(left - group.private(group.step), limit))
+
+    def _taken_ahead(self) -> int:
+        now = self._now
+        taken = 0
+        for lane in self.lanes:
+            taken += lane.group.private(lane.reach(now) if lane.steps else lane.group.step + 1)
+        return taken
+
+    def _crowded(self) -> bool:
+        """Whether the lanes' holds together may take more blocks than there are."""
+        pool = self.pool
+        ends = [lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0)) for lane in self.lanes]
+        return sum(ends) > pool.total - pool.held - pool.explicit
+
+    # Life of a sequence ----------------------------------------------------------------------------------------------
+
+    def admit(self, sequence: Sequence, lane: LaneState) -> bool:
+        """Take a waiting sequence into the lane; False if there is nothing to compute, its KV coming from elsewhere."""
+        pool = self.pool
+        self.waiting.remove(sequence)
+        self.running += 1
+        if sequence.swapped:
+            self._restore(sequence, lane)
+            return False
+        pool.admit(sequence)
+        sequence.cached = sequence.computed
+        if self.pins.heap:
+            self.pins.release(sequence.request.session)
+        self.queued_tokens -= sequence.computed
+        sequence.lane = lane.index
+        if sequence.source >= 0:
+            pool.take(sequence, sequence.need - 1 - sequence.computed)
+            sequence.move(Phase.PULLING)
+            self._out.append((PULL, sequence))
+            return False
+        sequence.move(Phase.PREFILL)
+        lane.prefilling.append(sequence)
+        return True
+
+    def advance(self, sequence: Sequence, tokens: int, lane: LaneState) -> None:
+        """A chunk of `tokens` tokens is computed in all layers; the first token follows when the prompt is complete."""
+        sequence.computed += tokens
+        self.queued_tokens -= tokens
+        sequence.chunk = sequence.layer = 0
+        if sequence.computed < sequence.need or sequence.cancelled:
+            return
+        lane.prefilling.remove(sequence)
+        if self.sends and self.engine.first_token == "decode" and not sequence.produced:
+            self._send(sequence)
+            return
+        sequence.produced += 1
+        if sequence.produced == 1:
+            self._out.append((FIRST_TOKEN, sequence))
+        if sequence.produced >= sequence.output_tokens:
+            self.pool.explicit -= self.pool.private(sequence)
+            self.finish(sequence, lane)
+        elif self.sends:
+            self._send(sequence)
+        else:
+            sequence.move(Phase.DECODE)
+            self._hand_over(sequence)
+
+    def finish(self, sequence: Sequence, lane: LaneState) -> None:
+        """A sequence (off `explicit` and out of its group) made its last token: pin or free its KV."""
+        self.running -= 1
+        pool = self.pool
+        if pool.lru or sequence.nodes or sequence.output_id >= 0:
+            keep = 0
+            if self.cache is not None and not sequence.cancelled:
+                keep = self.cache.keep(sequence.request, sequence, lane)
+            nodes = pool.release(sequence, sequence.output_id)
+            if keep > 0 and nodes:
+                self.pins.add(sequence.request.session, nodes, self._now + keep)
+            else:
+                pool.drop(nodes)
+        self._end(sequence)
+        if not sequence.cancelled:
+            self._out.append((DONE, sequence))
+
+    def _restore(self, sequence: Sequence, lane: LaneState) -> None:
+        """Bring swapped KV back; the step under composition takes the longer for it."""
+        tokens = sequence.swapped
+        kv_bytes = self.estimator.kv_bytes(tokens)
+        lane.swapping += self.estimator.swap(kv_bytes)
+        self.host_bytes += kv_bytes
+        self.queued_tokens -= tokens
+        self.pool.explicit += self.pool.blocks(tokens)
+        sequence.computed, sequence.swapped, sequence.shared, sequence.extent = tokens, 0, 0, len(sequence.request.ids)
+        self._resume(sequence)
+
+    def _resume(self, sequence: Sequence) -> None:
+        """A sequence whose KV came from elsewhere decodes from the next step on, or finishes its prompt."""
+        if sequence.produced and sequence.computed == sequence.need - 1:
+            self.queued_tokens -= 1
+            sequence.move(Phase.DECODE)
+            self._hand_over(sequence)
+        else:
+            sequence.move(Phase.PREFILL)
+            sequence.lane = self.prefill_lane.index
+            self.prefill_lane.prefilling.append(sequence)
+
+    def _hand_over(self, sequence: Sequence) -> None:
+        lane = self.decode_lane
+        sequence.lane = lane.index
+        lane.joining.append(sequence)
+
+    def _send(self, sequence: Sequence) -> None:
+        sequence.move(Phase.SENDING)
+        self.running -= 1
+        self._out.append((PREFILLED, sequence))
+
+    def _preempt(self, lane: LaneState, sequence: Sequence, swap: bool) -> None:
+        pool = self.pool
+        if lane.group.members.get(sequence.id) is sequence:
+            lane.group.leave(sequence)
+            self.queued_tokens += sequence.need
+        else:
+            pool.explicit -= pool.private(sequence)
+            if lane.paused.pop(sequence.id, None) is not None:
+                self.queued_tokens += sequence.need
+            else:
+                lane.prefilling.remove(sequence)
+                self.queued_tokens += sequence.computed
+                lane.chunks = [chunk for chunk in lane.chunks if chunk[0] is not sequence]
+        kv_bytes = self.estimator.kv_bytes(sequence.computed) if swap else 0
+        if swap and sequence.computed and kv_bytes <= self.host_bytes:
+            self.host_bytes -= kv_bytes
+            lane.swapping += self.estimator.swap(kv_bytes)
+            sequence.swapped = sequence.computed
+        pool.drop(pool.release(sequence))
+        sequence.computed = sequence.chunk = sequence.layer = 0
+        sequence.preemptions += 1
+        sequence.move(Phase.WAITING)
+        self.running -= 1
+        self.waiting.push_front(sequence)
+        self._out.append((PREEMPTED, sequence))
+
+    def _drop(self, sequence: Sequence) -> bool:
+        """Take a cancelled sequence out, unless its lane is in the middle of a step."""
+        if sequence.phase == Phase.ENDED:
+            return True
+        lane = self.lanes[sequence.lane]
+        if sequence.phase == Phase.WAITING:  # preempted since
+            self.waiting.remove(sequence)
+            self.queued_tokens -= sequence.need
+            self._end(sequence)
+            return True
+        if lane.steps:
+            return False
+        if lane.group.members.get(sequence.id) is sequence:
+            lane.group.leave(sequence)
+            self.pool.explicit += self.pool.private(sequence)
+        elif sequence in lane.joining:
+            lane.joining.remove(sequence)
+        elif lane.paused.get(sequence.id) is sequence:
+            del lane.paused[sequence.id]
+        else:
+            lane.prefilling.remove(sequence)
+            self.queued_tokens -= sequence.need - sequence.computed
+        self.running -= 1
+        self._free(sequence)
+        return True
+
+    def _free(self, sequence: Sequence) -> None:
+        self.pool.explicit -= self.pool.private(sequence)
+        self.pool.drop(self.pool.release(sequence))
+        self._end(sequence)
+
+    def _end(self, sequence: Sequence) -> None:
+        if sequence.swapped:
+            self.host_bytes += self.estimator.kv_bytes(sequence.swapped)
+        sequence.move(Phase.ENDED)
+        if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
+            del self.sequences[sequence.id]
+
+    def _look_again(self, now: int, passed: bool) -> None:
+        for lane in self.lanes:
+            lane.cut(now, passed)
+        self._schedule(now)
+
+    def _schedule(self, now: int) -> None:
+        """Find the next instant at which something ends here."""
+        lanes = self.lanes
+        if len(lanes) > 1:
+            joining, crowded = self.decode_lane.joining, self._crowded()
+            for lane in lanes:
+                if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
+                    lane.cut(now, True)
+        until = min([lane.until for lane in lanes])
+        if any(lane.steps for lane in lanes):
+            if self._busy_from == NEVER:
+                self._busy_from = now
+        elif self._busy_from != NEVER:
+            self.stats.busy += now - self._busy_from
+            self._busy_from = NEVER
+        self.next_at = min(until, self.pins.next_at)

@@ -1,0 +1,131 @@
+"""A request as policies see it, as an engine runs it, and the phases of its life in one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from poise.core.errors import InvalidTransition
+
+if TYPE_CHECKING:
+    from poise.core.kv import Node
+
+
+class Phase:
+    """Where a request is in its life; plain integers, because the simulator changes them millions of times."""
+
+    HELD = 0  # at the gateway, not sent to any replica
+    WAITING = 1  # in a replica's queue
+    PREFILL = 2  # admitted; its prompt (or what a preemption lost) is being computed
+    DECODE = 3  # one token a step
+    PULLING = 4  # its KV cache is on its way to this replica
+    SENDING = 5  # done here; its KV cache stays until another replica has fetched it
+    ENDED = 6
+
+    NAMES = ("held", "waiting", "prefill", "decode", "pulling", "sending", "ended")
+
+
+TRANSITIONS: dict[int, frozenset[int]] = {
+    Phase.HELD: frozenset({Phase.WAITING, Phase.ENDED}),
+    Phase.WAITING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.PULLING, Phase.HELD, Phase.ENDED}),
+    Phase.PREFILL: frozenset({Phase.DECODE, Phase.SENDING, Phase.WAITING, Phase.HELD, Phase.ENDED}),
+    Phase.DECODE: frozenset({Phase.WAITING, Phase.HELD, Phase.ENDED}),
+    Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.HELD, Phase.ENDED}),
+    Phase.SENDING: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+"""The whole life of a request: which phase may follow which."""
+
+_ALLOWED = tuple(sum(1 << after for after in TRANSITIONS[phase]) for phase in sorted(TRANSITIONS))
+
+
+class RequestView(NamedTuple):
+    """What a policy may know of a request; its true output length is not here.
+
+    id: dense, never reused.  ids, ends: prompt identity as extents (see `workload.Prefixes`), empty without identity.
+    max_tokens: the client's limit, 0 for none.
+    arrived_at, deadline_at: picoseconds; `deadline_at` is 0 for none.  priority: lower goes first.
+    """
+
+    id: int
+    arrived_at: int
+    prompt_tokens: int
+    max_tokens: int = 0
+    ids: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    model: int = 0
+    session: int = -1
+    tenant: int = -1
+    lora: int = -1
+    priority: int = 0
+    deadline_at: int = 0
+
+
+class Sequence:
+    """One request inside one engine: its progress and what it holds of the KV cache.
+
+    request: what is known of it.  output_tokens: after how many it ends (the engine finds out; no policy reads it).
+    computed: tokens whose KV is here.  produced: output tokens made so far, earlier replicas' included.
+    cached: prompt tokens found in the prefix cache when it was admitted last.
+    chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
+    nodes, shared: prefix extents held, and how many of its blocks lie in them.
+    source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
+    """
+
+    __slots__ = (
+        "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes", "hit_version",
+        "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions", "produced",
+        "queued_at", "request", "shared", "short", "source", "swapped",
+    )  # fmt: skip
+
+    done_at_step: int
+    extent: int
+    hit: int
+    hit_nodes: list[Node]
+    hit_version: int
+    offset: int
+    short: bool
+
+    def __init__(self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1) -> None:
+        self.request = request
+        self.output_tokens = output_tokens
+        self.produced = produced
+        self.output_id = output_id
+        self.phase = Phase.WAITING
+        self.computed = 0
+        self.chunk = 0
+        self.layer = 0
+        self.nodes: list[Node] = []
+        self.shared = 0
+        self.source = -1
+        self.swapped = 0
+        self.cancelled = False
+        self.cached = 0
+        self.hit_version = -1
+        self.preemptions = 0
+        self.lane = -1
+
+    @property
+    def id(self) -> int:
+        """The request's id."""
+        return self.request.id
+
+    @property
+    def need(self) -> int:
+        """Tokens whose KV must be here before the next token can be sampled."""
+        return self.request.prompt_tokens + self.produced
+
+    def move(self, phase: int) -> None:
+        """Enter `phase`, or raise `InvalidTransition` with the story so far."""
+        if not _ALLOWED[self.phase] >> phase & 1:
+            names = Phase.NAMES
+            raise InvalidTransition(
+                f"request {self.id}: {names[self.phase]} → {names[phase]} is no transition; {self!r}"
+            )
+        self.phase = phase
+
+    def __repr__(self) -> str:
+        request = self.request
+        return (
+            f"Sequence({request.id}, {Phase.NAMES[self.phase]}, computed {self.computed} of {request.prompt_tokens}+"
+            f"{self.produced}, {self.shared} shared blocks, {self.preemptions} preemptions)"
+        )

@@ -1,0 +1,168 @@
+"""What a cluster is: devices, links, pools of replicas, engines and the service asked of them. All frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from poise.core.model import Model
+
+Role = Literal["mixed", "prefill", "decode"]
+Format = Literal["bf16", "fp8", "int8", "int4", "fp4"]
+
+BITS: dict[str, float] = {"bf16": 16, "fp8": 8, "int8": 8, "int4": 4.25, "fp4": 4.5}
+"""Bits per value; the 4-bit formats count their block scales (group of 128, and NVFP4's group of 16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator, from its datasheet: dense peaks in FLOP/s, memory in bytes, bandwidths in bytes/s one way.
+
+    A peak of 0 means that the format has no native path. `price_per_hour` is dollars on `price_basis`.
+    """
+
+    name: str
+    vendor: str
+    bf16_flops: float
+    memory_bytes: int
+    memory_bw: float
+    fp8_flops: float = 0.0
+    int8_ops: float = 0.0
+    fp4_flops: float = 0.0
+    scaleup_bw: float = 0.0
+    scaleup_domain: int = 1
+    host_bw: float = 0.0
+    scaleout_bw: float = 0.0
+    tdp_w: float = 0.0
+    price_per_hour: float = 0.0
+    price_basis: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One stream of steps on a replica's device; lanes of a replica share it by their `share` of its SMs."""
+
+    name: str = "main"
+    prefill: bool = True
+    decode: bool = True
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How one engine instance batches and keeps its KV cache; the defaults are vLLM v1's.
+
+    token_budget: tokens computed in one step (`max_num_batched_tokens`).
+    max_sequences: requests running at once (`max_num_seqs`).
+    block_tokens: tokens per KV block.
+    prefix_caching: keep finished blocks until they are needed, least recently used first.
+    memory_fraction: share of device memory given to weights, activations and KV (`gpu_memory_utilization`).
+    kv_blocks: the number of KV blocks, where it is known; 0 derives it from memory.
+    reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
+    host_kv_bytes: host memory for KV that preemption swaps out.
+    first_token: which side of a prefill/decode pair sends the first token to the client.
+    """
+
+    name: str = "vllm"
+    version: str = "v1"
+    token_budget: int = 8192
+    max_sequences: int = 256
+    block_tokens: int = 16
+    prefix_caching: bool = True
+    memory_fraction: float = 0.9
+    kv_blocks: int = 0
+    reserve_prompt: bool = True
+    host_kv_bytes: int = 0
+    first_token: Literal["decode", "prefill"] = "decode"
+    lanes: tuple[Lane, ...] = (Lane(),)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """`replicas` equal engine instances: the devices of one instance are tensor × pipeline × data."""
+
+    model: Model
+    device: Device
+    replicas: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    data: int = 1
+    role: Role = "mixed"
+    weights: Format = "bf16"
+    kv: Format = "bf16"
+    price_per_hour: float | None = None
+    name: str = ""
+    engine: Engine = field(default_factory=Engine)
+    start_s: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.tensor * self.pipeline * self.data
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that happens to a replica at `at_s` after the start of the run.
+
+    lost: gone at once, with its queue and KV.  reclaimed: drains from `at_s`, gone after `notice_s`.
+    drain: takes no new requests and leaves when empty.  join: a replica that was absent until then starts.
+    """
+
+    at_s: float
+    kind: Literal["lost", "reclaimed", "drain", "join"]
+    replica: int
+    notice_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Pools of replicas, numbered densely in order, and what joins them.
+
+    `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
+    scale-out figure times the devices of the replica.
+    """
+
+    pools: tuple[Pool, ...]
+    link_bw: float = 0.0
+    link_latency_s: float = 10e-6
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all pools, those that join later included."""
+        return sum(pool.replicas for pool in self.pools)
+
+    def pool_of(self, replica: int) -> int:
+        """The index of the pool that replica `replica` belongs to."""
+        for index, pool in enumerate(self.pools):
+            if replica < pool.replicas:
+                return index
+            replica -= pool.replicas
+        raise IndexError("replica is beyond the cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """The service level asked for, in seconds; a request meets it when it meets every part given."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """How the control side learns of its replicas: reports every `period_s` (0: before each decision), `delay_s` late.
+
+    in_flight: its own dispatches count at once, not only when a report shows them.
+    prefix: what it knows of prefix caches: `own` (an index of what it sent where), `reported` (the replicas' caches
+    as of the last report) or `oracle` (their true state now).
+    """
+
+    period_s: float = 1.0
+    delay_s: float = 0.05
+    in_flight: bool = True
+    prefix: Literal["own", "reported", "oracle"] = "own"

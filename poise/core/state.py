@@ -1,0 +1,162 @@
+"""What the control side knows of its replicas: its own dispatches at once, the rest as reports that arrive late."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from poise.core.errors import PolicyError
+from poise.core.prefix import PrefixIndex, SentPrefixes
+from poise.core.request import RequestView
+from poise.core.spec import Belief, Role
+from poise.core.view import REPORTED
+
+STARTING, SERVING, DRAINING, GONE = range(4)
+"""What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
+
+
+class ReplicaSpec(NamedTuple):
+    """What the control side is told of a replica beforehand.
+
+    model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
+    cache_tokens: room of its prefix cache.  up: whether it serves from the start.
+    """
+
+    model: int = -1
+    role: Role = "mixed"
+    capacity_tokens: int = 1 << 40
+    cache_tokens: int = 1 << 40
+    up: bool = True
+
+
+class State:
+    """The belief, as columns over replicas; it is the `ClusterView` that routers are handed.
+
+    needs: the columns that the policies read; the others are neither reported nor kept.
+    index: a shared prefix index, for `belief.prefix = "oracle"`.
+    """
+
+    def __init__(
+        self, replicas: Sequence[ReplicaSpec], belief: Belief, needs: Iterable[str], index: PrefixIndex | None = None
+    ) -> None:
+        count = len(replicas)
+        self.now = 0
+        self.stage = "serve"
+        self.replicas = list(replicas)
+        self.belief = belief
+        self.status = [SERVING if replica.up else STARTING for replica in replicas]
+        self.requests = [0] * count
+        self.tokens = [0] * count
+        self.queued_tokens = [0] * count
+        self.waiting = [0] * count
+        self.running = [0] * count
+        self.free_blocks = [0] * count
+        needed = set(needs)
+        unknown = needed - {*REPORTED, "requests", "cached_tokens"}
+        if unknown:
+            raise PolicyError(
+                f"a policy needs {sorted(unknown)}; the cluster view has {['requests', *REPORTED, 'cached_tokens']}"
+            )
+        self.reported = tuple(name for name in REPORTED if name in needed)
+        if "requests" in needed and not belief.in_flight:
+            self.reported = ("requests", *self.reported)
+        self.prefix = index or PrefixIndex(count) if "cached_tokens" in needed else None
+        self.sent_prefixes: SentPrefixes | None = None
+        if self.prefix is not None and belief.prefix == "own":
+            self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in replicas])
+        self._since_report: deque[tuple[int, int, int, int]] = deque()
+        self._corrects = belief.in_flight and bool({"tokens", "queued_tokens", "waiting"} & set(self.reported))
+        self._able: dict[tuple[str, int], tuple[tuple[int, ...], int]] = {}
+
+    # What routers read -----------------------------------------------------------------------------------------------
+
+    def able(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
+        known = self._able.get((self.stage, request.model))
+        ids, least = known or self._find_able(request.model)
+        tokens = request.prompt_tokens + 1
+        if tokens <= least:
+            return ids
+        return tuple(replica for replica in ids if self.replicas[replica].capacity_tokens >= tokens)
+
+    def cached_tokens(self, request: RequestView) -> Sequence[int]:
+        """Prompt tokens of `request` believed to be in each replica's prefix cache."""
+        assert self.prefix is not None, "declare 'cached_tokens' in `needs`"
+        return self.prefix.match(request.ids, request.ends)
+
+    # What Control writes ---------------------------------------------------------------------------------------------
+
+    def hopeless(self, request: RequestView) -> str:
+        """Why no replica, up or not, will ever take the request; empty if one may."""
+        serves = [each for each in self.replicas if each.model in (-1, request.model) and each.role != "decode"]
+        if not serves:
+            return f"no replica serves model {request.model}"
+        longest = max(each.capacity_tokens for each in serves)
+        if request.prompt_tokens + 1 > longest:
+            return f"prompt of {request.prompt_tokens} tokens and one more exceed the {longest} that a replica can hold"
+        return ""
+
+    def set_status(self, replica: int, status: int) -> None:
+        """A replica joined, drains or is gone."""
+        self.status[replica] = status
+        self._able.clear()
+        if status == GONE:
+            for name in ("requests", *REPORTED):
+                getattr(self, name)[replica] = 0
+            if self.sent_prefixes:
+                self.sent_prefixes.forget(replica)
+            elif self.prefix is not None:
+                self.prefix.forget(replica)
+
+    def sent(self, at: int, request: RequestView, replica: int) -> None:
+        """A request goes to `replica` now."""
+        if self.belief.in_flight:
+            self.requests[replica] += 1
+        if self._corrects:
+            self._correct(at, replica, request.prompt_tokens, 1)
+        if self.sent_prefixes is not None and request.ids:
+            self.sent_prefixes.send(replica, request.ids, request.ends)
+
+    def ended(self, at: int, request: RequestView, replica: int) -> None:
+        """A request is no longer at `replica`."""
+        if self.belief.in_flight:
+            self.requests[replica] -= 1
+        if self._corrects:
+            self._correct(at, replica, -request.prompt_tokens, 0)
+
+    def report(self, measured_at: int, columns: dict[str, list[int]], cached: Iterable[tuple[int, int, bool]]) -> None:
+        """Take over a report, and add again what was sent since it was measured."""
+        for name, column in columns.items():
+            setattr(self, name, column)
+        if self._corrects:
+            since = self._since_report
+            while since and since[0][0] < measured_at:
+                since.popleft()
+            for _, replica, tokens, waiting in since:
+                self._apply(replica, tokens, waiting)
+        if self.prefix is not None:
+            for replica, extent, entered in cached:
+                (self.prefix.add if entered else self.prefix.remove)(replica, extent)
+
+    def _correct(self, at: int, replica: int, tokens: int, waiting: int) -> None:
+        self._since_report.append((at, replica, tokens, waiting))
+        self._apply(replica, tokens, waiting)
+
+    def _apply(self, replica: int, tokens: int, waiting: int) -> None:
+        """What was sent waits until a report says otherwise; what ended leaves the KV cache, not the queue."""
+        self.tokens[replica] = max(0, self.tokens[replica] + tokens)
+        if tokens > 0:
+            self.queued_tokens[replica] += tokens
+            self.waiting[replica] += waiting
+
+    def _find_able(self, model: int) -> tuple[tuple[int, ...], int]:
+        roles = ("decode",) if self.stage == "decode" else ("mixed", "prefill")
+        ids = tuple(
+            index
+            for index, replica in enumerate(self.replicas)
+            if self.status[index] == SERVING and replica.role in roles and replica.model in (-1, model)
+        )
+        least = min((self.replicas[index].capacity_tokens for index in ids), default=0)
+        self._able[self.stage, model] = ids, least
+        return ids, least

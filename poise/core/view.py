@@ -1,0 +1,148 @@
+"""What policies may read, as protocols; nothing here may be changed by a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from poise.core.request import RequestView
+from poise.core.spec import Engine, Lane
+
+REPORTED = ("tokens", "queued_tokens", "waiting", "running", "free_blocks")
+"""Columns that the control side knows from reports; `requests` joins them where dispatches in flight do not count."""
+
+
+class ClusterView(Protocol):
+    """What the control side knows of its replicas: columns over replicas, indexed by dense id.
+
+    Instants are picoseconds. A router reads only the columns that its `needs` names; the others may be out of date.
+    """
+
+    @property
+    def now(self) -> int:
+        """The instant of the decision."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """`decode` while the second half of a P/D pair is chosen, else `serve`."""
+        ...
+
+    @property
+    def requests(self) -> Sequence[int]:
+        """Requests in flight (waiting or running)."""
+        ...
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt tokens waiting plus KV tokens held by running requests."""
+        ...
+
+    @property
+    def queued_tokens(self) -> Sequence[int]:
+        """Prompt tokens not computed yet."""
+        ...
+
+    @property
+    def waiting(self) -> Sequence[int]:
+        """Requests in the replica's queue."""
+        ...
+
+    @property
+    def running(self) -> Sequence[int]:
+        """Requests that the replica has admitted."""
+        ...
+
+    @property
+    def free_blocks(self) -> Sequence[int]:
+        """KV blocks free or evictable."""
+        ...
+
+    def able(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
+        ...
+
+    def cached_tokens(self, request: RequestView) -> Sequence[int]:
+        """Prompt tokens of `request` believed to be in each replica's prefix cache (a column over replicas)."""
+        ...
+
+
+class SequenceView(Protocol):
+    """One request inside an engine: what it asked, and how far it is."""
+
+    request: RequestView
+    computed: int
+    produced: int
+    chunk: int
+    layer: int
+    source: int
+    swapped: int
+
+    @property
+    def id(self) -> int:
+        """The request's id."""
+        ...
+
+    @property
+    def need(self) -> int:
+        """Tokens whose KV must be there before the next token can be sampled."""
+        ...
+
+
+class LaneView(Protocol):
+    """One lane of a replica between two steps: its running requests, the replica's queue and its KV blocks.
+
+    prefilling: running requests whose prompt is not computed, in order of admission.
+    decoding: how many requests are in their decode phase on this lane.  running: requests on all lanes.
+    preempted: whether room for this step had to be made by preemption (vLLM then admits nobody).
+    model_layers: layers of the model, for layer ranges.
+    """
+
+    engine: Engine
+    spec: Lane
+    preempted: bool
+    model_layers: int
+
+    @property
+    def prefilling(self) -> Sequence[SequenceView]:
+        """Running requests whose prompt is not computed yet, in order of admission."""
+        ...
+
+    @property
+    def decoding(self) -> int:
+        """Requests in their decode phase on this lane."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """Admitted requests on all lanes."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the replica's queue."""
+        ...
+
+    def queue(self) -> Iterator[SequenceView]:
+        """The waiting requests in order."""
+        ...
+
+    def decodes(self) -> Iterator[SequenceView]:
+        """The decoding requests of this lane in order of admission; O(1) to start."""
+        ...
+
+    def newest(self) -> SequenceView:
+        """The decoding request of this lane that joined last."""
+        ...
+
+    def cached(self, sequence: SequenceView) -> int:
+        """Tokens of a waiting request that the prefix cache holds now (at most all but its last token)."""
+        ...
+
+    def blocks_for(self, sequence: SequenceView, tokens: int) -> int:
+        """KV blocks that become unavailable when `tokens` further tokens of the request are computed."""
+        ...
+
+    def room(self, blocks: int) -> bool:
+        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        ...

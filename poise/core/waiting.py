@@ -1,0 +1,57 @@
+"""The waiting queue of an engine: first come first served, or in the order of a `Queue` policy."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from poise.core.policy import Queue
+from poise.core.request import Sequence
+
+
+class Fcfs(deque[Sequence]):
+    """First come, first served; who was preempted goes first again."""
+
+    def push(self, sequence: Sequence) -> bool:
+        """Add a sequence; whether it heads the queue now."""
+        self.append(sequence)
+        return len(self) == 1
+
+    def push_front(self, sequence: Sequence) -> None:
+        """Add a sequence that was preempted."""
+        self.appendleft(sequence)
+
+
+class Ordered:
+    """Sorted by a policy's key, then arrival, then id; who was preempted finds its own place again."""
+
+    __slots__ = ("_items", "_policy")
+
+    def __init__(self, policy: Queue) -> None:
+        self._policy = policy
+        self._items: list[tuple[Any, int, int, Sequence]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return (item[3] for item in self._items)
+
+    def _item(self, sequence: Sequence) -> tuple[Any, int, int, Sequence]:
+        request = sequence.request
+        return self._policy.key(request), request.arrived_at, request.id, sequence
+
+    def push(self, sequence: Sequence) -> bool:
+        """Add a sequence; whether it heads the queue now."""
+        insort(self._items, self._item(sequence))
+        return self._items[0][3] is sequence
+
+    push_front = push
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out."""
+        place = bisect_left(self._items, self._item(sequence)[:3])
+        assert self._items[place][3] is sequence
+        del self._items[place]

@@ -1,0 +1,247 @@
+"""The coefficients of one lane: all that a step's cost needs to know of pool, layout and efficiencies, in picoseconds.
+
+Work is that of one device; ranks of a replica are taken as equally loaded (mean field). A pipeline adds its stages up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.spec import BITS, Device, Format, Pool
+from poise.core.units import SECOND
+from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, p2p
+from poise.cost.efficiency import Efficiencies
+from poise.cost.layout import Shard, kv_bytes_per_layer, link_of, shard
+
+ACTIVATION_BYTES = 2
+"""Activations travel and are kept in 16 bits between operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """Picoseconds as floats, rounded once when a piece is made; a layer is an average one (`Shard`), tokens a rank's.
+
+    step, sequence: host and sampler time of a step, and per sequence in it.
+    fixed, linear: of a layer: kernels' fixed times, fixed parts of collectives and hops; and per token.
+    weights, token: of a layer: streaming its weights, and arithmetic per token; the larger counts.
+    expert_weights, expert_token, miss, ranks: the same for routed experts, of which a token misses one with probability
+        `miss`; `ranks` data ranks bring their tokens to the same experts.
+    reduce: fixed and per token of a layer's all-reduces in one form, then in another (the cheaper counts); () for one.
+    head_weights, head_token, head_fixed, sample: of the output head and the sampler, per sampled token.
+    kv, window_kv: reading one token of KV while decoding, over all full and all sliding-window layers.
+    pair, window_pair: one query meeting one key while prefilling, over all full and all sliding-window layers.
+    read, window_read: reading one token of KV while prefilling. context: raising one earlier token from its MLA latent.
+    state: one decoding sequence's linear-attention states, all layers.
+    """
+
+    step: float
+    sequence: float
+    fixed: float
+    linear: float
+    weights: float
+    token: float
+    expert_weights: float
+    expert_token: float
+    miss: float
+    ranks: int
+    reduce: tuple[float, ...]
+    head_weights: float
+    head_token: float
+    head_fixed: float
+    sample: float
+    kv: float
+    window_kv: float
+    pair: float
+    window_pair: float
+    read: float
+    window_read: float
+    context: float
+    state: float
+
+
+def bandwidth_share(share: float, serial: float) -> float:
+    """The part of memory bandwidth that `share` of the SMs reaches, s / (a + (1−a)·s): more than s, as SMs share it.
+
+    The form is semi-PD's inverse fit of decode time against SM share (arXiv 2504.19867): time ∝ a/s + (1 − a).
+    """
+    return share / (serial + (1 - serial) * share)
+
+
+def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
+    """(peak FLOP/s, GEMM efficiency) for a weight format; formats without a native path are raised to BF16."""
+    native = {
+        "fp8": (device.fp8_flops, use.gemm_fp8),
+        "int8": (device.int8_ops, use.gemm_int8),
+        "fp4": (device.fp4_flops, use.gemm_fp4),
+    }
+    peak, efficiency = native.get(weights, (0.0, 0.0))
+    return (peak, efficiency) if peak > 0 else (device.bf16_flops, use.gemm_bf16)
+
+
+def derive(pool: Pool, use: Efficiencies, share: float) -> Coefficients:
+    """The coefficients of a lane that has `share` of the SMs of every device of `pool`."""
+    return _Builder(pool, use, share).build()
+
+
+class _Builder:
+    """Derives a lane's coefficients, one group of operators per method; times in seconds until `build`."""
+
+    def __init__(self, pool: Pool, use: Efficiencies, share: float) -> None:
+        self.pool, self.model, self.use = pool, pool.model, use
+        self.part: Shard = shard(pool)
+        self.moe = pool.model.moe.layers / pool.model.layers if pool.model.moe else 0.0
+        self.bandwidth = pool.device.memory_bw * bandwidth_share(share, use.share_serial)
+        self.bf16 = pool.device.bf16_flops * share
+        peak, self.gemm = arithmetic(pool.device, pool.weights, use)
+        self.peak = peak * share
+
+    def build(self) -> Coefficients:
+        """All groups, scaled to picoseconds."""
+        use, tensor = self.use, self.pool.tensor
+        wide = self.part.every_token
+        stream = BITS[self.pool.weights] / 8 / (self.bandwidth * getattr(use, f"stream_{self.pool.weights}"))
+        moe, reduce = self.model.moe, self.all_reduces()
+        exchange = self.exchange()
+        hop = self.hop()
+        kv_read = self.kv_read()
+        pairs = self.pair_flops() / tensor / (self.bf16 * use.attention_prefill)
+        read = kv_bytes_per_layer(self.pool) / (self.bandwidth * use.stream_bf16)
+        full, window = self.model.full_layers, self.model.window_layers
+        gather = self.vocabulary()
+        seconds: dict[str, float] = {
+            "step": use.cpu_step_s,
+            "sequence": use.cpu_sequence_s,
+            "fixed": self.kernels() + exchange.fixed_s + hop.fixed_s,
+            "linear": self.elementwise() + self.linear_attention() + exchange.per_byte_s + hop.per_byte_s,
+            "weights": wide * stream,
+            "token": 2 * wide / (self.peak * self.gemm),
+            "expert_weights": self.part.experts * BITS[self.pool.weights] / 8 / (self.bandwidth * use.moe_stream),
+            "expert_token": self.expert_flops() / (self.peak * use.moe_gemm),
+            "head_weights": self.part.head * 2 / (self.bandwidth * use.stream_bf16),
+            "head_token": 2 * self.part.head / (self.bf16 * use.gemm_bf16),
+            "head_fixed": use.gemm_s + use.light_s + use.sample_s + gather.fixed_s,
+            "sample": use.sample_sequence_s + gather.per_byte_s,
+            "kv": kv_read * full,
+            "window_kv": kv_read * window,
+            "pair": pairs * full,
+            "window_pair": pairs * window,
+            "read": read * full,
+            "window_read": read * window,
+            "context": self.raised_flops() / (self.peak * self.gemm) * full,
+            "state": self.state_read(),
+        }
+        return Coefficients(
+            **{name: value * SECOND for name, value in seconds.items()},
+            miss=1 - moe.active / moe.experts if moe else 0.0,
+            ranks=self.pool.data,
+            reduce=tuple(second * SECOND for line in reduce for second in line),
+        )
+
+    def kernels(self) -> float:
+        """Fixed times of a layer: GEMMs, attention, five light kernels (two norms, rotary, KV write, activation)."""
+        use, moe = self.use, self.model.moe
+        gemm = use.gemm_s if self.pool.weights == "bf16" else use.quantised_gemm_s
+        gemms = 2.0 if self.model.mla is None else 6.0
+        gemms += 2 * (1 - self.moe) + (2 * self.moe if moe and moe.shared else 0.0)
+        return gemms * gemm + use.attention_s + 5 * use.light_s + self.moe * use.moe_s
+
+    def elementwise(self) -> float:
+        """Per token, what light kernels move: two norms with residuals (8 widths), rotary (2), activation (3)."""
+        model, moe = self.model, self.model.moe
+        heads = model.heads + 2 * model.kv_heads if model.mla is None else model.heads
+        inner = (1 - self.moe) * model.ffn + (self.moe * moe.shared * moe.shared_ffn if moe else 0.0)
+        moved = 8 * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
+        return moved * ACTIVATION_BYTES / (self.bandwidth * self.use.stream_bf16)
+
+    def linear_attention(self) -> float:
+        """Per token, of an average layer: update and query of the state, 4 FLOP for each of its 32-bit values."""
+        flops = self.model.state_bytes / self.model.layers / self.pool.tensor
+        return flops / (self.bf16 * self.use.attention_prefill)
+
+    def state_read(self) -> float:
+        """Per decoding sequence: its states read and written once."""
+        moved = 2 * self.model.state_bytes / self.pool.tensor
+        return moved / (self.bandwidth * self.use.stream_bf16)
+
+    def expert_flops(self) -> float:
+        """Per token of a data rank: its `active` experts, spread over all ranks, which hold tokens of `data` ranks."""
+        moe = self.model.moe
+        return 2 * moe.active * self.model.expert_parameters * self.moe / self.pool.tensor if moe else 0.0
+
+    def kv_read(self) -> float:
+        """One token of one layer while decoding: the larger of its bytes and its arithmetic (MLA: absorbed form)."""
+        use, model, tensor = self.use, self.model, self.pool.tensor
+        moved = kv_bytes_per_layer(self.pool)
+        if model.mla is not None:
+            flops = 2 * model.heads / tensor * (2 * model.mla.kv_rank + model.mla.rope_dim)
+            return max(moved / (self.bandwidth * use.mla_decode), flops / (self.bf16 * use.mla_decode_flops))
+        reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
+        flops = 4 * model.heads / tensor * model.head_dim
+        return max(moved / (self.bandwidth * reached), flops / (self.bf16 * use.attention_prefill))
+
+    def pair_flops(self) -> float:
+        """FLOP of one query and one key over all heads, scores and values (MLA: unabsorbed, DeepSeek-V2, 2.1)."""
+        mla = self.model.mla
+        width = 2 * self.model.head_dim if mla is None else mla.nope_dim + mla.rope_dim + mla.value_dim
+        return 2.0 * self.model.heads * width
+
+    def raised_flops(self) -> float:
+        """FLOP to raise one cached MLA latent to keys and values in a layer; each later chunk does it again."""
+        mla = self.model.mla
+        if mla is None:
+            return 0.0
+        return 2 * mla.kv_rank * self.model.heads * (mla.nope_dim + mla.value_dim) / self.pool.tensor
+
+    def all_reduces(self) -> tuple[Line, ...]:
+        """A layer's all-reduces over the tensor group, after attention and after the feed-forward block, in two forms.
+
+        Per token; empty for one rank. With data ranks, experts exchange tokens instead of the second all-reduce.
+        """
+        if self.pool.tensor == 1:
+            return ()
+        link = self.link(self.pool.tensor)
+        times = 2.0 if self.pool.data == 1 else 2 - self.moe
+        size = self.model.hidden * ACTIVATION_BYTES
+        forms = all_reduce_forms(self.pool.tensor, link)
+        return tuple(Line(times * form.fixed_s, times * form.per_byte_s * size) for form in (forms[0], forms[-1]))
+
+    def exchange(self) -> Line:
+        """Per token of a data rank: experts' dispatch and combine over the data ranks of an average layer.
+
+        With expert parallelism each rank of a tensor group sends its part of the tokens to the `active` experts of each
+        and gets them back (all-to-all); without it all tokens go everywhere and their sums come back (all-gather,
+        reduce-scatter). One data rank needs neither: the tensor group's all-reduce combines.
+        """
+        pool, moe = self.pool, self.model.moe
+        if moe is None or pool.data == 1:
+            return Line()
+        token = self.model.hidden * ACTIVATION_BYTES
+        if pool.expert > 1:
+            line, size = all_to_all(pool.expert, self.link(pool.tensor * pool.data)), token * moe.active / pool.tensor
+        else:
+            ranks = pool.tensor * pool.data
+            line, size = all_gather(ranks, self.link(ranks)), float(token * pool.data)
+        return Line(2 * self.moe * line.fixed_s, 2 * self.moe * line.per_byte_s * size)
+
+    def hop(self) -> Line:
+        """Per token, of an average layer: `pipeline` transfers of activations in a pass through all layers."""
+        pool = self.pool
+        if pool.pipeline == 1:
+            return Line()
+        line = p2p(self.link(pool.devices))
+        often = pool.pipeline / self.model.layers
+        return Line(often * line.fixed_s, often * line.per_byte_s * self.model.hidden * ACTIVATION_BYTES)
+
+    def vocabulary(self) -> Line:
+        """Per sampled token: gathering its logits over the tensor group."""
+        if self.pool.tensor == 1:
+            return Line()
+        line = all_gather(self.pool.tensor, self.link(self.pool.tensor))
+        return Line(line.fixed_s, line.per_byte_s * self.model.vocab * ACTIVATION_BYTES)
+
+    def link(self, ranks: int) -> Link:
+        """The link of a group of `ranks` devices at the recipe's efficiency."""
+        use = self.use
+        return link_of(
+            self.pool.device, ranks, latency_s=use.collective_s, far_latency_s=use.far_s, efficiency=use.link
+        )

@@ -1,0 +1,102 @@
+"""What one device of a replica holds and which link its group uses, by layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.errors import ScenarioError
+from poise.core.spec import BITS, Device, Pool
+from poise.cost.collective import Link
+
+HOST_DEVICES = 8
+"""Devices that share one host's PCIe, where a device has no scale-up link of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One device's weights of an average layer (mixer, dense block, shared and routed experts) and of the output head.
+
+    In weights, not bytes.
+    Layer kinds are spread evenly over depth: with 3 dense layers of 61, every layer has 3/61 of a dense block.
+    """
+
+    mixer: float
+    dense: float
+    shared: float
+    experts: float
+    head: float
+
+    @property
+    def every_token(self) -> float:
+        """Weights of an average layer that each token of the device passes."""
+        return self.mixer + self.dense + self.shared
+
+
+def check(pool: Pool) -> None:
+    """Raise ScenarioError for degrees that cannot be laid out."""
+    for name in ("tensor", "pipeline", "data", "expert"):
+        if getattr(pool, name) < 1:
+            raise ScenarioError(f"pool.{name} is {getattr(pool, name)}; it counts devices: write 1 or more")
+    group = pool.tensor * pool.data
+    if group % pool.expert:
+        raise ScenarioError(
+            f"pool.expert is {pool.expert}, which does not divide tensor × data = {group}; write a divisor of it"
+        )
+    if pool.pipeline > pool.model.layers:
+        raise ScenarioError(
+            f"pool.pipeline is {pool.pipeline}, but {pool.model.name} has {pool.model.layers} layers; write fewer"
+        )
+
+
+def kv_copies(pool: Pool) -> float:
+    """How often a tensor group keeps each KV value: MLA latents on every rank, KV heads once ranks outnumber them."""
+    if pool.model.mla is not None:
+        return float(pool.tensor)
+    return max(1.0, pool.tensor / pool.model.kv_heads)
+
+
+def kv_bytes_per_layer(pool: Pool) -> float:
+    """Bytes that one token leaves in one attending layer on one device of its tensor group."""
+    return pool.model.kv_values_per_layer * BITS[pool.kv] / 8 * kv_copies(pool) / pool.tensor
+
+
+def shard(pool: Pool) -> Shard:
+    """One device's part of the weights: everything is cut `tensor` ways, routed experts over all tensor × data ranks.
+
+    KV projections are copied where there are more ranks than KV heads, MLA's down projections on every rank
+    (DeepSeek-V2, arXiv 2405.04434, section 2.1.2). Experts without expert parallelism are cut inside, which leaves the
+    same bytes on each device.
+    """
+    model, tensor = pool.model, pool.tensor
+    if model.mla is None:
+        copied = 2 * model.hidden * model.head_dim * model.kv_heads
+        attention = (model.attention_parameters - copied) / tensor + copied * kv_copies(pool) / tensor
+    else:
+        copied = model.hidden * (model.mla.q_rank + model.mla.kv_rank + model.mla.rope_dim)
+        attention = (model.attention_parameters - copied) / tensor + copied
+    linear_part = model.linear_layers / model.layers
+    moe_part = (model.layers - model.dense_layers) / model.layers
+    experts = model.moe.experts if model.moe else 0
+    return Shard(
+        mixer=attention * (1 - linear_part) + model.linear_parameters * linear_part / tensor,
+        dense=model.ffn_parameters * (1 - moe_part) / tensor,
+        shared=model.shared_parameters * moe_part / tensor,
+        experts=experts * model.expert_parameters * moe_part / (tensor * pool.data),
+        head=model.vocab * model.hidden / tensor,
+    )
+
+
+def link_of(device: Device, ranks: int, *, latency_s: float, far_latency_s: float, efficiency: float) -> Link:
+    """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
+
+    latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency: the reachable part of bandwidth.
+    """
+    if ranks <= device.scaleup_domain and device.scaleup_bw > 0:
+        return Link(latency_s, device.scaleup_bw * efficiency)
+    in_host = device.scaleup_domain <= 1 and ranks <= HOST_DEVICES
+    bandwidth = (device.host_bw or device.scaleout_bw) if in_host else (device.scaleout_bw or device.host_bw)
+    if ranks > 1 and bandwidth <= 0:
+        raise ScenarioError(
+            f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
+        )
+    return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)

@@ -1,0 +1,152 @@
+"""How many KV blocks a replica has left beside its weights and workspace, and what would fit where nothing is left."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from math import ceil
+
+from poise.core.errors import CapacityError
+from poise.core.spec import BITS, Pool
+from poise.cost.layout import check, kv_bytes_per_layer, shard
+
+PLAIN_BYTES = 2
+"""Bytes of a value that is not quantised: embeddings, output head, norms, activations."""
+
+CONTEXT_BYTES = 600_000_000
+"""What the driver, libraries and captured graphs take on a device: the remainder that vLLM 0.19 left on an RTX 4090
+(2,588 blocks of Llama-3.1-8B at gpu_memory_utilization 0.9; casys-kaist/LLMServingSim bench, MIT)."""
+
+LOGIT_BYTES = 12
+"""Bytes a logit takes while it is sampled: three copies in 32 bits (logits, sorted, probabilities)."""
+
+WIDEST_TENSOR = 64
+"""The largest tensor degree that an error suggests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes on the fullest device of a replica; `block`, `window_block` and `state` of one stage's layers.
+
+    weights: its part of the model. workspace: activations of a full step, logits and the driver's context.
+    block: one KV block of the layers that keep every token. window_block: of the sliding-window layers.
+    state: one sequence's linear-attention states.
+    """
+
+    weights: int
+    workspace: int
+    block: float
+    window_block: float
+    state: float
+
+
+def footprint(pool: Pool) -> Footprint:
+    """What the fullest device holds: the longest pipeline stage, with embedding or head, or both without stages."""
+    model, engine, part = pool.model, pool.engine, shard(pool)
+    stage = ceil(model.layers / pool.pipeline)
+    uneven = 1.0
+    if model.moe is not None:
+        uneven = ceil(model.moe.experts / pool.expert) * pool.expert / model.moe.experts
+    layer = (part.every_token + part.experts * uneven) * BITS[pool.weights] / 8
+    heads = 1 if pool.pipeline > 1 or model.tied else 2
+    plain = heads * part.head + (model.extra_parameters + (2 * model.layers + 1) * model.hidden) / pool.pipeline
+    kept = kv_bytes_per_layer(pool) * engine.block_tokens * stage / model.layers
+    return Footprint(
+        weights=ceil(stage * layer + plain * PLAIN_BYTES),
+        workspace=ceil(engine.token_budget * _activation(pool) + engine.max_sequences * _logits(pool)) + CONTEXT_BYTES,
+        block=kept * model.full_layers,
+        window_block=kept * model.window_layers,
+        state=model.state_bytes * stage / model.layers / pool.tensor,
+    )
+
+
+def kv_blocks(pool: Pool, request_tokens: int = 0) -> int:
+    """KV blocks of a replica: `engine.kv_blocks` where it is given, else what is left of memory; over all data ranks.
+
+    A block holds `block_tokens` tokens in every layer. Sliding-window layers free what their window has passed (vLLM's
+    hybrid allocator), so a request holds at most a window's blocks there, and a linear layer keeps one state. How much
+    that saves depends on how many requests share the memory: by default as many as the engine runs (`max_sequences`),
+    which is safe for any mix and short of what few long requests could use; `request_tokens` states a mean length.
+    Raises CapacityError, with what would fit, when not one block is left.
+    """
+    if pool.engine.kv_blocks:
+        return pool.engine.kv_blocks
+    check(pool)
+    blocks = _left(pool, request_tokens)
+    if blocks < 1:
+        raise CapacityError(_shortage(pool, request_tokens))
+    return blocks * pool.data
+
+
+def _left(pool: Pool, request_tokens: int) -> int:
+    """Blocks that fit one device of each stage; 0 or less where none does."""
+    need, engine = footprint(pool), pool.engine
+    free = pool.device.memory_bytes * engine.memory_fraction - need.weights - need.workspace
+    if free <= 0:
+        return 0
+    window = ceil(pool.model.window / engine.block_tokens)
+    if request_tokens:
+        length = ceil(request_tokens / engine.block_tokens)
+        mean = need.block + need.window_block * min(window, length) / length + need.state / length
+        return int(free / mean)
+    sequences = ceil(engine.max_sequences / pool.data)
+
+    def taken(blocks: int) -> float:
+        """Bytes that `blocks` blocks need at most, however they are spread over the sequences."""
+        bounded = min(blocks, sequences * window) * need.window_block + min(blocks, sequences) * need.state
+        return blocks * need.block + bounded
+
+    most = int(free / need.block) if need.block else sequences * ceil(pool.model.max_context / engine.block_tokens)
+    return bisect_right(range(most + 1), free, key=taken) - 1
+
+
+def _activation(pool: Pool) -> float:
+    """Bytes of activations per token of a step: residuals, queries with KV, and the widest feed-forward block."""
+    model, tensor, moe = pool.model, pool.tensor, pool.model.moe
+    inner = 3 * model.ffn / tensor if model.dense_layers else 0.0
+    if moe is not None:
+        sliced = tensor * pool.data / pool.expert
+        inner = max(inner, moe.active * (3 * moe.ffn / sliced + model.hidden))
+    attention = (model.heads + 2 * model.kv_heads) * model.head_dim / tensor
+    return PLAIN_BYTES * (4 * model.hidden + attention + inner)
+
+
+def _logits(pool: Pool) -> float:
+    """Bytes of one sequence's logits while it is sampled."""
+    return LOGIT_BYTES * pool.model.vocab
+
+
+def _shortage(pool: Pool, request_tokens: int) -> str:
+    """One line: what does not fit, by how much, and what would."""
+    need, device = footprint(pool), pool.device
+    allowed = device.memory_bytes * pool.engine.memory_fraction
+    wanted = need.weights + need.workspace + need.block + need.window_block + need.state
+    cures = []
+    for weights in dict.fromkeys((pool.weights, "fp8")):
+        if BITS[weights] <= BITS[pool.weights]:
+            cures += _cure(replace(pool, weights=weights), pool, request_tokens)
+    cures.append(f"a device of {_gb(wanted / pool.engine.memory_fraction, up=True)} GB")
+    return (
+        f"pool.model {pool.model.name} ({pool.weights}, tensor {pool.tensor}, pipeline {pool.pipeline}) does not fit "
+        f"{device.name}: a device needs {_gb(need.weights)} GB of weights, {_gb(need.workspace)} GB of workspace and "
+        f"a KV block, {_gb(wanted - allowed)} GB more than its {_gb(allowed)} GB (memory_fraction "
+        f"{pool.engine.memory_fraction:g} of {_gb(device.memory_bytes)} GB); what fits: {', or '.join(cures)}"
+    )
+
+
+def _cure(pool: Pool, asked: Pool, request_tokens: int) -> list[str]:
+    """The smallest tensor degree of at least the asked one at which `pool` fits, in words; empty where none does."""
+    tensor = asked.tensor
+    while tensor <= min(WIDEST_TENSOR, pool.model.heads):
+        if _left(replace(pool, tensor=tensor), request_tokens) > 0:
+            parts = [f"tensor {tensor}"] if tensor != asked.tensor else []
+            parts += [f"{pool.weights} weights"] if pool.weights != asked.weights else []
+            return [" with ".join(parts)]
+        tensor *= 2
+    return []
+
+
+def _gb(size: float, *, up: bool = False) -> str:
+    """Bytes in GB with one decimal, rounded up where the figure is a minimum."""
+    tenths = size / 1e8
+    return f"{(ceil(tenths) if up else round(tenths)) / 10:.1f}"

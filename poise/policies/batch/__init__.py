@@ -1,0 +1,1 @@
+"""Batchers: which work shares the next step of a lane."""

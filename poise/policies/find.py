@@ -1,0 +1,117 @@
+"""Finding a policy by the name of its file, by `package.module:Class`, or by an entry point `poise.policies`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from poise.core.errors import ScenarioError
+
+SLOTS = {
+    "router": ("route", "route"),
+    "queue": ("queue", "key"),
+    "batcher": ("batch", "compose"),
+    "preempt": ("preempt", "victim"),
+    "cache": ("cache", "keep"),
+}
+"""For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
+
+
+def names(slot: str) -> list[str]:
+    """The names of all built-in policies of a slot, and of those that other packages registered."""
+    folder, method = SLOTS[slot]
+    try:
+        package = importlib.import_module(f"poise.policies.{folder}")
+    except ModuleNotFoundError:
+        return sorted(_registered(method))
+    built_in = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return sorted({*built_in, *_registered(method)})
+
+
+def find(slot: str, name: str) -> type:
+    """The class of the policy `name` for `slot`; ScenarioError with the nearest names if there is none."""
+    folder, method = SLOTS[slot]
+    if ":" in name:
+        return _outside(slot, name, method)
+    if name in names(slot):
+        registered = _registered(method)
+        if name in registered:
+            return registered[name]
+        module = importlib.import_module(f"poise.policies.{folder}.{name}")
+        own = [kind for kind in vars(module).values() if _fills(kind, method) and kind.__module__ == module.__name__]
+        found: type = own[0]
+        return found
+    near = get_close_matches(name, names(slot), 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names(slot))}"
+    raise ScenarioError(f"policies.{slot}: {name!r} is no {slot}; {hint} (or give package.module:Class)")
+
+
+def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any:
+    """The policy `name` with its parameters, which are checked against the class itself."""
+    kind = find(slot, name)
+    given = parameters or {}
+    signature = inspect.signature(kind)
+    known = list(signature.parameters)
+    for parameter, value in given.items():
+        if parameter not in known:
+            near = get_close_matches(parameter, known, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise ScenarioError(f"policies.{slot}.{name}: unknown parameter {parameter!r}; {hint}")
+        default = signature.parameters[parameter].default
+        if default is not inspect.Parameter.empty and default is not None and not _alike(value, default):
+            raise ScenarioError(
+                f"policies.{slot}.{name}.{parameter}: {value!r} is no {type(default).__name__}; "
+                f"give a value like {default!r}"
+            )
+    missing = [
+        each.name for each in signature.parameters.values() if each.default is each.empty and each.name not in given
+    ]
+    if missing:
+        raise ScenarioError(f"policies.{slot}.{name}: parameter {missing[0]!r} is missing; give it a value")
+    try:
+        return kind(**given)
+    except (ValueError, TypeError) as error:
+        raise ScenarioError(f"policies.{slot}.{name}: {error}") from None
+
+
+def _alike(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    return isinstance(value, type(default))
+
+
+def _fills(kind: Any, method: str) -> bool:
+    return inspect.isclass(kind) and callable(getattr(kind, method, None)) and not getattr(kind, "_is_protocol", False)
+
+
+def _registered(method: str) -> dict[str, type]:
+    """Policies of other packages, by entry-point name; loaded only when the class could fill the slot."""
+    found: dict[str, type] = {}
+    for entry in entry_points(group="poise.policies"):
+        kind = entry.load()
+        if _fills(kind, method):
+            found[entry.name] = kind
+    return found
+
+
+def _outside(slot: str, name: str, method: str) -> type:
+    module_name, _, class_name = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        raise ScenarioError(
+            f"policies.{slot}: cannot import {module_name!r} ({error}); put its folder on PYTHONPATH or install it"
+        ) from None
+    except AttributeError:
+        raise ScenarioError(
+            f"policies.{slot}: module {module_name} has no {class_name!r}; name a class in it"
+        ) from None
+    if not _fills(kind, method):
+        raise ScenarioError(f"policies.{slot}: {name} has no method {method!r}, which a {slot} must have")
+    return kind  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Preemption: who gives way when the KV cache is full."""

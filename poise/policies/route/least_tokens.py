@@ -1,0 +1,23 @@
+"""Least tokens: the replica with the fewest tokens, waiting to be computed or held in its KV cache.
+
+Prompt tokens that wait say how long a first token takes, KV tokens held say how long a decode step takes (Dynamo's
+router adds the same two terms). Counts are believed, so their age matters: with stale reports and dispatches in flight
+not counted, everybody goes to the same replica.
+"""
+
+from __future__ import annotations
+
+from poise.core.action import Route
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+from poise.core.view import ClusterView
+
+
+class LeastTokens:
+    """Send each request to the able replica with the fewest tokens; ties are drawn."""
+
+    needs: tuple[str, ...] = ("tokens",)
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
+        """The least loaded by tokens."""
+        return Route(chance.least(cluster.able(request), cluster.tokens))

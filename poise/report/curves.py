@@ -1,0 +1,105 @@
+"""Lines to draw of one run, thinned so that a page stays small: distributions of latency and timelines of replicas."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.records import NOT_YET, Run
+from poise.core.units import SECOND
+from poise.report.figures import Curve, Curves
+from poise.report.latency import PERCENTILES, Picoseconds, latencies
+
+POINTS = 400
+"""The most points that one line has."""
+
+LINES = 4
+"""Up to so many replicas have a line each in a timeline; more are shown by their mean, highest and lowest."""
+
+MOMENTS = 240
+"""The most points that one line of a timeline has."""
+
+
+def cdf(values: Picoseconds, points: int = POINTS) -> Curve:
+    """The distribution of a column of picoseconds: sorted seconds, and the share of values up to and with each.
+
+    Every point is a point of the exact distribution. Of more than `points` values, even steps of rank are kept, finer
+    ones in the last hundredth, the quoted nearest-rank percentiles, the lowest and the highest.
+    """
+    count = len(values)
+    ranks: NDArray[np.int64] = np.arange(1, count + 1)
+    if count > points:
+        quoted = [-(-p * count // 100) for p in PERCENTILES]
+        spare = points - len(quoted) - 2
+        body = np.ceil(np.linspace(0, 0.99, spare * 4 // 5) * count)
+        tail = np.ceil(np.linspace(0.99, 1, spare - spare * 4 // 5) * count)
+        ranks = np.unique(np.clip(np.concatenate([body, tail, quoted, [1, count]]), 1, count)).astype(np.int64)
+    chosen = np.sort(values)[ranks - 1] / SECOND
+    return chosen.tolist(), (ranks / max(count, 1)).tolist()
+
+
+def latency_curves(run: Run, warmup_s: float = 0.0) -> dict[str, Curve]:
+    """The distributions of TTFT, TPOT and end-to-end time of finished requests, by their metric names."""
+    times = latencies(run, warmup_s)
+    return {"ttft_s": cdf(times.ttft), "tpot_s": cdf(times.tpot), "e2e_s": cdf(times.e2e)}
+
+
+def _peaks(at: NDArray[np.int64], values: NDArray[np.float64], edges: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The highest of each row of `values` [rows, instants] in each interval between `edges`: [rows, intervals].
+
+    What held before an interval holds in it until it changes; NaN before the first instant.
+    """
+    ends = np.searchsorted(at, edges[1:], side="left")
+    starts = np.maximum(np.searchsorted(at, edges[:-1], side="right") - 1, 0)
+    padded = np.pad(values, ((0, 0), (0, 1)), constant_values=-np.inf)  # so that an interval may end at the end
+    peaks = np.maximum.reduceat(padded, np.column_stack((starts, ends)).ravel(), axis=1)[:, ::2]
+    return np.where(ends > starts, peaks, np.nan)
+
+
+def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int, NDArray[np.float64]]]:
+    """Common instants in seconds, and for each sampled replica an array [3, points]: waiting, running, KV share."""
+    samples = np.array(run.samples, dtype=np.int64).reshape(-1, 5)
+    samples = samples[np.argsort(samples[:, 0], kind="stable")]
+    at = np.unique(samples[:, 0])
+    edges = np.append(at, at[-1] + 1) if len(at) <= points else np.linspace(at[0], at[-1] + 1, points + 1).astype(int)
+    lines = {}
+    for replica in np.unique(samples[:, 1]).tolist():
+        own = samples[samples[:, 1] == replica]
+        blocks = run.replicas[replica].total_blocks or max(int(own[:, 4].max()), 1)
+        values = own[:, 2:].T / np.array([[1], [1], [blocks]])
+        lines[replica] = _peaks(own[:, 0], values, edges)
+        gone = run.replicas[replica].up_until
+        if gone != NOT_YET:
+            lines[replica][:, edges[:-1] > gone] = np.nan
+    return edges[:-1] / SECOND, lines
+
+
+def _over_replicas(stacked: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Mean, highest and lowest over the first axis, of what is known; NaN where nothing is."""
+    known = ~np.isnan(stacked)
+    reporting = known.sum(axis=0)
+    found = {
+        f"mean of {len(stacked)} replicas": np.where(known, stacked, 0).sum(axis=0) / np.maximum(reporting, 1),
+        "highest": np.where(known, stacked, -np.inf).max(axis=0),
+        "lowest": np.where(known, stacked, np.inf).min(axis=0),
+    }
+    return {name: np.where(reporting > 0, values, np.nan) for name, values in found.items()}
+
+
+def timeline_curves(run: Run, points: int = MOMENTS, lines: int = LINES) -> dict[str, Curves]:
+    """Timelines of `run.samples`: `waiting`, `running` and `kv` (share of blocks used), each with lines by replica.
+
+    Where instants are too many, each of `points` equal intervals shows its peak; NaN where nothing was known yet.
+    Above `lines` replicas there are three lines: mean, highest and lowest over replicas. Empty without samples.
+    """
+    if not run.samples:
+        return {}
+    at, by_replica = _replica_lines(run, points)
+    if len(by_replica) <= lines:
+        named = {f"replica {replica}": values for replica, values in by_replica.items()}
+    else:
+        named = _over_replicas(np.array(list(by_replica.values())))
+    return {
+        what: {name: (at.tolist(), values[row].tolist()) for name, values in named.items()}
+        for row, what in enumerate(("waiting", "running", "kv"))
+    }

@@ -1,0 +1,108 @@
+"""The figures that are quoted of a result, and the cases that are set side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poise.report.wording import Kind, write
+
+Curve = tuple[list[float], list[float]]
+"""Points of a line: x values and as many y values."""
+
+Curves = Mapping[str, Curve]
+"""Lines by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One router at one load: its result (as `metrics.combine` gives it) and what can be drawn of its first seed.
+
+    load: offered load, None where it has no number.  latency: `curves.latency_curves` of a run.
+    timeline: `curves.timeline_curves` of a run.
+    """
+
+    router: str
+    result: Mapping[str, Any]
+    load: float | None = None
+    latency: Curves | None = None
+    timeline: Mapping[str, Curves] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a result: what it is called, where it stands, how it is written and what it means."""
+
+    label: str
+    path: tuple[str, ...]
+    kind: Kind
+    meaning: str = ""
+
+    def value(self, result: Mapping[str, Any]) -> float | None:
+        """The mean over seeds, None where it is missing."""
+        return _at(result, self.path)
+
+    def half_width(self, result: Mapping[str, Any]) -> float | None:
+        """Half of the 95 % interval, None where there is none."""
+        return _at(result.get("interval"), self.path)
+
+    def text(self, result: Mapping[str, Any]) -> str:
+        """The value in words."""
+        return write(self.value(result), self.kind)
+
+    def margin(self, result: Mapping[str, Any]) -> str:
+        """The half-width in words, to two digits; empty where there is none."""
+        half = self.half_width(result)
+        return "" if half is None else f"± {write(half, self.kind, 2)}"
+
+
+def _at(tree: Any, path: Sequence[str]) -> float | None:
+    """The number at a path of nested mappings; None where the path breaks off."""
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree if isinstance(tree, (int, float)) else None
+
+
+def _latency(label: str, name: str, meaning: str) -> tuple[Figure, ...]:
+    parts = ("mean", "p50", "p90", "p95", "p99")
+    return tuple(Figure(f"{label} {part}", (name, part), "seconds", meaning) for part in parts)
+
+
+TTFT = _latency("TTFT", "ttft_s", "time to first token: first token minus arrival")
+TPOT = _latency("TPOT", "tpot_s", "time per output token: (last minus first token) / (output tokens minus 1)")
+E2E = _latency("E2E", "e2e_s", "end minus arrival")
+QUEUE = _latency("Queue", "queue_s", "dispatch to a replica minus arrival")
+ATTAINMENT = Figure("SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO")
+GOODPUT = Figure("Goodput req/s", ("goodput_rps",), "number", "requests per second that met every part of the SLO")
+REQUESTS = Figure("Requests", ("requests",), "count", "arrivals after warm-up")
+RATE = Figure("Finished req/s", ("requests_per_s",), "number", "requests finished per second")
+OUTPUT = Figure("Output tok/s", ("output_tokens_per_s",), "number", "output tokens of finished requests per second")
+HITS = Figure(
+    "Prefix hits", ("prefix_hit_rate",), "share", "cached over all prompt tokens, of requests with a first token"
+)
+USED = Figure("Utilisation", ("utilisation", "mean"), "share", "share of the time up with a step under way")
+COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens")
+ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens")
+
+ENDS = tuple(
+    Figure(name.replace("_", " ").capitalize(), (name,), "count")
+    for name in ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
+)
+UPSETS = tuple(Figure(name.capitalize(), (name,), "count") for name in ("preemptions", "migrations", "retries"))
+
+KEY = (
+    REQUESTS, *ENDS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT, ATTAINMENT,
+    HITS, USED, *UPSETS, COST, Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"),
+    ENERGY, Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
+)  # fmt: skip
+"""The figures of one run that are single numbers, in reading order."""
+
+COMPARED = (
+    REQUESTS, ENDS[0], TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], E2E[4], ATTAINMENT, GOODPUT, OUTPUT,
+    HITS, USED, COST, ENERGY,
+)  # fmt: skip
+"""The columns of a comparison, in reading order."""
+
+SERIES = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E, "Queue": QUEUE}
+"""The latencies of one run: rows of their own, with mean and percentiles as columns."""

@@ -1,0 +1,36 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from poise.core.errors import UserError
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a new file beside `path` for writing bytes; it takes the name `path` only when the block ends well.
+
+    Parent folders are made, a link is followed, and what was at `path` before stays until the last moment. Raises
+    `UserError` when the place cannot be written; a block that raises anything leaves no trace.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        # Renaming over a device would replace it, and over a folder cannot work.
+        raise UserError(f"{path}: is not a regular file, and only such can be replaced; give the name of a file")
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("wb") as file:
+            yield file
+        fresh.replace(target)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(f"{path}: cannot be written ({why}); give a file in a folder that you may write to") from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink()

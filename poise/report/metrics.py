@@ -1,0 +1,207 @@
+"""The figures of a run, by the definitions of design sections 8 and 9, and their means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from poise.core.records import FINISHED, STATUS, Run
+from poise.core.spec import Cluster, Slo
+from poise.core.units import ps, seconds
+from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
+from poise.report.seeds import fold, half_width, mean
+from poise.report.spending import dollars, joules, mean_utilisation, utilisation
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Share of time up with a step under way: per replica (None if never up), and the mean weighted by time up."""
+
+    mean: float | None
+    per_replica: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What one run came to; field names are those of the result JSON, seconds, tokens, dollars and joules.
+
+    requests: arrived after warm-up; each is one of finished, rejected, unfinished, timed_out, cancelled and lost.
+    duration_s: from the end of warm-up to the end of the run; all rates are per second of it.
+    queue_s, ttft_s, tpot_s, e2e_s: of finished requests.  slo_attainment: a share of all `requests`.
+    goodput_rps: requests per second that met every part of their SLO.  requests_per_s: that finished.
+    output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.
+    prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
+    preemptions, migrations, retries: totals over `requests`.
+    notes: why a figure is None or needs a grain of salt, by its name.
+    """
+
+    requests: int
+    finished: int
+    rejected: int
+    unfinished: int
+    timed_out: int
+    cancelled: int
+    lost: int
+    warmup_s: float
+    duration_s: float
+    queue_s: Summary
+    ttft_s: Summary
+    tpot_s: Summary
+    e2e_s: Summary
+    slo_attainment: float | None
+    goodput_rps: float | None
+    requests_per_s: float | None
+    output_tokens_per_s: float | None
+    total_tokens_per_s: float | None
+    prefix_hit_rate: float | None
+    preemptions: int
+    migrations: int
+    retries: int
+    cost_usd_per_mtok: float | None
+    cost_usd_per_mtok_output: float | None
+    energy_j_per_mtok: float | None
+    energy_j_per_mtok_output: float | None
+    utilisation: Utilisation
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionaries, lists and numbers, ready for JSON."""
+        return asdict(self)
+
+
+def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
+    """Which rows arrived after warm-up and met every part of `slo`; compared as integers.
+
+    Only a finished request can meet it; a part that is None asks nothing, and an output of one token has no TPOT.
+    """
+    records, good = run.records, finished(run, warmup_s)
+    arrived, first, ended = (
+        column(instants) for instants in (records.arrived_at, records.first_token_at, records.ended_at)
+    )
+    if slo.ttft_s is not None:
+        good &= (first >= 0) & (first - arrived <= ps(slo.ttft_s))
+    if slo.tpot_s is not None:
+        gaps = column(records.output_tokens).astype(np.int64) - 1
+        good &= (gaps <= 0) | ((first >= 0) & (ended - first <= gaps * ps(slo.tpot_s)))
+    if slo.e2e_s is not None:
+        good &= ended - arrived <= ps(slo.e2e_s)
+    return good
+
+
+def _total(run: Run, name: str, rows: Mask) -> int:
+    """The sum of one count column over the chosen rows."""
+    return int(column(getattr(run.records, name))[rows].sum(dtype=np.int64))
+
+
+def _hit_rate(run: Run, rows: Mask) -> float | None:
+    """Cached over all prompt tokens of the chosen rows that have a first token; None without such tokens.
+
+    A dispatched request may never be admitted, and what it found in the cache is known only once its prompt is done.
+    """
+    admitted = rows & (column(run.records.first_token_at) >= 0)
+    asked = _total(run, "prompt_tokens", admitted)
+    return _total(run, "cached_tokens", admitted) / asked if asked else None
+
+
+def _notes(run: Run, slo: Slo, tallies: dict[str, int], duration_s: float, cost: str, energy: str) -> dict[str, str]:
+    """Reasons for figures that are missing or need care."""
+    notes = {}
+    if run.interrupted:
+        notes["interrupted"] = f"stopped by the user at {seconds(run.ended_at):.6g} s; the rest counts as unfinished"
+    if not run.drained and tallies["unfinished"]:
+        notes["unfinished"] = f"{tallies['unfinished']} requests were cut off by the end of the run and miss their SLO"
+    if not sum(tallies.values()):
+        notes["requests"] = "no request arrived after warm-up"
+    elif not tallies["finished"]:
+        notes["ttft_s"] = "no request finished, so there is no latency, hit or price to quote"
+    if duration_s <= 0:
+        notes["requests_per_s"] = "the run ended before its warm-up did, so there are no rates"
+    if slo == Slo():
+        notes["slo_attainment"] = "no SLO was given: every finished request meets it"
+    if cost:
+        notes["cost_usd_per_mtok"] = cost
+    if energy:
+        notes["energy_j_per_mtok"] = energy
+    return notes
+
+
+def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> Metrics:
+    """Measure one run over the requests that arrived after `warmup_s` seconds.
+
+    Vectorised over the columns of `run.records`. Raises `UserError` for a negative warm-up.
+    """
+    rows, done = counted(run, warmup_s), finished(run, warmup_s)
+    ends = np.bincount(column(run.records.status)[rows], minlength=len(STATUS))
+    tallies = {name: int(count) for name, count in zip(STATUS, ends, strict=True)}
+    duration_s = max(seconds(run.ended_at - ps(warmup_s)), 0.0)
+    output = _total(run, "output_tokens", done)
+    tokens = output + _total(run, "prompt_tokens", done)
+    good = int(met(run, slo, warmup_s).sum())
+    usd, no_price = dollars(run, cluster, ps(warmup_s))
+    energy, no_energy = joules(run, cluster, ps(warmup_s))
+    times = latencies(run, warmup_s)
+
+    def rate(count: int) -> float | None:
+        return count / duration_s if duration_s > 0 else None
+
+    def per_million(spent: float | None, count: int) -> float | None:
+        return None if spent is None or not count else spent / count * 1e6
+
+    return Metrics(
+        **tallies,
+        requests=int(rows.sum()),
+        warmup_s=warmup_s,
+        duration_s=duration_s,
+        queue_s=summary(times.queue),
+        ttft_s=summary(times.ttft),
+        tpot_s=summary(times.tpot),
+        e2e_s=summary(times.e2e),
+        slo_attainment=good / int(rows.sum()) if rows.any() else None,
+        goodput_rps=rate(good),
+        requests_per_s=rate(tallies[STATUS[FINISHED]]),
+        output_tokens_per_s=rate(output),
+        total_tokens_per_s=rate(tokens),
+        prefix_hit_rate=_hit_rate(run, rows),
+        preemptions=_total(run, "preemptions", rows),
+        migrations=_total(run, "migrations", rows),
+        retries=_total(run, "retries", rows),
+        cost_usd_per_mtok=per_million(usd, tokens),
+        cost_usd_per_mtok_output=per_million(usd, output),
+        energy_j_per_mtok=per_million(energy, tokens),
+        energy_j_per_mtok_output=per_million(energy, output),
+        utilisation=Utilisation(
+            mean_utilisation(run.replicas, run.ended_at),
+            [utilisation(stats, run.ended_at) for stats in run.replicas],
+        ),
+        notes=_notes(run, slo, tallies, duration_s, no_price, no_energy),
+    )
+
+
+def _no_interval(plain: Sequence[dict[str, Any]]) -> str:
+    """Why these seeds give no interval; empty where they do."""
+    if len(plain) < 2:
+        return "one seed: an interval needs two or more"
+    if all(seed == plain[0] for seed in plain):
+        return "the seeds changed nothing (a recorded load and no chance), so they say nothing about chance"
+    return ""
+
+
+def combine(seeds: Sequence[Metrics]) -> dict[str, Any]:
+    """Means over one or more seeds at the top level, beside `notes`, `interval` and `per_seed`; ready for JSON.
+
+    `interval` has the shape of the figures and holds half-widths of 95 % t-intervals; it is None where seeds cannot
+    give one, and `notes["interval"]` then says why. A figure that one seed lacks is None in the mean.
+    """
+    if not seeds:
+        raise ValueError("combine needs the metrics of at least one seed")
+    per_seed = [metrics.as_dict() for metrics in seeds]
+    plain = [{name: value for name, value in seed.items() if name != "notes"} for seed in per_seed]
+    notes = {name: why for seed in reversed(per_seed) for name, why in seed["notes"].items()}
+    why = _no_interval(plain)
+    if why:
+        notes["interval"] = why
+    interval = None if why else fold(plain, half_width)
+    return {**fold(plain, mean), "notes": notes, "interval": interval, "per_seed": per_seed}

@@ -1,0 +1,153 @@
+"""The timeline of a run as a Chrome trace, to be opened in ui.perfetto.dev or chrome://tracing.
+
+Written by the Trace Event Format (Google, "Trace Event Format", phases M, X, C, b and e). Instants are cut to whole
+nanoseconds before they are written as microseconds, so slices that follow one another still do so exactly.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from poise.core.records import STATUS, Run
+from poise.core.spec import Cluster
+from poise.report.files import replacing
+from poise.report.spending import pools_by_replica
+
+Event = dict[str, Any]
+
+_LANES = 1000
+"""Thread ids are replica · _LANES + lane, for viewers that want them unique across processes."""
+
+_COUNTERS = ("waiting", "running", "KV blocks")
+
+
+def timeline(run: Run, path: str | Path, *, requests: int = 1000, cluster: Cluster | None = None) -> None:
+    """Write the timeline of `run` to `path` as JSON, gzipped where the name ends in `.gz`.
+
+    A process for each replica, a thread for each lane with its batches, counters of waiting, running and KV blocks, and
+    the life of the first `requests` requests to arrive. `cluster` gives names to replicas and lanes. Written event by
+    event; raises `UserError` when `path` cannot be written.
+    """
+    with replacing(path) as file:
+        if str(path).endswith(".gz"):
+            # No name and no time inside, so equal runs give equal bytes.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                _stream(_events(run, requests, cluster), cast(BinaryIO, packed))
+        else:
+            _stream(_events(run, requests, cluster), file)
+
+
+def _stream(events: Iterator[Event], file: BinaryIO) -> None:
+    """Write events one by one as a JSON object."""
+    file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
+    for at, event in enumerate(events):
+        file.write((",\n" if at else "\n").encode() + json.dumps(event, separators=(",", ":")).encode())
+    file.write(b"\n]}\n")
+
+
+def _events(run: Run, requests: int, cluster: Cluster | None) -> Iterator[Event]:
+    yield from _names(run, cluster)
+    yield from _slices(run)
+    yield from _counters(run)
+    yield from _lives(run, requests)
+
+
+def _us(instant: int) -> float:
+    """Picoseconds to microseconds, cut to whole nanoseconds."""
+    return instant // 1000 / 1000
+
+
+def _process(replica: int) -> int:
+    """The process of a replica; 0 means the idle task to some viewers."""
+    return replica + 1
+
+
+def _thread(replica: int, lane: int) -> int:
+    return _process(replica) * _LANES + lane
+
+
+def _label(kind: str, name: str, process: int, thread: int = 0) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _names(run: Run, cluster: Cluster | None) -> Iterator[Event]:
+    """Names of processes and threads."""
+    pools = pools_by_replica(cluster) if cluster else []
+    lanes = {(replica, lane) for _, _, replica, lane, _, _ in run.slices}
+    for replica in range(len(run.replicas)):
+        pool = pools[replica] if replica < len(pools) else None
+        about = f" ({pool.model.name}, {pool.devices} × {pool.device.name}, {pool.role})" if pool else ""
+        yield _label("process_name", f"replica {replica}{about}", _process(replica))
+    for replica, lane in sorted(lanes):
+        named = pools[replica].engine.lanes if replica < len(pools) else ()
+        name = f"lane {named[lane].name}" if lane < len(named) else f"lane {lane}"
+        yield _label("thread_name", name, _process(replica), _thread(replica, lane))
+    yield _label("process_name", "requests", _process(len(run.replicas)))
+
+
+def _batch(decodes: int, prompt_tokens: int) -> str:
+    """What a batch does, in words."""
+    parts = [f"prefill {prompt_tokens}"] if prompt_tokens else []
+    if decodes:
+        parts.append(f"{decodes} decode{'' if decodes == 1 else 's'}")
+    return " + ".join(parts) or "idle step"
+
+
+def _slices(run: Run) -> Iterator[Event]:
+    """One complete event for each held batch."""
+    for start, end, replica, lane, decodes, prompt_tokens in run.slices:
+        yield {
+            "ph": "X",
+            "name": _batch(decodes, prompt_tokens),
+            "pid": _process(replica),
+            "tid": _thread(replica, lane),
+            "ts": _us(start),
+            "dur": (end // 1000 - start // 1000) / 1000,
+            "args": {"decodes": decodes, "prompt_tokens": prompt_tokens},
+        }
+
+
+def _counters(run: Run) -> Iterator[Event]:
+    """One counter event for each sampled value that differs from the one before."""
+    last: dict[tuple[int, str], int] = {}
+    for at, replica, *values in run.samples:
+        for name, value in zip(_COUNTERS, values, strict=True):
+            if last.get((replica, name)) == value:
+                continue
+            last[replica, name] = value
+            yield {"ph": "C", "name": name, "pid": _process(replica), "ts": _us(at), "args": {name: value}}
+
+
+def _lives(run: Run, requests: int) -> Iterator[Event]:
+    """Nested asynchronous events: the request as a whole and within it queue, prefill and decode.
+
+    `prefill` begins at the dispatch to a replica, so the wait inside the replica is in it. What is still going on
+    when the run ends is closed there.
+    """
+    records = run.records
+    arrived = (i for i in range(records.rows) if records.arrived_at[i] >= 0)
+    process = _process(len(run.replicas))
+    for _, request in zip(range(requests), arrived, strict=False):
+        marks = [records.arrived_at[request], records.dispatched_at[request], records.first_token_at[request]]
+        ended = records.ended_at[request]
+        ended = run.ended_at if ended < 0 else ended
+        common = {"cat": "request", "id": request, "pid": process, "tid": process * _LANES}
+        args = {
+            "status": STATUS[records.status[request]],
+            "replica": records.replica[request],
+            "prompt_tokens": records.prompt_tokens[request],
+            "cached_tokens": records.cached_tokens[request],
+            "output_tokens": records.output_tokens[request],
+        }
+        yield {"ph": "b", "name": f"request {request}", "ts": _us(marks[0]), "args": args, **common}
+        for at, name in enumerate(("queue", "prefill", "decode")):
+            if marks[at] < 0:
+                continue
+            until = next((mark for mark in marks[at + 1 :] if mark >= 0), ended)
+            yield {"ph": "b", "name": name, "ts": _us(marks[at]), **common}
+            yield {"ph": "e", "name": name, "ts": _us(until), **common}
+        yield {"ph": "e", "name": f"request {request}", "ts": _us(ended), **common}

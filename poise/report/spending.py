@@ -1,0 +1,85 @@
+"""What a run cost: dollars and joules of its devices from warm-up to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poise.core.records import NOT_YET, ReplicaStats, Run
+from poise.core.spec import Cluster, Pool
+from poise.core.units import SECOND, seconds
+
+IDLE_SHARE = 0.2
+"""Power of an idle device as a share of its TDP, unless it was measured (design, section 8)."""
+
+_HOUR_S = 3600.0
+
+
+def pools_by_replica(cluster: Cluster) -> list[Pool]:
+    """The pool of each replica, in the order of their ids."""
+    return [pool for pool in cluster.pools for _ in range(pool.replicas)]
+
+
+def uptime(stats: ReplicaStats, until: int, since: int = 0) -> int:
+    """Picoseconds that a replica was up between the instants `since` and `until`."""
+    if stats.up_from < 0:
+        return 0
+    last = until if stats.up_until == NOT_YET else min(stats.up_until, until)
+    return max(last - max(stats.up_from, since), 0)
+
+
+def utilisation(stats: ReplicaStats, until: int) -> float | None:
+    """Share of a replica's time up, to the end of the run at `until`, with a step under way; None if never up."""
+    up = uptime(stats, until)
+    return stats.busy / up if up else None
+
+
+def mean_utilisation(replicas: Sequence[ReplicaStats], until: int) -> float | None:
+    """Utilisation over all replicas, each weighted by its time up; None if none was ever up."""
+    up = sum(uptime(stats, until) for stats in replicas)
+    return sum(stats.busy for stats in replicas) / up if up else None
+
+
+def price(pool: Pool) -> float | None:
+    """Dollars per device-hour: the pool's own price, else its device's; None where neither is known."""
+    if pool.price_per_hour is not None:
+        return pool.price_per_hour
+    return pool.device.price_per_hour or None
+
+
+def _priceless(cluster: Cluster) -> str:
+    """Why this cluster has no price; empty where it has one."""
+    for pool in cluster.pools:
+        if price(pool) is None:
+            return f"no price is known for {pool.device.name}; give the pool a price_per_hour"
+    bases = {pool.device.price_basis for pool in cluster.pools if pool.price_per_hour is None}
+    if len(bases) > 1:
+        named = ", ".join(repr(basis) for basis in sorted(bases))
+        return f"prices of different bases ({named}) are not added up; give each pool a price_per_hour"
+    return ""
+
+
+def dollars(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
+    """Dollars for all devices that were up from the instant `since` to the end of the run; or None and the reason."""
+    why = _priceless(cluster)
+    if why:
+        return None, why
+    total = 0.0
+    for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
+        hours = seconds(uptime(stats, run.ended_at, since)) / _HOUR_S
+        total += hours * pool.devices * (price(pool) or 0.0)
+    return total, ""
+
+
+def joules(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
+    """Joules of all devices that were up from the instant `since` to the end of the run; or None and the reason.
+
+    A device draws idle + (TDP − idle) × utilisation (design, section 8), its utilisation being the mean over the
+    whole time that its replica was up. Hosts, switches and cooling are not in it.
+    """
+    total = 0.0
+    for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
+        if not pool.device.tdp_w:
+            return None, f"no TDP is known for {pool.device.name}; give the device its tdp_w"
+        load = IDLE_SHARE + (1 - IDLE_SHARE) * (utilisation(stats, run.ended_at) or 0.0)
+        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * pool.device.tdp_w * load
+    return total, ""

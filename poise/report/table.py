@@ -1,0 +1,118 @@
+"""Results as tables in a terminal, and as plain aligned text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from poise.core.spec import Belief
+from poise.report.figures import COMPARED, ENDS, KEY, SERIES, Case
+from poise.report.wording import MISSING, belief_line, significant
+
+Rows = Sequence[Sequence[str]]
+
+_FRAME = 3
+"""Characters that a drawn table puts around each cell: a space on both sides and a divider."""
+
+
+def _plain(title: str, headers: Sequence[str], rows: Rows) -> str:
+    """Columns aligned with spaces: the first to the left, the others to the right, no line broken or cut."""
+    widths = [max(len(line[column]) for line in (headers, *rows)) for column in range(len(headers))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in (headers, *rows)
+    ]
+    return "\n".join([title, *(line.rstrip() for line in lines)]) + "\n\n"
+
+
+def _pages(headers: Sequence[str], rows: Rows, width: int, keys: int) -> list[list[int]]:
+    """Columns in groups that fit `width` characters, each led by the first `keys` columns."""
+    sizes = [max(len(line[column]) for line in (headers, *rows)) + _FRAME for column in range(len(headers))]
+    pages = [list(range(keys))]
+    for column in range(keys, len(headers)):
+        if len(pages[-1]) > keys and sum(sizes[at] for at in pages[-1]) + sizes[column] >= width:
+            pages.append(list(range(keys)))
+        pages[-1].append(column)
+    return pages
+
+
+def _rich(title: str, headers: Sequence[str], rows: Rows, keys: int, file: TextIO) -> None:
+    """Drawn tables, as many as the width of the terminal makes necessary."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=file)
+    for page in _pages(headers, rows, console.width, keys):
+        table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
+        for at in page:
+            table.add_column(Text(headers[at]), justify="right" if at else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(row[at]) for at in page))
+        console.print(table)
+
+
+def show(title: str, headers: Sequence[str], rows: Rows, file: TextIO | None = None, *, keys: int = 1) -> None:
+    """Print a table to `file` (default: standard output), drawn on a terminal and plain otherwise.
+
+    The first `keys` columns are repeated where a terminal is too narrow for all.
+    """
+    out = file or sys.stdout
+    if out.isatty():
+        _rich(title, headers, rows, keys, out)
+    else:
+        out.write(_plain(title, headers, rows))
+
+
+def _with_margins(figures: Sequence[Any], result: Mapping[str, Any]) -> list[str]:
+    return [" ".join(filter(None, (figure.text(result), figure.margin(result)))) for figure in figures]
+
+
+def _say_notes(result: Mapping[str, Any], out: TextIO) -> None:
+    for name, why in result.get("notes", {}).items():
+        out.write(f"{name}: {why}\n")
+
+
+def show_run(
+    result: Mapping[str, Any], *, title: str = "Result", belief: Belief | None = None, file: TextIO | None = None
+) -> None:
+    """Print the key figures of one result (of `metrics.combine`): single numbers, latencies, then notes.
+
+    Half-widths of 95 % intervals follow a ± where seeds give them; `belief`, where given, is the first line.
+    """
+    out = file or sys.stdout
+    if belief is not None:
+        out.write(belief_line(belief) + "\n")
+    numbers = [(figure.label, figure.text(result), figure.margin(result)) for figure in KEY]
+    show(title, ("", "value", ""), [row for row in numbers if row[1] != MISSING], out)
+    latencies = [(label, *_with_margins(figures, result)) for label, figures in SERIES.items()]
+    show("Latency of finished requests", ("", "mean", "p50", "p90", "p95", "p99"), latencies, out)
+    _say_notes(result, out)
+
+
+def show_comparison(
+    cases: Sequence[Case], *, title: str = "Comparison", belief: Belief | None = None, file: TextIO | None = None
+) -> None:
+    """Print one row for each case: router, load and the figures that are compared; notes that all share follow.
+
+    Counts of ends other than finished have a column only where some case has any.
+    """
+    out = file or sys.stdout
+    if belief is not None:
+        out.write(belief_line(belief) + "\n")
+    ends = [figure for figure in ENDS[1:] if any(figure.value(case.result) for case in cases)]
+    figures = [*COMPARED[:2], *ends, *COMPARED[2:]]
+    figures = [figure for figure in figures if any(figure.value(case.result) is not None for case in cases)]
+    rows = [
+        (case.router, MISSING if case.load is None else significant(case.load), *(f.text(case.result) for f in figures))
+        for case in cases
+    ]
+    show(title, ("router", "load", *(figure.label for figure in figures)), rows, out, keys=2)
+    notes = [dict(case.result.get("notes", {})) for case in cases]
+    shared = {name: why for name, why in (notes[0] if notes else {}).items() if all(n.get(name) == why for n in notes)}
+    _say_notes({"notes": shared}, out)

@@ -1,0 +1,64 @@
+"""Numbers and settings in words, the same in tables, pages and logs."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from poise.core.spec import Belief, Slo
+
+Kind = Literal["seconds", "share", "count", "number", "dollars"]
+"""How a figure is written: a duration, a percentage, a whole number, a number, an amount of money."""
+
+MISSING = "–"
+"""What stands where there is no figure."""
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number to `digits` significant digits, thousands set apart; an exponent only below a ten-thousandth."""
+    if value == 0:
+        return "0"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits}g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def duration(value: float, digits: int = 4) -> str:
+    """Seconds in the unit that reads best, from nanoseconds to seconds."""
+    for size, unit in _TIMES:
+        if abs(value) >= size:
+            return f"{significant(value / size, digits)} {unit}"
+    return f"{significant(value / 1e-9, digits)} ns" if value else "0 s"
+
+
+def write(value: float | None, kind: Kind, digits: int = 4) -> str:
+    """A figure as text, to `digits` significant digits; `MISSING` for None. A share of 1 is 100 %."""
+    if value is None:
+        return MISSING
+    if kind == "seconds":
+        return duration(value, digits)
+    if kind == "share":
+        return f"{significant(100 * value, digits)} %"
+    if kind == "dollars":
+        return f"${significant(value, digits)}"
+    return f"{value:,.0f}" if kind == "count" and value == int(value) else significant(value, digits)
+
+
+def belief_line(belief: Belief) -> str:
+    """What the control side knew, in one line that says whether it is the default."""
+    told = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
+    late = f"{duration(belief.delay_s)} late" if belief.delay_s else "at once"
+    flight = "counted" if belief.in_flight else "not counted"
+    usual = " (the default)" if belief == Belief() else ""
+    return f"Belief{usual}: {told}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}."
+
+
+def slo_line(slo: Slo) -> str:
+    """The service asked for, in one line."""
+    parts = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("end to end", slo.e2e_s))
+    asked = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
+    return ", ".join(asked) or "none: every finished request meets it"

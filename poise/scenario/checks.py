@@ -1,0 +1,132 @@
+"""Rules that join several fields of a scenario."""
+
+from __future__ import annotations
+
+from poise.scenario.place import Path, Places
+from poise.scenario.schema import EngineSection, PoolSection, Scenario
+from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated, WorkloadSection
+
+
+def check(scenario: Scenario, places: Places) -> None:
+    """Raise ScenarioError at the first rule that is broken."""
+    _workload(scenario.workload, places)
+    _engine(scenario.engine, ("engine",), places)
+    for at, pool in enumerate(scenario.cluster.pools):
+        _pool(scenario, pool, ("cluster", "pools", at), places)
+    _roles(scenario, places)
+    _faults(scenario, places)
+    _preemption(scenario, places)
+    _run(scenario, places)
+
+
+def source_of(workload: WorkloadSection) -> str:
+    """Which of the sources a workload has; the first where there are several, empty where there is none."""
+    return next((name for name in SOURCES if getattr(workload, name) is not None), "")
+
+
+def _workload(workload: WorkloadSection, places: Places) -> None:
+    given = [name for name in SOURCES if getattr(workload, name) is not None]
+    if len(given) != 1:
+        said = "names no source" if not given else f"names {' and '.join(given)}"
+        raise places.error(("workload",), f"{said}; give exactly one of {', '.join(SOURCES)}")
+    source = given[0]
+    if source != "trace":
+        for name in TRACE_ONLY:
+            if (
+                name in workload.model_fields_set
+                and getattr(workload, name) != type(workload).model_fields[name].default
+            ):
+                cure = "change its rate instead" if name == "scale" else "remove it"
+                raise places.error(("workload", name), f"belongs to a trace, and the source is {source}; {cure}")
+        _generated(getattr(workload, source), ("workload", source), places)
+
+
+def _generated(source: Generated, path: Path, places: Places) -> None:
+    if source.lengths is not None and (source.prompt_tokens is not None or source.output_tokens is not None):
+        raise places.error((*path, "lengths"), "stands beside prompt_tokens or output_tokens; give one or the other")
+    if getattr(source, "requests", 1) is None and getattr(source, "duration_s", None) is None:
+        raise places.error(path, "has neither requests nor duration_s; give one, to say where the arrivals stop")
+
+
+def _engine(engine: EngineSection, path: Path, places: Places) -> None:
+    """vLLM's own rule on its two limits, and lanes that can do the work."""
+    if engine.token_budget < engine.max_sequences:
+        at = next((name for name in ("token_budget", "max_sequences") if (*path, name) in places.lines), "token_budget")
+        raise places.error(
+            (*path, at),
+            f"token_budget {engine.token_budget} must be at least max_sequences {engine.max_sequences}, for each "
+            "running request takes one token of a step; raise token_budget or lower max_sequences",
+        )
+    if not any(lane.prefill for lane in engine.lanes) or not any(lane.decode for lane in engine.lanes):
+        raise places.error(
+            (*path, "lanes"), "no lane computes prompts, or none outputs; give one with prefill and one with decode"
+        )
+    share = sum(lane.share for lane in engine.lanes)
+    if share > 1 + 1e-9:
+        raise places.error((*path, "lanes"), f"the shares add up to {share:g}; must be at most 1; lower some share")
+
+
+def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> None:
+    if pool.model is None and scenario.model is None:
+        raise places.error(
+            (*path, "model"), "is missing; give the pool a model, or all of them one by `model:` at the top"
+        )
+    if "preemption" in pool.engine.model_fields_set and pool.engine.preemption != scenario.engine.preemption:
+        raise places.error((*path, "engine", "preemption"), "is the same for all pools; set it in the section engine")
+    if pool.price is not None and pool.price_basis is not None:
+        raise places.error((*path, "price_basis"), "stands beside price; give one or the other")
+    _engine(engine_of(scenario, pool), (*path, "engine"), places)
+
+
+def engine_of(scenario: Scenario, pool: PoolSection) -> EngineSection:
+    """The engine of a pool: the section `engine`, changed by what the pool sets itself."""
+    changed = {name: getattr(pool.engine, name) for name in pool.engine.model_fields_set}
+    return scenario.engine.model_copy(update=changed)
+
+
+def _roles(scenario: Scenario, places: Places) -> None:
+    """A prefill pool needs a decode pool for the same model, and the other way round."""
+    pools = scenario.cluster.pools
+    for role, other in (("prefill", "decode"), ("decode", "prefill")):
+        partners = {pool.model or scenario.model for pool in pools if pool.role == other}
+        for at, pool in enumerate(pools):
+            if pool.role == role and (pool.model or scenario.model) not in partners:
+                model = pool.model or scenario.model
+                raise places.error(
+                    ("cluster", "pools", at, "role"),
+                    f"{role} needs a pool with role {other} for {model}; add one, or make this one mixed",
+                )
+
+
+def _faults(scenario: Scenario, places: Places) -> None:
+    replicas = sum(pool.replicas for pool in scenario.cluster.pools)
+    for at, fault in enumerate(scenario.cluster.faults):
+        path = ("cluster", "faults", at)
+        if fault.replica >= replicas:
+            raise places.error(
+                (*path, "replica"),
+                f"{fault.replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}",
+            )
+        if fault.notice_s and fault.kind != "reclaimed":
+            raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {fault.kind}; remove it")
+
+
+def _preemption(scenario: Scenario, places: Places) -> None:
+    if scenario.engine.preemption != "swap":
+        return
+    path = ("engine", "preemption")
+    if scenario.policies.preempt is not None:
+        raise places.error(path, "swap stands beside policies.preempt; give one or the other")
+    if not any(engine_of(scenario, pool).host_kv_gb for pool in scenario.cluster.pools):
+        raise places.error(path, "swap has no host memory to go to; give engine.host_kv_gb, as in 4")
+
+
+def _run(scenario: Scenario, places: Places) -> None:
+    run = scenario.run
+    if run.until_s is None and not run.drain:
+        raise places.error(("run", "drain"), "false needs an end to stop at; give run.until_s")
+    if run.until_s is not None and run.warmup_s >= run.until_s:
+        raise places.error(
+            ("run", "warmup_s"),
+            f"{run.warmup_s:g} must be below until_s {run.until_s:g}; shorten it, or no request counts",
+        )

@@ -1,0 +1,51 @@
+"""A policy as a scenario names it: `NAME`, `{NAME: {parameter: value}}` or `package.module:Class`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Choice = tuple[str, dict[str, Any]]
+"""A policy's name and its parameters."""
+
+
+def choice(value: Any) -> Choice:
+    """Name and parameters; ValueError when `value` has another shape."""
+    if isinstance(value, str) and value.strip():
+        return value, {}
+    if isinstance(value, dict) and len(value) == 1:
+        name, parameters = next(iter(value.items()))
+        if parameters is None or isinstance(parameters, dict):
+            return name, dict(parameters or {})
+    raise ValueError(f"{value!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
+
+
+def choices(value: Any) -> list[Choice]:
+    """The policies of a list, or the one that stands without a list."""
+    if isinstance(value, list):
+        if not value:
+            raise ValueError("the list is empty; give at least one NAME")
+        return [choice(each) for each in value]
+    return [choice(value)]
+
+
+def check_choice(value: Any) -> Any:
+    """`value` itself when it is null or names one policy."""
+    if value is not None:
+        choice(value)
+    return value
+
+
+def check_choices(value: Any) -> Any:
+    """`value` itself when it names a policy or a list of them."""
+    choices(value)
+    return value
+
+
+def labels(chosen: list[Choice]) -> list[str]:
+    """A distinct short name for each: the policy's own, with its parameters where a name comes twice."""
+    names = [name.rpartition(":")[2] for name, _ in chosen]
+    told = []
+    for name, (_, parameters) in zip(names, chosen, strict=True):
+        said = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        told.append(f"{name}({said})" if said and names.count(name) > 1 else name)
+    return [name if told.count(name) == 1 else f"{name} #{at + 1}" for at, name in enumerate(told)]

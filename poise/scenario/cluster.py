@@ -1,0 +1,156 @@
+"""The cluster of a scenario: devices and models by name or by figures, pools with engines, and whether they fit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+from poise.catalogue import device as find_device
+from poise.catalogue import model as find_model
+from poise.core.errors import UserError
+from poise.core.model import Model
+from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool
+from poise.cost import Roofline, kv_blocks
+from poise.scenario.checks import engine_of
+from poise.scenario.explain import unknown
+from poise.scenario.load import Loaded
+from poise.scenario.place import Path
+from poise.scenario.schema import DeviceSection, EngineSection, PoolSection
+
+_SCALES = {
+    "bf16_tflops": ("bf16_flops", 1e12),
+    "fp8_tflops": ("fp8_flops", 1e12),
+    "int8_tops": ("int8_ops", 1e12),
+    "fp4_tflops": ("fp4_flops", 1e12),
+    "memory_gb": ("memory_bytes", 1e9),
+    "memory_gb_s": ("memory_bw", 1e9),
+    "scaleup_gb_s": ("scaleup_bw", 1e9),
+    "scaleup_domain": ("scaleup_domain", 1),
+    "host_gb_s": ("host_bw", 1e9),
+    "scaleout_gb_s": ("scaleout_bw", 1e9),
+    "tdp_w": ("tdp_w", 1),
+}
+"""For each figure of a device section: the field of `Device` and what one unit of it is."""
+
+_NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
+
+
+def build_cost(loaded: Loaded) -> Roofline:
+    """The roofline with the scenario's efficiencies."""
+    given, places = loaded.scenario.cost, loaded.places
+    known = [each.name for each in fields(Roofline)]
+    for name in given:
+        if name not in known:
+            raise places.error(("cost", name), unknown(name, known))
+    try:
+        return Roofline(**given)
+    except UserError as error:
+        found = re.match(r"cost\.(\w+) (?:is )?(.*)", str(error))
+        path, said = (("cost", found[1]), found[2]) if found else (("cost",), str(error))
+        raise places.error(path, said) from None
+
+
+def build_cluster(loaded: Loaded, cost: Roofline) -> Cluster:
+    """The cluster; raises ScenarioError, which points into the file, for unknown names and for what does not fit."""
+    section = loaded.scenario.cluster
+    pools = []
+    for at, each in enumerate(section.pools):
+        path = ("cluster", "pools", at)
+        pools.append(_pool(loaded, each, path))
+        try:
+            cost.build(pools[-1])
+            kv_blocks(pools[-1])
+        except UserError as error:
+            raise _located(loaded, path, str(error)) from None
+    return Cluster(
+        tuple(pools),
+        link_bw=(section.link_gb_s or 0.0) * 1e9,
+        link_latency_s=section.link_latency_s,
+        faults=tuple(Fault(each.at_s, each.kind, each.replica, each.notice_s) for each in section.faults),
+    )
+
+
+def _located(loaded: Loaded, path: Path, said: str) -> UserError:
+    """An error that speaks of `pool.FIELD`, with its place in the file."""
+    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert)\b\.? ?(?:is )?(.*)", said)
+    return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, said)
+
+
+def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
+    return Pool(
+        model=_model(loaded, pool, path),
+        device=_device(loaded, pool, path),
+        replicas=pool.replicas,
+        tensor=pool.tensor,
+        pipeline=pool.pipeline,
+        expert=pool.expert,
+        data=pool.data,
+        role=pool.role,
+        weights=pool.weights,
+        kv=pool.kv,
+        price_per_hour=pool.price,
+        name=pool.name,
+        engine=_engine(engine_of(loaded.scenario, pool)),
+        start_s=pool.start_s,
+    )
+
+
+def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:
+    """A built-in model, or the one of a `config.json` beside the scenario."""
+    text, at = (pool.model, (*path, "model")) if pool.model is not None else (loaded.scenario.model or "", ("model",))
+    file = loaded.file(text, at)
+    try:
+        if text.startswith((".", "/", "~")) or text.endswith(".json"):
+            return find_model(file)
+        try:
+            return find_model(text)
+        except UserError:
+            if not file.exists():
+                raise
+            return find_model(file)
+    except UserError as error:
+        raise loaded.places.error(at, str(error)) from None
+
+
+def _device(loaded: Loaded, pool: PoolSection, path: Path) -> Device:
+    """A built-in device, or one described by its figures."""
+    section, at = pool.device, (*path, "device")
+    try:
+        if isinstance(section, str):
+            return find_device(section, pool.price_basis or "")
+        like = find_device(section.like, pool.price_basis or "") if section.like is not None else None
+    except UserError as error:
+        raise loaded.places.error(at, str(error)) from None
+    return _described(loaded, section, like, at)
+
+
+def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: Path) -> Device:
+    """A device by its figures, the others being those of `like`."""
+    lacking = [name for name in _NEEDED if getattr(section, name) is None]
+    if like is None and lacking:
+        raise loaded.places.error(
+            at, f"{section.name} lacks {', '.join(lacking)}; give them, or `like:` a built-in device"
+        )
+    base = like or Device(section.name, "", 0.0, 0, 0.0)
+    given = {
+        field: round(value * unit) if field in ("memory_bytes", "scaleup_domain") else value * unit
+        for name, (field, unit) in _SCALES.items()
+        if (value := getattr(section, name)) is not None
+    }
+    source = f"the scenario, else {base.source}" if like else "the scenario"
+    return replace(base, name=section.name, source=source, **given)
+
+
+def _engine(section: EngineSection) -> Engine:
+    return Engine(
+        token_budget=section.token_budget,
+        max_sequences=section.max_sequences,
+        block_tokens=section.block_tokens,
+        prefix_caching=section.prefix_caching,
+        memory_fraction=section.memory_fraction,
+        kv_blocks=section.kv_blocks,
+        reserve_prompt=section.reserve_prompt,
+        host_kv_bytes=round(section.host_kv_gb * 1e9),
+        first_token=section.first_token,
+        lanes=tuple(Lane(each.name, each.prefill, each.decode, each.share) for each in section.lanes),
+    )

@@ -1,0 +1,182 @@
+"""`poise demo`: four routers at four loads on eight replicas, on generated traffic or on a recorded trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from poise.core.spec import Belief, Cluster, Pool, Slo
+from poise.core.units import SECOND
+from poise.scenario.outcome import Tally
+
+if TYPE_CHECKING:
+    from poise.report.figures import Case
+    from poise.workload import Workload
+
+REPLICAS = 8
+MODEL, DEVICE = "llama-3.1-8b", "H100"
+ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
+SHARES = (0.3, 0.6, 0.9, 1.2)
+"""Loads as shares of what the cluster finishes when it is never idle: from light to more than it can take."""
+
+SHOWN = (2, "prefix_cache")
+"""The load and the router whose run becomes the Perfetto timeline."""
+
+REQUESTS = 3000
+"""Requests of each generated load, and of the heaviest load of a trace."""
+
+SLO = Slo(ttft_s=1.0, tpot_s=0.05)
+
+Meter = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Load:
+    """One load: requests per second offered, its requests, what a cache could find, and each router's tally."""
+
+    rate: float
+    share: float
+    workload: Workload
+    reachable: float
+    tallies: list[Tally] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Demo:
+    """The cluster, the loads and the routers on them. capacity: requests per second when the cluster is never idle."""
+
+    cluster: Cluster
+    capacity: float
+    loads: list[Load]
+    belief: Belief = field(default_factory=Belief)
+
+    def run(self, meter: Meter | None = None) -> None:
+        """Simulate every router at every load."""
+        total = len(self.loads) * len(ROUTERS)
+        for at, load in enumerate(self.loads):
+            for index, router in enumerate(ROUTERS):
+                load.tallies.append(self._one(load, router, (at, router) == SHOWN))
+                if meter is not None:
+                    meter("simulations", at * len(ROUTERS) + index + 1, total)
+
+    def _one(self, load: Load, router: str, shown: bool) -> Tally:
+        from poise.policies import Policies
+        from poise.policies.find import build
+        from poise.report.metrics import measure
+        from poise.scenario.run import period
+        from poise.scenario.simulate import simulate
+
+        tally = Tally(router)
+        bundle = Policies(router=build("router", router))
+        every = period(load.workload) if router == ROUTERS[-1] else 0.0
+        run = simulate(self.cluster, load.workload, bundle, belief=self.belief, sample_s=every, slices=shown)
+        if run.interrupted:
+            raise KeyboardInterrupt
+        tally.add(0, run, measure(run, self.cluster, SLO), load.workload)
+        return tally
+
+    def cases(self) -> list[Case]:
+        """All results as reports take them, in order of load."""
+        from poise.report.curves import latency_curves, timeline_curves
+        from poise.report.figures import Case
+
+        return [
+            Case(tally.router, tally.result(), load.rate, latency_curves(tally.first), timeline_curves(tally.first))
+            for load in self.loads
+            for tally in load.tallies
+            if tally.first is not None
+        ]
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """Write the report and one timeline into `folder`; returns their paths."""
+        from poise import __version__
+        from poise.cost import Roofline
+        from poise.report.html import About, html_report
+        from poise.report.perfetto import timeline
+
+        report, perfetto = folder / "report.html", folder / "timeline.json.gz"
+        pool, load = self.cluster.pools[0], self.loads[SHOWN[0]]
+        about = About(
+            title=title(self.cluster),
+            belief=self.belief,
+            engine=f"{pool.engine.name} {pool.engine.version}",
+            cost=Roofline().build(pool).describe(),
+            seeds=(0,),
+            slo=SLO,
+            workload={**load.workload.source, **load.workload.summary(pool.engine.block_tokens)},
+            version=__version__,
+        )
+        html_report(report, self.cases(), about)
+        run = next(tally.first for tally in load.tallies if tally.router == SHOWN[1])
+        if run is not None:
+            timeline(run, perfetto, cluster=self.cluster)
+        return report, perfetto
+
+
+def title(cluster: Cluster) -> str:
+    """The cluster in a few words."""
+    pool = cluster.pools[0]
+    return f"Four routers on {pool.replicas} × {pool.model.name} on {pool.device.name}"
+
+
+def demo(trace: Path | None = None, *, skip_bad: bool = False) -> Demo:
+    """The demo on generated traffic with shared prefixes, or on the recorded `trace`; nothing is simulated yet."""
+    from poise.catalogue import device, model
+
+    cluster = Cluster((Pool(model(MODEL), device(DEVICE), REPLICAS),))
+    loads = _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad)
+    capacity = next(loads).rate
+    return Demo(cluster, capacity, list(loads))
+
+
+def _generated(cluster: Cluster) -> Iterator[Load]:
+    """400 system prompts of 4,000 tokens, of which one replica's cache holds about a quarter and eight hold all."""
+    from poise.workload import lognormal, poisson, shared_prefixes
+
+    def made(rate: float) -> Workload:
+        requests = poisson(
+            rate, requests=REQUESTS, prompt_tokens=lognormal(400, 1.0), output_tokens=lognormal(200, 1.0)
+        )
+        return shared_prefixes(requests, groups=400, prefix_tokens=4000)
+
+    capacity = _capacity(cluster, made(1e6))
+    yield Load(capacity, 1.0, made(capacity), 0.0)
+    for share in SHARES:
+        workload = made(share * capacity)
+        yield Load(share * capacity, share, workload, workload.reachable_hit_rate())
+
+
+def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Iterator[Load]:
+    """The beginning of a trace, thinned and superposed; at the heaviest load it has about `REQUESTS` requests."""
+    from dataclasses import replace
+
+    from poise.workload import read
+
+    whole = replace(read(trace, skip_bad=skip_bad), model=None, models=())
+    head = whole.head(REQUESTS)
+    capacity = _capacity(cluster, replace(head, arrival=head.arrival * 0))
+    rate = _rate(head)
+    rows = max(int(REQUESTS * rate / (SHARES[-1] * capacity)), 1)
+    piece = head.head(rows)
+    rate = _rate(piece)
+    yield Load(capacity, 1.0, piece, 0.0)
+    for share in SHARES:
+        workload = piece.scaled(share * capacity / rate)
+        yield Load(_rate(workload), share, workload, workload.reachable_hit_rate())
+
+
+def _rate(workload: Workload) -> float:
+    """Requests per second over the span of the stamps; one a second where there is no span."""
+    span = float(workload.arrival[-1] - workload.arrival[0]) / SECOND
+    return max(len(workload) - 1, 1) / span if span else 1.0
+
+
+def _capacity(cluster: Cluster, workload: Workload) -> float:
+    """Requests per second when all of `workload` is offered at once: the busy time between its first and last tenth."""
+    from poise.scenario.simulate import simulate
+
+    ends = sorted(simulate(cluster, workload).records.ended_at)
+    low, high = len(ends) // 10, len(ends) * 9 // 10
+    return (high - low) / max((ends[high] - ends[low]) / SECOND, 1e-9)

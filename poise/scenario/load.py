@@ -1,0 +1,67 @@
+"""A scenario file with overrides, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poise.scenario.override import apply_override, parse_override
+from poise.scenario.place import Path as DataPath
+from poise.scenario.place import Places
+from poise.scenario.read import read_yaml
+from poise.scenario.schema import Scenario
+
+Override = tuple[DataPath, Any, str]
+"""A path, its value, and the option that gave it, as errors quote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked scenario. places: where its values stand.  folder: that of the file."""
+
+    scenario: Scenario
+    places: Places
+    folder: Path
+
+    def file(self, text: str, path: DataPath) -> Path:
+        """The file that `text`, the value at `path`, means.
+
+        A relative one stands beside the scenario, or in the working folder where the command line gave it.
+        """
+        given = Path(text).expanduser()
+        return given if any(path[: len(each)] == each for each in self.places.overrides) else self.folder / given
+
+    @property
+    def name(self) -> str:
+        """The file's name without ending, for titles."""
+        return Path(self.places.name).stem
+
+
+def load(path: str | Path, overrides: Sequence[str] = (), more: Sequence[Override] = ()) -> Loaded:
+    """Read the scenario in `path`, change it by `overrides` (`a.b.0.c=VALUE`) and then by `more`, and check it.
+
+    Raises ScenarioError, one line with file (or option), line, field, value, rule and cure.
+    """
+    from poise.scenario.checks import check
+
+    file = Path(path).expanduser()
+    data, places = read_yaml(file, str(path))
+    for option in (*map(parse_override, overrides), *more):
+        apply_override(data, places, *option)
+    scenario = validated(data, places)
+    check(scenario, places)
+    return Loaded(scenario, places, file.parent)
+
+
+def validated(data: dict[str, Any], places: Places) -> Scenario:
+    """Plain data as a scenario; ScenarioError for the first mistake."""
+    from pydantic import ValidationError
+
+    from poise.scenario.explain import first_mistake
+
+    try:
+        return Scenario.model_validate(data)
+    except ValidationError as error:
+        raise first_mistake(error.errors(include_url=False), places) from None

@@ -1,0 +1,49 @@
+"""Where each value of a scenario stands, so that an error can point at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poise.core.errors import ScenarioError
+
+Path = tuple[str | int, ...]
+"""Keys and list indices from the top of a scenario to a value."""
+
+
+@dataclass(slots=True)
+class Places:
+    """The lines of a file and the command line's overrides, by path. name: the file as the user wrote it."""
+
+    name: str
+    lines: dict[Path, int] = field(default_factory=dict)
+    overrides: dict[Path, str] = field(default_factory=dict)
+
+    def of(self, path: Sequence[str | int]) -> str:
+        """`FILE:LINE` or the override that set the value at `path`, or what is nearest above it."""
+        wanted = tuple(path)
+        for length in range(len(wanted), -1, -1):
+            above = wanted[:length]
+            if above in self.overrides:
+                return self.overrides[above]
+            if above in self.lines and length:
+                return f"{self.name}:{self.lines[above]}"
+            for changed, option in self.overrides.items():
+                if length and changed[:length] == above:
+                    return option  # the override made what stands here
+        return self.name
+
+    def error(self, path: Sequence[str | int], message: str) -> ScenarioError:
+        """The error `PLACE: PATH: message`."""
+        where = ".".join(map(str, path))
+        return ScenarioError(f"{self.of(path)}: {where}: {message}" if where else f"{self.of(path)}: {message}")
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line of `path` or of what is nearest above it; 0 where an override made it or there is none."""
+        wanted = tuple(path)
+        for length in range(len(wanted), 0, -1):
+            if wanted[:length] in self.overrides:
+                return 0
+            if wanted[:length] in self.lines:
+                return self.lines[wanted[:length]]
+        return 0

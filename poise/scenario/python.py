@@ -1,0 +1,206 @@
+"""The face for Python: clusters and models by name, `simulate`, and a result that answers questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from poise.core.errors import ScenarioError, UserError
+from poise.core.model import Model
+from poise.core.records import Run
+from poise.core.spec import Belief, Device, Pool, Slo
+from poise.core.spec import Cluster as CoreCluster
+from poise.core.trace import Trace
+
+if TYPE_CHECKING:
+    from poise.policies import Policies
+    from poise.report.latency import Summary
+    from poise.report.metrics import Metrics
+    from poise.scenario.simulate import Cost
+    from poise.workload import Workload
+
+Thing = TypeVar("Thing", Device, Model)
+
+
+class Named(Generic[Thing]):
+    """A catalogue by attribute (`models.llama3_8b`), by call or key (`devices("H100")`), or as an iterable."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __call__(self, name: str) -> Thing:
+        """The built-in one called `name`; for models also the path of a `config.json`. UserError lists the nearest."""
+        from poise import catalogue
+
+        found: Thing = getattr(catalogue, self._kind)(name)
+        return found
+
+    __getitem__ = __call__
+
+    def __getattr__(self, name: str) -> Thing:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self(name)
+        except UserError as error:
+            raise AttributeError(str(error)) from None
+
+    def __iter__(self) -> Iterator[Thing]:
+        from poise import catalogue
+
+        return iter(getattr(catalogue, f"{self._kind}s")())
+
+    def __repr__(self) -> str:
+        return f"{self._kind}s: {', '.join(each.name for each in self)}"
+
+
+models: Named[Model] = Named("model")
+"""The built-in models."""
+
+devices: Named[Device] = Named("device")
+"""The built-in devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """So many devices of one kind, to be cut into replicas."""
+
+    device: Device
+    count: int
+
+    def replicas(self, replicas: int, *, model: Model | str, **options: Any) -> Cluster:
+        """A cluster of `replicas` equal instances of `model`; `options` are the further fields of `Pool`.
+
+        ScenarioError when the replicas need more devices than there are.
+        """
+        pool = Pool(models(model) if isinstance(model, str) else model, self.device, replicas, **options)
+        if replicas < 1 or pool.devices < 1:
+            raise ScenarioError(f"replicas = {replicas} of {pool.devices} devices each; give 1 or more of both")
+        needed = replicas * pool.devices
+        if needed > self.count:
+            raise ScenarioError(
+                f"replicas = {replicas} of tensor {pool.tensor} × pipeline {pool.pipeline} × data {pool.data} need "
+                f"{needed} devices, and there are {self.count}; ask for fewer, or give count={needed}"
+            )
+        return Cluster((pool,))
+
+
+class Cluster(CoreCluster):
+    """`core.spec.Cluster`, which `Cluster.of(device, count=…).replicas(…)` builds from names."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(device: Device | str, *, count: int) -> Machines:
+        """`count` devices, by name or description, still to be cut into replicas."""
+        return Machines(devices(device) if isinstance(device, str) else device, count)
+
+    def __add__(self, other: CoreCluster) -> Cluster:
+        """Both clusters' pools and faults in one; the other's replicas count on, and links are this one's."""
+        from dataclasses import replace
+
+        shifted = tuple(replace(fault, replica=fault.replica + self.replicas) for fault in other.faults)
+        return replace(self, pools=self.pools + other.pools, faults=self.faults + shifted)
+
+
+class Result:
+    """One simulated run: figures on demand; `run` has the raw columns."""
+
+    def __init__(self, run: Run, cluster: CoreCluster, trace: Trace | None) -> None:
+        self.run = run
+        self.cluster = cluster
+        self._trace = trace
+
+    def metrics(self, slo: Slo | None = None, *, warmup_s: float = 0.0) -> Metrics:
+        """All figures, of requests that arrived after `warmup_s` seconds."""
+        from poise.report.metrics import measure
+
+        return measure(self.run, self.cluster, slo or Slo(), warmup_s=warmup_s)
+
+    @cached_property
+    def _whole(self) -> Metrics:
+        return self.metrics()
+
+    @property
+    def ttft(self) -> Summary:
+        """Time to first token in seconds: mean, p50, p90, p95, p99; None where nothing finished."""
+        return self._whole.ttft_s
+
+    @property
+    def tpot(self) -> Summary:
+        """Time per output token in seconds."""
+        return self._whole.tpot_s
+
+    @property
+    def e2e(self) -> Summary:
+        """Time from arrival to end in seconds."""
+        return self._whole.e2e_s
+
+    def goodput(self, slo: Slo, *, warmup_s: float = 0.0) -> float | None:
+        """Requests per second that met every part of `slo`; None for a run without length."""
+        return self.metrics(slo, warmup_s=warmup_s).goodput_rps
+
+    @property
+    def trace(self) -> Trace:
+        """The recorded events and actions; UserError when none were asked for."""
+        if self._trace is None:
+            raise UserError("run.trace: nothing was recorded; simulate with trace=True")
+        return self._trace
+
+    def save_requests(self, path: str | Path) -> None:
+        """Write a row for each request to a `.parquet`, `.csv` or `.jsonl` file."""
+        from poise.report.requests import save_requests
+
+        save_requests(self.run, path)
+
+    def save_timeline(self, path: str | Path) -> None:
+        """Write a Perfetto timeline; batches and counters are in it when simulated with `slices` and `sample_s`."""
+        from poise.report.perfetto import timeline
+
+        timeline(self.run, path, cluster=self.cluster)
+
+    def __repr__(self) -> str:
+        told = self._whole
+        return f"<Result: {told.finished} of {told.requests} requests finished in {told.duration_s:.6g} s>"
+
+
+def simulate(
+    cluster: CoreCluster,
+    workload: Workload,
+    policies: Policies | None = None,
+    *,
+    cost: Cost | None = None,
+    belief: Belief | None = None,
+    seed: int = 0,
+    until: float | None = None,
+    drain: bool = True,
+    sample_s: float = 0.0,
+    slices: bool = False,
+    trace: Trace | bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Simulate one run; what is not named takes the recommended default (see `scenario.simulate.simulate`).
+
+    trace: True records events and actions for `Result.trace`; a `Trace` of your own may stream them to a file.
+    """
+    from poise.scenario import simulate as room
+
+    kept = Trace({"seed": seed}) if trace is True else (trace or None)
+    run = room.simulate(
+        cluster,
+        workload,
+        policies,
+        cost=cost,
+        belief=belief,
+        seed=seed,
+        until=until,
+        drain=drain,
+        sample_s=sample_s,
+        slices=slices,
+        trace=kept,
+        progress=progress,
+    )
+    return Result(run, cluster, kept)

@@ -1,0 +1,120 @@
+"""YAML as plain data with the line of every value; broken files are one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import ScenarioError
+from poise.scenario.place import Path as DataPath
+from poise.scenario.place import Places
+
+EXAMPLE = "model: llama-3.1-8b"
+
+
+def read_yaml(file: Path, name: str) -> tuple[dict[str, Any], Places]:
+    """The mapping in `file` (called `name` in errors) as plain data, and where its values stand."""
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    text = _text(file, name)
+    try:
+        tree = _parser().load(text)
+    except MarkedYAMLError as error:
+        raise ScenarioError(_broken(error, name, text)) from None
+    except YAMLError as error:
+        raise ScenarioError(f"{name}: is no YAML ({_one_line(error)}); remove what YAML does not allow") from None
+    places = Places(name)
+    if tree is None:
+        raise ScenarioError(f"{name}: is empty; give at least the sections cluster and workload")
+    if not isinstance(tree, dict):
+        raise ScenarioError(f"{name}:1: is a {_kind(tree)}; must be a mapping of sections, as in `{EXAMPLE}`")
+    return _plain(tree, (), places), places
+
+
+def parse_value(text: str, option: str) -> Any:
+    """The YAML value that an override gives; ScenarioError, naming `option`, when it is none."""
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return _plain(_parser().load(text), (), Places(option))
+    except YAMLError as error:
+        raise ScenarioError(f"{option}: {text!r} is no YAML value ({_one_line(error)}); quote or close it") from None
+
+
+def _parser() -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="rt", pure=True)
+
+
+def _text(file: Path, name: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ScenarioError(f"{name}: no such file; give the path of a scenario (examples/ has some)") from None
+    except IsADirectoryError:
+        raise ScenarioError(f"{name}: is a folder; give the scenario file in it") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
+    except OSError as error:
+        raise ScenarioError(f"{name}: cannot be read ({error.strerror}); give a file that you may read") from None
+
+
+def _broken(error: Any, name: str, text: str) -> str:
+    """One line about YAML that cannot be parsed."""
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    said = str(error.problem or error.context or "cannot be parsed")
+    row = (text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]
+    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
+        return f"{name}:{line}: a tab indents the line; YAML needs spaces, so write two for each level"
+    if said.startswith("found duplicate key"):
+        key = said.split('"')[1] if '"' in said else "?"
+        return f"{name}:{line}: {key}: stands twice in the same mapping; keep one of them"
+    if "single document" in said:
+        return f"{name}:{line}: a second document begins; a scenario is one, so remove the `---`"
+    return f"{name}:{line}: is no YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
+
+
+def _one_line(said: object) -> str:
+    return " ".join(str(said).split())[:120]
+
+
+def _plain(value: Any, path: DataPath, places: Places) -> Any:
+    """ruamel's value as plain dictionaries, lists, texts, numbers, booleans and null; fills `places.lines`."""
+    if isinstance(value, dict):
+        return _mapping(value, path, places)
+    if isinstance(value, list):
+        lines: Any = getattr(value, "lc", None)  # ruamel's lists and mappings know where they stand
+        items = []
+        for at, each in enumerate(value):
+            places.lines[(*path, at)] = lines.item(at)[0] + 1
+            items.append(_plain(each, (*path, at), places))
+        return items
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if value is None:
+        return None
+    if type(value).__name__ == "ScalarBoolean":
+        return bool(value)
+    raise places.error(path, f"is a {_kind(value)}; write a number, a text, true or false, a list or a mapping")
+
+
+def _mapping(value: Any, path: DataPath, places: Places) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, each in value.items():
+        at = value.lc.data.get(key) if value.lc.data else None  # merged keys (<<) have no line of their own
+        if at is not None:
+            places.lines[(*path, str(key))] = at[0] + 1
+        if not isinstance(key, str):
+            raise places.error((*path, str(key)), f"the key {key!r} is no text; write the name of a field")
+        plain[str(key)] = _plain(each, (*path, str(key)), places)
+    return plain
+
+
+def _kind(value: Any) -> str:
+    names = {"CommentedSeq": "list", "date": "date", "datetime": "date", "TimeStamp": "date", "CommentedSet": "set"}
+    kind = type(value).__name__
+    plain = {"str": "text", "int": "number", "float": "number", "bool": "boolean"}
+    return names.get(kind) or plain.get(kind) or next((w for k, w in plain.items() if k in kind.lower()), kind)

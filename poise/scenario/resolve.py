@@ -1,0 +1,152 @@
+"""The resolved scenario: every default written out, so that it can be run again, and where its figures come from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from poise.core.model import Model
+from poise.core.spec import Engine
+from poise.cost import kv_blocks
+from poise.scenario.build import Problem
+from poise.scenario.checks import engine_of, source_of
+from poise.scenario.choice import choice, choices
+from poise.scenario.policy import resolved_choice
+from poise.scenario.schema import PoolSection
+from poise.workload import Workload
+from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
+
+
+def resolved(problem: Problem) -> dict[str, Any]:
+    """The scenario as plain data that `load` reads back to the same problem; paths are absolute."""
+    scenario = problem.loaded.scenario
+    told: dict[str, Any] = {
+        "model": scenario.model,
+        "cluster": scenario.cluster.model_dump(),
+        "workload": _workload(problem),
+        "policies": _policies(problem),
+        "engine": scenario.engine.model_dump(),
+        "slo": scenario.slo.model_dump(),
+        "belief": scenario.belief.model_dump(),
+        "run": {**scenario.run.model_dump(), "seeds": list(problem.seeds)},
+        "cost": {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)},
+    }
+    told["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
+    if scenario.model is not None:
+        told["model"] = _model(problem, scenario.model, ("model",))
+    return told
+
+
+def _pool(problem: Problem, at: int, section: PoolSection) -> dict[str, Any]:
+    built, scenario = problem.cluster.pools[at], problem.loaded.scenario
+    told = section.model_dump()
+    path = ("cluster", "pools", at, "model") if section.model is not None else ("model",)
+    told["model"] = _model(problem, section.model or scenario.model or "", path)
+    if isinstance(section.device, str):
+        told["device"] = built.device.name
+        if section.price is None and built.device.price_basis:
+            told["price_basis"] = built.device.price_basis
+    told["engine"] = engine_of(scenario, section).model_dump()
+    return told
+
+
+def _model(problem: Problem, text: str, path: tuple[str | int, ...]) -> str:
+    """A built-in model by its full name, another one by the absolute path of its `config.json`."""
+    file = problem.loaded.file(text, path)
+    made = {pool.model.source: pool.model for pool in problem.cluster.pools}
+    if str(file) in made:
+        return str(file.resolve())
+    from poise.catalogue import model
+
+    return model(text).name
+
+
+def _workload(problem: Problem) -> dict[str, Any]:
+    """The section without the sources and options that are not used."""
+    section = problem.loaded.scenario.workload
+    source = source_of(section)
+    told = {name: value for name, value in section.model_dump().items() if value is not None}
+    if source == "trace":
+        told["trace"] = str(problem.loaded.file(told["trace"], ("workload", "trace")).resolve())
+        return told
+    kept = {"timeout_s", "deadline_s", "retry", "priority", "shared_prefixes", "sessions", source}
+    inner = {name: value for name, value in told[source].items() if value is not None}
+    if "lengths" in inner:
+        inner["lengths"] = str(problem.loaded.file(inner["lengths"], ("workload", source, "lengths")).resolve())
+    else:
+        inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
+    return {name: value for name, value in (told | {source: inner}).items() if name in kept}
+
+
+def _policies(problem: Problem) -> dict[str, Any]:
+    """Every slot with the parameters of its policy."""
+    section = problem.loaded.scenario.policies
+    routers = [resolved_choice("router", each) for each in choices(section.router)]
+    told: dict[str, Any] = {"router": routers if isinstance(section.router, list) else routers[0]}
+    for slot in ("queue", "batcher", "preempt", "cache"):
+        value = getattr(section, slot)
+        if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
+            value = _DEFAULTS[slot]
+        told[slot] = None if value is None else resolved_choice(slot, choice(value))
+    return told
+
+
+_DEFAULTS = {"preempt": "last_admitted"}
+"""Policies that stand where a slot is null."""
+
+
+def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
+    """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
+    from poise import __version__
+
+    return {
+        "poise": __version__,
+        "scenario": resolved(problem),
+        "engine": {"model": Engine().name, "version": Engine().version},
+        "cost": [_costs(problem, at) for at in range(len(problem.cluster.pools))],
+        "workload": {**workload.source, **workload.summary(problem.cluster.pools[0].engine.block_tokens)},
+        "belief": asdict(problem.belief),
+        "seeds": list(problem.seeds),
+    }
+
+
+def _costs(problem: Problem, at: int) -> dict[str, Any]:
+    """The sources behind one pool: device, price, model and the estimator's coefficients."""
+    pool = problem.cluster.pools[at]
+    own = pool.price_per_hour
+    return {
+        "pool": pool.name or at,
+        "device": {"name": pool.device.name, "source": pool.device.source},
+        "price": {
+            "usd_per_device_hour": pool.device.price_per_hour or None if own is None else own,
+            "basis": pool.device.price_basis if own is None else "the scenario",
+        },
+        "model": _about(pool.model),
+        "kv_blocks": kv_blocks(pool),
+        "estimator": dict(problem.cost.build(pool).describe()),
+    }
+
+
+def _about(model: Model) -> dict[str, Any]:
+    return {"name": model.name, "parameters": model.parameters, "source": model.source}
+
+
+def write_yaml(told: dict[str, Any], path: Path) -> None:
+    """Write plain data as YAML that reads well, in its own order."""
+    import io
+
+    from ruamel.yaml import YAML
+
+    from poise.report.files import replacing
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 120
+    yaml.representer.add_representer(
+        type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    text = io.BytesIO()
+    yaml.dump(told, text)
+    with replacing(path) as file:
+        file.write(b"# Resolved by Poise: every default written out. `poise simulate` runs it again.\n")
+        file.write(text.getvalue())

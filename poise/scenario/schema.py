@@ -1,0 +1,237 @@
+"""The scenario file: which sections and fields there are, of which kind, within which bounds.
+
+Every field's description completes "give …", for it is the cure in error messages. What relates one field to another
+is in checks.py; names of models, devices and policies are looked up in build.py. Defaults are those of the core specs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from poise.core.spec import Belief as CoreBelief
+from poise.core.spec import Cluster as CoreCluster
+from poise.core.spec import Engine as CoreEngine
+from poise.core.spec import Lane as CoreLane
+from poise.scenario.choice import check_choice, check_choices
+from poise.scenario.schema_workload import WorkloadSection
+from poise.scenario.section import Section, Whole, whole
+
+_ENGINE, _LANE, _BELIEF = CoreEngine(), CoreLane(), CoreBelief()
+
+
+Format = Literal["bf16", "fp8", "int8", "int4", "fp4"]
+
+
+class LaneSection(Section):
+    """One stream of steps on a replica's device."""
+
+    name: str = Field(default=_LANE.name, description="a name for the lane")
+    prefill: bool = Field(default=_LANE.prefill, description="whether the lane computes prompts")
+    decode: bool = Field(default=_LANE.decode, description="whether the lane computes output tokens")
+    share: float = Field(default=_LANE.share, gt=0, le=1, description="the lane's share of the device's SMs")
+
+
+class EngineSection(Section):
+    """How every engine batches and keeps its KV cache; the defaults are vLLM v1's."""
+
+    token_budget: Whole = Field(
+        default=_ENGINE.token_budget, ge=1, description="the tokens computed in one step, as in 8192"
+    )
+    max_sequences: Whole = Field(
+        default=_ENGINE.max_sequences, ge=1, description="the requests that run at once, as in 256"
+    )
+    block_tokens: Whole = Field(default=_ENGINE.block_tokens, ge=1, description="the tokens of a KV block, as in 16")
+    prefix_caching: bool = Field(
+        default=_ENGINE.prefix_caching, description="whether finished KV blocks are kept for reuse"
+    )
+    memory_fraction: float = Field(
+        default=_ENGINE.memory_fraction, gt=0, le=1, description="the share of device memory to use, as in 0.9"
+    )
+    kv_blocks: Whole = Field(
+        default=_ENGINE.kv_blocks, ge=0, description="the number of KV blocks, or 0 to derive it from memory"
+    )
+    reserve_prompt: bool = Field(
+        default=_ENGINE.reserve_prompt, description="whether a whole prompt must fit before it is admitted"
+    )
+    host_kv_gb: float = Field(
+        default=_ENGINE.host_kv_bytes / 1e9, ge=0, description="GB of host memory for KV that preemption swaps out"
+    )
+    first_token: Literal["decode", "prefill"] = Field(
+        default=_ENGINE.first_token, description="which side of a prefill/decode pair sends the first token"
+    )
+    lanes: list[LaneSection] = Field(
+        default=[LaneSection()], min_length=1, description="a list of lanes, as in [{name: main}]"
+    )
+    preemption: Literal["recompute", "swap"] = Field(
+        default="recompute", description="what becomes of the KV of a preempted request"
+    )
+
+
+class DeviceSection(Section):
+    """A device that the catalogue lacks, or a built-in one with other figures: `like` names where the rest is from."""
+
+    name: str = Field(description="a name for the device")
+    like: str | None = Field(default=None, description="the built-in device that the other figures are taken from")
+    bf16_tflops: float | None = Field(default=None, gt=0, description="dense BF16 TFLOP/s")
+    fp8_tflops: float | None = Field(default=None, ge=0, description="dense FP8 TFLOP/s, 0 where there are none")
+    int8_tops: float | None = Field(default=None, ge=0, description="dense INT8 TOP/s, 0 where there are none")
+    fp4_tflops: float | None = Field(default=None, ge=0, description="dense FP4 TFLOP/s, 0 where there are none")
+    memory_gb: float | None = Field(default=None, gt=0, description="GB (10^9 bytes) of memory")
+    memory_gb_s: float | None = Field(default=None, gt=0, description="GB/s of memory bandwidth")
+    scaleup_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way within a scale-up domain")
+    scaleup_domain: Whole | None = Field(default=None, ge=1, description="the devices of a scale-up domain")
+    host_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to the host")
+    scaleout_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to other hosts, per device")
+    tdp_w: float | None = Field(default=None, ge=0, description="watts at full load")
+
+
+def _described(value: Any) -> str:
+    """Which of the two forms of a device `value` has; the tags in brackets are left out of error messages."""
+    return "[figures]" if isinstance(value, dict | DeviceSection) else "[name]"
+
+
+NamedDevice = Annotated[
+    Annotated[str, Tag("[name]")] | Annotated[DeviceSection, Tag("[figures]")], Discriminator(_described)
+]
+
+
+class PoolSection(Section):
+    """Equal engine instances."""
+
+    device: NamedDevice = Field(description="an accelerator's name, as in H100 (`poise devices` lists them)")
+    replicas: Whole = Field(default=1, ge=1, description="the number of engine instances")
+    model: str | None = Field(default=None, description="a model's name (`poise models` lists them) or a config.json")
+    tensor: Whole = Field(default=1, ge=1, description="the tensor-parallel degree in devices")
+    pipeline: Whole = Field(default=1, ge=1, description="the pipeline-parallel degree in devices")
+    expert: Whole = Field(default=1, ge=1, description="the expert-parallel degree in devices")
+    data: Whole = Field(default=1, ge=1, description="the data-parallel degree within one instance")
+    role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what the instances compute")
+    weights: Format = Field(default="bf16", description="the format of the weights")
+    kv: Format = Field(default="bf16", description="the format of the KV cache")
+    price: float | None = Field(default=None, ge=0, description="dollars per device-hour")
+    price_basis: str | None = Field(default=None, description="which of the device's listed prices to take")
+    name: str = Field(default="", description="a name for the pool")
+    engine: EngineSection = Field(
+        default=EngineSection(), description="a mapping of engine fields that differ in this pool"
+    )
+    start_s: float = Field(default=0.0, ge=0, description="the seconds that an instance takes to start")
+
+
+class FaultSection(Section):
+    """Something that happens to a replica."""
+
+    at_s: float = Field(ge=0, description="the second at which it happens")
+    kind: Literal["lost", "reclaimed", "drain", "join"] = Field(description="what happens to the replica")
+    replica: Whole = Field(ge=0, description="the replica's number, counted over all pools from 0")
+    notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
+
+
+class ClusterSection(Section):
+    """Pools of replicas and what joins them."""
+
+    pools: list[PoolSection] = Field(min_length=1, description="a list of pools, as in [{device: H100, replicas: 8}]")
+    link_gb_s: float | None = Field(
+        default=None, gt=0, description="GB/s one way per replica for KV transfers, or null for the device's own"
+    )
+    link_latency_s: float = Field(
+        default=CoreCluster(()).link_latency_s, ge=0, description="the seconds a KV transfer takes to start"
+    )
+    faults: list[FaultSection] = Field(
+        default=[], description="a list of faults, as in [{at_s: 60, kind: lost, replica: 0}]"
+    )
+
+
+class PoliciesSection(Section):
+    """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class; null takes the default."""
+
+    router: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default="least_requests", description="a router, as in prefix_cache, or a list of routers to compare"
+    )
+    queue: Annotated[Any, AfterValidator(check_choice)] = Field(
+        default=None, description="an order of admission, as in priority"
+    )
+    batcher: Annotated[Any, AfterValidator(check_choice)] = Field(
+        default="chunked", description="a batcher, as in chunked"
+    )
+    preempt: Annotated[Any, AfterValidator(check_choice)] = Field(
+        default=None, description="who gives way when the KV cache is full, as in last_admitted"
+    )
+    cache: Annotated[Any, AfterValidator(check_choice)] = Field(default=None, description="a rule for pinning KV")
+
+
+class SloSection(Section):
+    """The service asked for; a request meets it when it meets every part given."""
+
+    ttft_s: float | None = Field(
+        default=None, gt=0, description="the longest time to first token in seconds, as in 0.5"
+    )
+    tpot_s: float | None = Field(
+        default=None, gt=0, description="the longest time per output token in seconds, as in 0.05"
+    )
+    e2e_s: float | None = Field(
+        default=None, gt=0, description="the longest time from arrival to end in seconds, as in 30"
+    )
+
+
+class BeliefSection(Section):
+    """What the control side knows of its replicas."""
+
+    period_s: float = Field(
+        default=_BELIEF.period_s, ge=0, description="the seconds between reports, 0 for always current"
+    )
+    delay_s: float = Field(default=_BELIEF.delay_s, ge=0, description="the seconds by which reports come late")
+    in_flight: bool = Field(default=_BELIEF.in_flight, description="whether own dispatches count at once")
+    prefix: Literal["own", "reported", "oracle"] = Field(
+        default=_BELIEF.prefix, description="what the control side knows of prefix caches"
+    )
+
+
+def check_seeds(value: Any) -> list[int]:
+    """Seeds as a list: a count N means 0 to N − 1."""
+    value = whole(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"{value} seeds are none; give how many there are, as in 5, or a list of them, as in [7]")
+        return list(range(value))
+    seeds = [whole(each) for each in value] if isinstance(value, list) else None
+    if not seeds or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in seeds):
+        raise ValueError(f"{value!r} is no choice of seeds; give how many there are, as in 5, or a list, as in [3, 7]")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"{value!r} names a seed twice; give each seed once")
+    return seeds
+
+
+class RunSection(Section):
+    """How often and how long."""
+
+    seeds: Annotated[Any, BeforeValidator(check_seeds)] = Field(
+        default=[0], description="how many seeds, or a list of them"
+    )
+    warmup_s: float = Field(default=0.0, ge=0, description="the seconds at the start that are left out of the figures")
+    until_s: float | None = Field(
+        default=None, gt=0, description="the second after which nobody arrives, or null for no limit"
+    )
+    drain: bool = Field(default=True, description="whether what has arrived by until_s is served to its end")
+
+
+class Scenario(Section):
+    """The whole file."""
+
+    model: str | None = Field(default=None, description="the model of pools that name none, as in llama-3.1-8b")
+    cluster: ClusterSection = Field(description="a section cluster, as in {pools: [{device: H100, replicas: 8}]}")
+    workload: WorkloadSection = Field(description="a section workload, as in {trace: FILE} or {poisson: {rate: 10, …}}")
+    policies: PoliciesSection = Field(
+        default=PoliciesSection(), description="a section policies, as in {router: prefix_cache}"
+    )
+    engine: EngineSection = Field(default=EngineSection(), description="a section engine, as in {token_budget: 8192}")
+    slo: SloSection = Field(default=SloSection(), description="a section slo, as in {ttft_s: 0.5, tpot_s: 0.05}")
+    belief: BeliefSection = Field(default=BeliefSection(), description="a section belief, as in {period_s: 1}")
+    run: RunSection = Field(default=RunSection(), description="a section run, as in {seeds: 5, warmup_s: 30}")
+    cost: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default={}, description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}"
+    )
+    provenance: dict[str, Any] | None = Field(
+        default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"
+    )

@@ -1,0 +1,141 @@
+"""The section `workload`: one source of requests, and what is put around it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from poise.core.errors import ScenarioError
+from poise.scenario.section import Section, Whole
+from poise.workload.lengths import length
+
+SOURCES = ("trace", "poisson", "gamma", "constant", "closed", "all_at_once")
+"""The keys of which `workload` has exactly one."""
+
+TRACE_ONLY = ("format", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
+"""The keys that only a trace takes."""
+
+
+def check_spec(value: Any) -> Any:
+    """`value` itself when it is a number or a distribution; ValueError says what is wrong with it."""
+    try:
+        length(value, "it")
+    except ScenarioError as error:
+        raise ValueError(str(error).removeprefix("it: ").removeprefix("it is ")) from None
+    return value
+
+
+def check_tokens(value: Any) -> Any:
+    """The same for tokens, of which there is at least one."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 1:
+        raise ValueError(
+            f"{value} must be at least 1; give a number of tokens, or {{lognormal: {{mean: 800, cv: 0.9}}}}"
+        )
+    return check_spec(value)
+
+
+Spec = Annotated[Any, AfterValidator(check_spec)]
+Tokens = Annotated[Any, AfterValidator(check_tokens)]
+
+
+class Generated(Section):
+    """What every generator takes; null lengths are the generator's own (512 and 128 tokens)."""
+
+    prompt_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 1000")
+    output_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 200")
+    max_tokens: Whole | None = Field(default=None, ge=1, description="the client's limit of output tokens")
+    lengths: str | None = Field(default=None, description="a trace whose pairs of lengths are drawn")
+
+
+class PoissonSection(Generated):
+    """Poisson arrivals."""
+
+    rate: float = Field(gt=0, description="requests per second, as in 10")
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+
+
+class GammaSection(PoissonSection):
+    """Arrivals with Gamma gaps."""
+
+    cv: float = Field(ge=0, description="the coefficient of variation of the gaps, 1 for Poisson")
+
+
+class ConstantSection(Generated):
+    """One request after each gap."""
+
+    gap_s: float = Field(gt=0, description="the seconds between two requests")
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+
+
+class ClosedSection(Generated):
+    """A closed load."""
+
+    concurrency: Whole = Field(ge=1, description="the requests in the system at any time, as in 64")
+    requests: Whole = Field(ge=1, description="the number of requests, as in 10000")
+
+
+class AllAtOnceSection(Generated):
+    """An offline batch."""
+
+    requests: Whole = Field(ge=1, description="the number of requests, as in 10000")
+
+
+class SharedPrefixesSection(Section):
+    """Prefixes that are put before the prompts."""
+
+    groups: Whole = Field(ge=1, description="the number of different prefixes, as in 50")
+    prefix_tokens: Tokens = Field(description="the tokens of a prefix, a number or a distribution, as in 1000")
+    zipf: float = Field(default=1.0, ge=0, description="how uneven the groups are, 0 for alike")
+    depth: Whole = Field(default=1, ge=1, description="the levels of the tree of prefixes")
+
+
+class SessionsSection(Section):
+    """Conversations of which each request of the source is the first turn."""
+
+    turns: Tokens = Field(default=4, description="the requests of a session, a number or a distribution")
+    think_s: Spec = Field(default=10.0, description="the seconds between an answer and the next question")
+    user_tokens: Tokens = Field(default=64, description="the tokens that the user adds each turn")
+    output_tokens: Tokens | None = Field(
+        default=None, description="the lengths of later answers, null for those of the source"
+    )
+    max_context: Whole | None = Field(default=None, ge=1, description="the tokens after which a session ends")
+
+
+class WorkloadSection(Section):
+    """One of trace, poisson, gamma, constant, closed and all_at_once, with options beside it."""
+
+    trace: str | None = Field(default=None, description="the path of a trace, beside the scenario file or absolute")
+    poisson: PoissonSection | None = Field(default=None, description="a mapping, as in {rate: 10, requests: 10000}")
+    gamma: GammaSection | None = Field(default=None, description="a mapping, as in {rate: 10, cv: 2, requests: 10000}")
+    constant: ConstantSection | None = Field(default=None, description="a mapping, as in {gap_s: 0.1, requests: 10000}")
+    closed: ClosedSection | None = Field(
+        default=None, description="a mapping, as in {concurrency: 64, requests: 10000}"
+    )
+    all_at_once: AllAtOnceSection | None = Field(default=None, description="a mapping, as in {requests: 10000}")
+
+    format: Literal["auto", "generic", "azure", "mooncake"] = Field(
+        default="auto", description="the format of the trace"
+    )
+    limit: Whole | None = Field(default=None, ge=1, description="how many rows to read at most")
+    skip_bad: bool = Field(default=False, description="whether bad rows are counted and passed over")
+    block_tokens: Whole = Field(default=512, ge=1, description="the prompt tokens that one of hash_ids covers")
+    scale: float = Field(default=1.0, gt=0, description="the factor by which the rate of the trace is multiplied")
+    squeeze: bool = Field(
+        default=False, description="whether scaling squeezes the stamps instead of changing the crowd"
+    )
+    ignore_model: bool = Field(default=False, description="whether the trace's model column is ignored")
+
+    shared_prefixes: SharedPrefixesSection | None = Field(
+        default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"
+    )
+    sessions: SessionsSection | None = Field(default=None, description="a mapping, as in {turns: 4, think_s: 10}")
+
+    timeout_s: float | None = Field(default=None, gt=0, description="the seconds after which a client leaves")
+    deadline_s: float | None = Field(
+        default=None, gt=0, description="the seconds after arrival by which a request is due"
+    )
+    retry: Whole | None = Field(default=None, ge=0, description="how often a refused or lost request is sent again")
+    priority: Whole | None = Field(default=None, ge=-(2**15), le=2**15 - 1, description="a number, lower goes first")

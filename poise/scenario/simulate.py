@@ -1,0 +1,140 @@
+"""`simulate`: problem, policies, cost, belief and stopping are separate values; each default is the recommendation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from poise.core.control import Control
+from poise.core.errors import ScenarioError
+from poise.core.estimate import Estimator
+from poise.core.prefix import PrefixIndex
+from poise.core.records import Run
+from poise.core.replica import Replica
+from poise.core.spec import Belief, Cluster, Pool
+from poise.core.state import ReplicaSpec
+from poise.core.trace import Trace
+from poise.cost import Roofline, kv_blocks
+from poise.policies import Policies
+from poise.sim.world import World
+
+if TYPE_CHECKING:
+    from poise.workload.table import Workload
+
+
+class Cost(Protocol):
+    """A recipe that makes an estimator for each pool."""
+
+    def build(self, pool: Pool) -> Estimator:
+        """The estimator for one pool."""
+        ...
+
+
+def simulate(
+    cluster: Cluster,
+    workload: Workload,
+    policies: Policies | None = None,
+    *,
+    cost: Cost | None = None,
+    belief: Belief | None = None,
+    seed: int = 0,
+    until: float | None = None,
+    drain: bool = True,
+    sample_s: float = 0.0,
+    slices: bool = False,
+    trace: Trace | None = None,
+    one_step: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    after_event: Callable[[World], None] | None = None,
+) -> Run:
+    """Simulate one run.
+
+    policies: what decides (default: least requests, vLLM's batches).  cost: default `Roofline()`.
+    until: seconds after which nobody arrives; with `drain` what has arrived is finished.
+    sample_s, slices: keep a timeline of the replicas and of their batches.  trace: record events and actions.
+    one_step: the slow reference, every held batch cut to one step.
+    Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
+    """
+    world = build_world(
+        cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
+        seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, one_step=one_step, progress=progress,
+        after_event=after_event,
+    )  # fmt: skip
+    if slices:
+        for replica in world.replicas:
+            replica.slices = []
+    run = world.simulate()
+    run.refusals = world.refusals
+    for number, replica in enumerate(world.replicas):
+        run.slices += [(start, end, number, lane, n, tokens) for start, end, lane, n, tokens in replica.slices or ()]
+    return run
+
+
+def build_world(
+    cluster: Cluster,
+    workload: Workload,
+    policies: Policies,
+    cost: Cost,
+    belief: Belief,
+    *,
+    seed: int = 0,
+    until: float | None = None,
+    drain: bool = True,
+    sample_s: float = 0.0,
+    trace: Trace | None = None,
+    one_step: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    after_event: Callable[[World], None] | None = None,
+) -> World:
+    """The world that `simulate` runs, for whoever wants to look inside."""
+    for fault in cluster.faults:
+        if not 0 <= fault.replica < cluster.replicas:
+            raise ScenarioError(
+                f"cluster.faults: replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
+            )
+    joining = {fault.replica for fault in cluster.faults if fault.kind == "join"}
+    replicas: list[Replica] = []
+    specs: list[ReplicaSpec] = []
+    limits: list[int] = []
+    for pool in cluster.pools:
+        estimator = cost.build(pool)
+        blocks = kv_blocks(pool)
+        tokens = blocks * pool.engine.block_tokens
+        limit = min(pool.model.max_context, tokens)
+        model = _serves(pool, workload.models)
+        for _ in range(pool.replicas):
+            specs.append(ReplicaSpec(model, pool.role, limit, tokens, len(specs) not in joining))
+            limits.append(limit)
+            replicas.append(_replica(pool, estimator, blocks, policies, one_step))
+    index = PrefixIndex(len(replicas))
+    control = Control(policies.router, specs, belief=belief, seed=seed, index=index)
+    return World(
+        cluster, workload, control, replicas, limits,
+        until_s=until, drain=drain, sample_s=sample_s, trace=trace, progress=progress, after_event=after_event,
+    )  # fmt: skip
+
+
+def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:
+    """One engine instance with its own copies of the policies that decide inside it."""
+    return Replica(
+        pool.engine,
+        estimator,
+        blocks,
+        batcher=copy.deepcopy(policies.batcher),
+        preempt=copy.deepcopy(policies.preempt),
+        queue=copy.deepcopy(policies.queue),
+        cache=copy.deepcopy(policies.cache),
+        layers=pool.model.layers,
+        sends=pool.role == "prefill",
+        one_step=one_step,
+    )
+
+
+def _serves(pool: Pool, models: tuple[str, ...]) -> int:
+    """The workload's index of the pool's model; -1 (all of it) where the workload names no models."""
+    if not models:
+        return -1
+    if pool.model.name in models:
+        return models.index(pool.model.name)
+    return len(models)  # serves none of them

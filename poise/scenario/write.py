@@ -1,0 +1,102 @@
+"""The files of a result: JSON, report, timeline, requests and the resolved scenario."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.core.records import Run
+from poise.report.files import replacing
+from poise.scenario.build import Problem
+from poise.scenario.outcome import Outcome
+
+
+def check_writable(path: Path, option: str, *, folder: bool = False) -> None:
+    """Raise UserError, before any work is done, when `path` cannot be written; makes the folders that it needs."""
+    home = path if folder else path.parent
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        what = "a folder" if folder else "a file in a folder"
+        why = error.strerror or str(error)
+        raise UserError(f"{option} {path}: cannot be written ({why}); give {what} that you may write to") from None
+    if not folder and path.is_dir():
+        raise UserError(f"{option} {path}: is a folder; give the name of a file in it")
+
+
+def to_json(told: dict[str, Any]) -> str:
+    """Plain data as JSON text; a number that is none is null."""
+    return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write_json(told: dict[str, Any], path: Path) -> None:
+    """Write the result JSON, whole or not at all."""
+    with replacing(path) as file:
+        file.write(to_json(told).encode())
+
+
+def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]:
+    """Write everything about a result into `folder` and return the files; several routers have one of each kind."""
+    from poise.report.html import html_report
+    from poise.report.perfetto import timeline
+    from poise.report.requests import save_requests
+    from poise.scenario.resolve import write_yaml
+
+    told = outcome.as_dict()
+    files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
+    html_report(files[0], outcome.cases(load_of(outcome), problem.warmup_s), about(problem, outcome))
+    write_json(told, files[1])
+    rest = {name: value for name, value in outcome.provenance.items() if name != "scenario"}
+    write_yaml({**outcome.provenance["scenario"], "provenance": rest}, files[2])
+    runs: dict[str, Run] = {tally.router: tally.first for tally in outcome.tallies if tally.first is not None}
+    for router, run in runs.items():
+        middle = f".{file_name(router)}" if len(outcome.tallies) > 1 else ""
+        files += [folder / f"requests{middle}.parquet", folder / f"timeline{middle}.json.gz"]
+        save_requests(run, files[-2])
+        timeline(run, files[-1], cluster=problem.cluster)
+    return files
+
+
+def file_name(label: str) -> str:
+    """A label as part of a file name."""
+    return "".join(character if character.isalnum() or character in "_-" else "_" for character in label)
+
+
+def load_of(outcome: Outcome) -> float | None:
+    """The offered load in requests per second; None where it has no number."""
+    told = outcome.provenance["workload"]
+    rate = None if told.get("concurrency") else told.get("rate")
+    return float(rate) if rate is not None else None
+
+
+def about(problem: Problem, outcome: Outcome) -> Any:
+    """What the report says of the figures' ground."""
+    from poise.report.html import About
+
+    engine = outcome.provenance["engine"]
+    return About(
+        title=f"{problem.loaded.name}: {describe(problem)}",
+        belief=problem.belief,
+        engine=f"{engine['model']} {engine['version']}",
+        cost=outcome.provenance["cost"][0]["estimator"],
+        seeds=problem.seeds,
+        slo=problem.slo,
+        warmup_s=problem.warmup_s,
+        workload=outcome.provenance["workload"],
+        version=outcome.provenance["poise"],
+    )
+
+
+def describe(problem: Problem) -> str:
+    """The cluster in a few words."""
+    pools = [
+        f"{pool.replicas} × {pool.model.name} on {f'{pool.devices} × ' if pool.devices > 1 else ''}{pool.device.name}"
+        + (f" ({pool.role})" if pool.role != "mixed" else "")
+        for pool in problem.cluster.pools
+    ]
+    return ", ".join(pools)

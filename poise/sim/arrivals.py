@@ -1,0 +1,95 @@
+"""From the columns of a workload to requests that arrive: open, closed, and one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poise.core.request import RequestView
+
+if TYPE_CHECKING:
+    from poise.workload.table import Workload
+
+
+def _column(values: Any, kind: str) -> Any:
+    """A column that answers plain Python integers by index, without a copy."""
+    return None if values is None else memoryview(np.ascontiguousarray(values, dtype=kind))  # type: ignore[arg-type]
+
+
+class Arrivals:
+    """Rows of a workload as `RequestView`s, and who follows whom.
+
+    order: rows that arrive by the clock, by arrival; the others follow their predecessors.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.rows = len(workload)
+        self.arrival = _column(workload.arrival, "i8")
+        self.prompt = _column(workload.prompt, "i4")
+        self.output = _column(workload.output, "i4")
+        self.max_tokens = _column(workload.max_tokens, "i4")
+        self.timeout = _column(workload.timeout, "i8")
+        self.delay = _column(workload.delay, "i8")
+        self._model = _column(workload.model, "i2")
+        self._session = _column(workload.session, "i4")
+        self._tenant = _column(workload.tenant, "i4")
+        self._lora = _column(workload.lora, "i4")
+        self._priority = _column(workload.priority, "i2")
+        self._deadline = _column(workload.deadline, "i8")
+        named = (workload.model, workload.session, workload.tenant, workload.lora, workload.priority, workload.deadline)
+        self._plain = all(column is None for column in (*named, workload.max_tokens, workload.prefixes))
+        prefixes = workload.prefixes
+        self._offsets = _column(prefixes.offsets, "i8") if prefixes else None
+        self._ids = prefixes.ids if prefixes else None
+        self._ends = prefixes.ends if prefixes else None
+        self._output_ids = _column(prefixes.output, "i8") if prefixes else None
+        self.order: Iterator[int] = iter(range(self.rows))
+        self.followers: dict[int, list[int]] = {}
+        self.awaited: dict[int, int] = {}
+        if workload.after_offsets is not None and workload.after_ids is not None:
+            self._chain(workload.after_offsets, workload.after_ids)
+
+    def view(self, row: int, at: int) -> RequestView:
+        """What policies may know of row `row`, arrived at `at`."""
+        if self._plain:
+            return RequestView(row, at, self.prompt[row])
+        ids: tuple[int, ...] = ()
+        ends: tuple[int, ...] = ()
+        if self._offsets is not None and self._ids is not None and self._ends is not None:
+            first, last = self._offsets[row], self._offsets[row + 1]
+            ids, ends = tuple(self._ids[first:last].tolist()), tuple(self._ends[first:last].tolist())
+        deadline = self._deadline[row] if self._deadline else 0
+        return RequestView(
+            row,
+            at,
+            self.prompt[row],
+            self.max_tokens[row] if self.max_tokens else 0,
+            ids,
+            ends,
+            self._model[row] if self._model else 0,
+            self._session[row] if self._session else -1,
+            self._tenant[row] if self._tenant else -1,
+            self._lora[row] if self._lora else -1,
+            self._priority[row] if self._priority else 0,
+            at + deadline if deadline else 0,
+        )
+
+    def truth(self, row: int) -> int:
+        """Output tokens after which the row ends, its client's limit included."""
+        output: int = self.output[row]
+        limit = self.max_tokens[row] if self.max_tokens else 0
+        return min(output, limit) if limit else output
+
+    def output_id(self, row: int) -> int:
+        """The extent id under which prompt and output together may be found later, -1 for none."""
+        return self._output_ids[row] if self._output_ids else -1
+
+    def _chain(self, offsets: Any, ids: Any) -> None:
+        counts = np.diff(offsets)
+        rows = np.repeat(np.arange(self.rows), counts)
+        for row, before in zip(rows.tolist(), ids.tolist(), strict=True):
+            self.followers.setdefault(before, []).append(row)
+        self.awaited = {int(row): int(counts[row]) for row in np.flatnonzero(counts)}
+        self.order = iter(np.flatnonzero(counts == 0).tolist())

@@ -1,0 +1,30 @@
+"""KV transfers between replicas: each replica has one link out and one in, used first come, first served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poise.core.units import ps
+
+
+class Network:
+    """Links with bandwidth, latency and contention.
+
+    bandwidth: bytes/s one way of each replica's link.  A transfer starts when the sender's link out and the receiver's
+    link in are both free, runs at the slower of the two, and occupies both until its last byte has left; it arrives
+    `latency_s` later.
+    """
+
+    def __init__(self, bandwidth: Sequence[float], latency_s: float) -> None:
+        self.bandwidth = list(bandwidth)
+        self.latency = ps(latency_s)
+        self._out_free = [0] * len(self.bandwidth)
+        self._in_free = [0] * len(self.bandwidth)
+
+    def send(self, now: int, source: int, target: int, size: int) -> int:
+        """Queue a transfer of `size` bytes; the instant at which it has arrived."""
+        start = max(now, self._out_free[source], self._in_free[target])
+        rate = min(self.bandwidth[source], self.bandwidth[target])
+        done = start + ps(size / rate)
+        self._out_free[source] = self._in_free[target] = done
+        return done + self.latency

@@ -1,0 +1,65 @@
+"""What the replicas report of themselves, when, and only what somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from poise.core.control import Control
+from poise.core.event import Reported
+from poise.core.kv import CacheListener
+from poise.core.prefix import PrefixIndex
+from poise.core.replica import Replica
+from poise.core.units import ps
+from poise.core.view import REPORTED
+
+
+class Reports:
+    """Measures the columns that the control's policies need.
+
+    period, delay: picoseconds between reports and until each arrives; period 0: nothing is reported by the clock.
+    always: a report is made just before each decision instead (`belief.period_s` of 0).
+    """
+
+    def __init__(self, control: Control, replicas: Sequence[Replica]) -> None:
+        state = control.state
+        belief = state.belief
+        self._replicas = replicas
+        self._names = state.reported
+        self._caches = state.prefix is not None and belief.prefix != "own"
+        self._changes: list[tuple[int, int, bool]] = []
+        reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
+        self.always = reads and not belief.period_s
+        self.period = ps(belief.period_s) if reads else 0
+        self.delay = ps(belief.delay_s)
+        if self._caches and state.prefix is not None:
+            for number, replica in enumerate(replicas):
+                replica.pool.listener = self._listener(number, state.prefix if belief.prefix == "oracle" else None)
+
+    @property
+    def watches(self) -> bool:
+        """Whether decisions need the caches, or all columns, brought up to date first."""
+        return self.always or self._caches
+
+    def refresh(self, now: int, passed: Callable[[int], bool]) -> None:
+        """Bring all caches up to `now`, so that the index shows what they hold."""
+        if self._caches:
+            for number, replica in enumerate(self._replicas):
+                replica.refresh(now, passed(number))
+
+    def measure(self, now: int, passed: Callable[[int], bool], arrives: int) -> Reported:
+        """All replicas as they are at `now`, in a report that arrives at `arrives`."""
+        self.refresh(now, passed)
+        columns: dict[str, list[int]] = {}
+        if self._names:
+            looks = [replica.look(now, passed(number)) for number, replica in enumerate(self._replicas)]
+            known = dict(zip(REPORTED, map(list, zip(*looks, strict=True)), strict=True))
+            known["requests"] = [look[2] + look[3] for look in looks]
+            columns = {name: known[name] for name in self._names}
+        changes, self._changes = tuple(self._changes), []
+        return Reported(arrives, now, columns, changes)
+
+    def _listener(self, number: int, index: PrefixIndex | None) -> CacheListener:
+        if index is None:
+            return lambda extent, entered: self._changes.append((number, extent, entered))
+        add, remove = index.add, index.remove
+        return lambda extent, entered: add(number, extent) if entered else remove(number, extent)

@@ -1,0 +1,140 @@
+"""Inputs for tests of policies: requests, replicas, cluster views, chance and engine lanes, each in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from poise.core.action import NONE, Batch
+from poise.core.chance import Chance
+from poise.core.estimate import Estimator
+from poise.core.lane import LaneState
+from poise.core.policy import Victim
+from poise.core.replica import Replica
+from poise.core.request import RequestView, Sequence
+from poise.core.spec import Engine, Role
+from poise.core.view import LaneView
+from poise.testing.columns import ClusterColumns, ReplicaColumns
+from poise.testing.cost import LinearCost
+
+
+def a_request(
+    *,
+    id: int = 0,
+    prompt_tokens: int = 100,
+    arrived_at: int = 0,
+    max_tokens: int = 0,
+    ids: tuple[int, ...] | None = None,
+    ends: tuple[int, ...] | None = None,
+    model: int = 0,
+    session: int = -1,
+    tenant: int = -1,
+    lora: int = -1,
+    priority: int = 0,
+    deadline_at: int = 0,
+) -> RequestView:
+    """Build a request; instants in picoseconds.
+
+    ids, ends: its prompt as extents. By default one extent, named by the request's id, covers the whole prompt;
+    `ids=()` is a prompt without identity, and ids without `ends` share the prompt evenly.
+    """
+    if ids is None:
+        ids, ends = (id,), (prompt_tokens,)
+    elif ends is None:
+        ends = tuple(prompt_tokens * (place + 1) // len(ids) for place in range(len(ids)))
+    if len(ids) != len(ends) or any(end > prompt_tokens for end in ends) or list(ends) != sorted(ends):
+        raise ValueError(f"ends {ends} must rise, one for each of the ids {ids}, up to prompt_tokens {prompt_tokens}")
+    return RequestView(
+        id, arrived_at, prompt_tokens, max_tokens, ids, ends, model, session, tenant, lora, priority, deadline_at
+    )
+
+
+def a_replica(
+    *,
+    requests: int = 0,
+    tokens: int = 0,
+    queued_tokens: int = 0,
+    waiting: int = 0,
+    running: int = 0,
+    free_blocks: int = 1000,
+    cached_tokens: int = 0,
+    role: Role = "mixed",
+    able: bool = True,
+    model: int = -1,
+    capacity_tokens: int = 1 << 40,
+) -> ReplicaColumns:
+    """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
+    return ReplicaColumns(
+        requests, tokens, queued_tokens, waiting, running, free_blocks, cached_tokens, role, able, model, capacity_tokens
+    )
+
+
+def a_cluster(
+    *replicas: ReplicaColumns, now: int = 0, stage: str = "serve", needs: Iterable[str] | None = None
+) -> ClusterColumns:
+    """Build a `ClusterView` of the replicas in order (one idle replica by default); `now` in picoseconds.
+
+    needs: the columns that may be read (None: all); reading another one raises `RuleBroken`.
+    """
+    return ClusterColumns(replicas or (a_replica(),), now=now, stage=stage, needs=needs)
+
+
+def a_chance(seed: int = 0, key: int = 0) -> Chance:
+    """Build the chance that a router is handed for the request with id `key`."""
+    return Chance(seed, key)
+
+
+class _Nothing:
+    """A batcher and a preemption rule for lanes that only stand still."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        return Batch(decode=NONE)
+
+    def victim(self, lane: LaneView) -> Victim:
+        return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
+
+
+def a_lane(
+    *,
+    waiting: Iterable[RequestView] = (),
+    prefilling: Iterable[tuple[RequestView, int]] = (),
+    decoding: Iterable[tuple[RequestView, int]] = (),
+    engine: Engine | None = None,
+    blocks: int = 1000,
+    cost: Estimator | None = None,
+    layers: int = 1,
+    output_tokens: int = 1000,
+) -> LaneState:
+    """Build a lane of a real replica between two steps, in the situation given; `lane.replica` is the replica.
+
+    waiting: requests in its queue.  prefilling: admitted requests, each with the prompt tokens computed so far.
+    decoding: requests with the output tokens that each has produced (at least 1).  blocks: KV blocks in all.
+    output_tokens: after how many tokens each request ends.  The lane is the engine's first.
+    """
+    still = _Nothing()
+    replica = Replica(engine or Engine(), cost or LinearCost(), blocks, batcher=still, preempt=still, layers=layers)
+    lane = replica.lanes[0]
+    for request, produced in decoding:
+        if produced < 1:
+            raise ValueError(f"request {request.id} decodes, so it has produced at least 1 token, not {produced}")
+        sequence = Sequence(request, output_tokens, produced - 1)
+        _admit(replica, lane, sequence, sequence.need)
+    for request, computed in prefilling:
+        if computed >= request.prompt_tokens:
+            raise ValueError(f"request {request.id}: {computed} of {request.prompt_tokens} prompt tokens leave nothing to prefill")
+        _admit(replica, lane, Sequence(request, output_tokens), computed)
+    for request in waiting:
+        replica.add(Sequence(request, output_tokens), 0)
+    lane.start(0)  # what was handed over joins the decodes
+    return lane
+
+
+def _admit(replica: Replica, lane: LaneState, sequence: Sequence, computed: int) -> None:
+    """Take a sequence in and compute its prompt up to `computed` tokens, cached ones included."""
+    replica.add(sequence, 0)
+    replica.admit(sequence, lane)
+    tokens = max(computed - sequence.computed, 0)
+    if not replica.room(replica.blocks_for(sequence, tokens)):
+        raise ValueError(f"request {sequence.id} does not fit the replica's KV blocks; give more `blocks`")
+    if tokens:
+        replica.pool.grow(sequence, tokens)
+        replica.advance(sequence, tokens, lane)

@@ -1,0 +1,122 @@
+"""A cluster view made of plain columns, for routers under test; it can refuse reads that were not declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from poise.core.request import RequestView
+from poise.core.spec import Role
+from poise.core.view import REPORTED
+from poise.testing.rule import RuleBroken
+
+LOADS = ("requests", *REPORTED)
+"""The columns over replicas that are plain numbers."""
+
+
+class ReplicaColumns(NamedTuple):
+    """One replica's entry in each column of the view, and what decides whether it is able.
+
+    able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
+    capacity_tokens: the longest request that it can ever hold.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    queued_tokens: int = 0
+    waiting: int = 0
+    running: int = 0
+    free_blocks: int = 1000
+    cached_tokens: int = 0
+    role: Role = "mixed"
+    able: bool = True
+    model: int = -1
+    capacity_tokens: int = 1 << 40
+
+
+class ClusterColumns:
+    """A `ClusterView` over hand-made replicas.
+
+    needs: the columns that may be read; another one raises `RuleBroken`. None allows all.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[ReplicaColumns],
+        *,
+        now: int = 0,
+        stage: str = "serve",
+        needs: Iterable[str] | None = None,
+    ) -> None:
+        self.now = now
+        self.stage = stage
+        self.needs = None if needs is None else tuple(needs)
+        self._replicas = tuple(replicas)
+        self._columns = {name: [getattr(replica, name) for replica in replicas] for name in LOADS}
+
+    @property
+    def requests(self) -> Sequence[int]:
+        """Requests in flight (waiting or running)."""
+        return self._read("requests")
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt tokens waiting plus KV tokens held by running requests."""
+        return self._read("tokens")
+
+    @property
+    def queued_tokens(self) -> Sequence[int]:
+        """Prompt tokens not computed yet."""
+        return self._read("queued_tokens")
+
+    @property
+    def waiting(self) -> Sequence[int]:
+        """Requests in the replica's queue."""
+        return self._read("waiting")
+
+    @property
+    def running(self) -> Sequence[int]:
+        """Requests that the replica has admitted."""
+        return self._read("running")
+
+    @property
+    def free_blocks(self) -> Sequence[int]:
+        """KV blocks free or evictable."""
+        return self._read("free_blocks")
+
+    def able(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
+        roles = ("decode",) if self.stage == "decode" else ("mixed", "prefill")
+        return tuple(
+            number
+            for number, replica in enumerate(self._replicas)
+            if replica.able
+            and replica.role in roles
+            and replica.model in (-1, request.model)
+            and replica.capacity_tokens > request.prompt_tokens
+        )
+
+    def cached_tokens(self, request: RequestView) -> Sequence[int]:
+        """Prompt tokens of `request` in each replica's prefix cache: none for a prompt without identity."""
+        self._allow("cached_tokens", "cached_tokens(request)")
+        if not request.ids:
+            return [0] * len(self._replicas)
+        return [min(replica.cached_tokens, request.prompt_tokens) for replica in self._replicas]
+
+    def picture(self) -> dict[str, Any]:
+        """A copy of everything that the view shows, to compare with later."""
+        columns = {name: tuple(column) for name, column in self._columns.items()}
+        return {"now": self.now, "stage": self.stage, "needs": self.needs, **columns}
+
+    def _read(self, name: str) -> list[int]:
+        self._allow(name, name)
+        return self._columns[name]
+
+    def _allow(self, name: str, written: str) -> None:
+        if self.needs is not None and name not in self.needs:
+            raise RuleBroken(
+                f"reads `cluster.{written}` but its `needs` are {self.needs!r}; what `needs` does not name is out of date: add {name!r}"
+            )
+
+    def __repr__(self) -> str:
+        return f"ClusterColumns({list(self._replicas)!r}, now={self.now}, stage={self.stage!r})"

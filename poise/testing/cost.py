@@ -1,0 +1,51 @@
+"""Estimators for tests: round numbers instead of hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.estimate import Piece, StepShape
+from poise.core.units import ps
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """A step takes `step_s`, plus so much for each decode, each prompt token and each KV token that decodes read.
+
+    Chunks that pass only some of `layers` layers cost their share; lanes with an SM share s take 1/s as long.
+    """
+
+    step_s: float = 0.01
+    decode_s: float = 0.0
+    prompt_s: float = 0.0
+    kv_s: float = 0.0
+    window_s: float = 0.0
+    window: int = 0
+    layers: int = 1
+    token_bytes: int = 1000
+    swap_bw: float = 1e9
+
+    def step(self, shape: StepShape) -> Piece:
+        """The piece of one step."""
+        time = self.step_s + self.decode_s * shape.decodes
+        for chunk in shape.chunks:
+            part = (chunk.last_layer - chunk.first_layer) / self.layers if chunk.last_layer else 1.0
+            time += self.prompt_s * chunk.tokens * part
+        return Piece(ps(time / shape.share), ps(self.kv_s / shape.share), ps(self.window_s / shape.share))
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Bytes of the KV cache of `tokens` tokens."""
+        return tokens * self.token_bytes
+
+    def swap(self, kv_bytes: int) -> int:
+        """Picoseconds to move `kv_bytes` to host memory or back."""
+        return ps(kv_bytes / self.swap_bw)
+
+    def describe(self) -> dict[str, object]:
+        """The coefficients."""
+        return {
+            "cost": "linear, for tests",
+            "step_s": self.step_s,
+            "decode_s": self.decode_s,
+            "prompt_s": self.prompt_s,
+        }

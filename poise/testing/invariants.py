@@ -1,0 +1,60 @@
+"""What must hold after every event, by scanning everything: requests, tokens and blocks balance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poise.core.records import NOT_YET, UNFINISHED
+from poise.core.replica import Replica
+from poise.core.request import Phase
+
+if TYPE_CHECKING:
+    from poise.sim.world import World
+
+
+def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
+    """Every block is in one place, and every running sum equals a scan."""
+    pool = replica.pool
+    private = explicit = running = queued = 0
+    for lane in replica.lanes:
+        lane.group.check()
+        private += lane.group.private(lane.reach(now, passed))
+        explicit += sum(pool.private(each) for each in (*lane.prefilling, *lane.joining, *lane.paused.values()))
+        queued += sum(each.need - each.computed for each in lane.prefilling)
+        running += lane.group.n + len(lane.paused) + len(lane.prefilling) + len(lane.joining)
+        assert lane.until > now or lane.until == now >= 0, "a batch ended in the past"
+    for sequence in replica.sequences.values():
+        if sequence.phase == Phase.PULLING:
+            running += 1
+            explicit += pool.private(sequence)
+            queued += sequence.need - sequence.computed
+        elif sequence.phase == Phase.SENDING:
+            explicit += pool.private(sequence)
+        elif sequence.phase == Phase.WAITING:
+            queued += sequence.need
+    assert explicit == pool.explicit, f"{pool.explicit} explicit private blocks, sequences say {explicit}"
+    assert running == replica.running, f"{replica.running} running, lanes say {running}"
+    assert queued == replica.queued_tokens, f"{replica.queued_tokens} queued tokens, sequences say {queued}"
+    assert running <= replica.engine.max_sequences or replica.pins.heap, "more sequences than allowed"
+    waiting = {sequence.id for sequence in replica.waiting}
+    assert waiting == {each.id for each in replica.sequences.values() if each.phase == Phase.WAITING}
+    pool.check(private + explicit)
+
+
+def check_world(world: World) -> None:
+    """Every request is in one place, no instant runs backwards, and every live replica balances."""
+    records = world.records
+    open_rows = {
+        row for row in range(records.rows) if records.arrived_at[row] != NOT_YET and records.status[row] == UNFINISHED
+    }
+    assert world.arrived - world.ended == len(open_rows), "a request ended twice or never arrived"
+    placed = set(world.control.flights) | {request.id for request in world.control.held} | world.retrying
+    assert placed == open_rows, f"open {sorted(open_rows)}, but the control side knows of {sorted(placed)}"
+    for number, replica in enumerate(world.replicas):
+        if world.alive[number]:
+            check_replica(replica, world.now, world.passed(number))
+    for row in range(records.rows):
+        dispatched, first, ended = records.dispatched_at[row], records.first_token_at[row], records.ended_at[row]
+        assert max(first, dispatched, ended) <= world.now
+        assert first == NOT_YET or first >= records.arrived_at[row]
+        assert ended == NOT_YET or ended >= max(first, records.arrived_at[row])

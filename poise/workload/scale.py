@@ -1,0 +1,149 @@
+"""More or less of a workload without changing what it is: thin, superpose, squeeze."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.errors import ScenarioError
+from poise.core.units import SECOND
+from poise.workload.draw import count, positive, stream
+from poise.workload.rows import Rows, by_arrival, repeat, take
+from poise.workload.table import Prefixes, Workload
+
+
+def head(workload: Workload, rows: int) -> Workload:
+    """Return the first `rows` requests (at least 1; all of them where there are fewer)."""
+    kept = min(count("rows", rows), len(workload))
+    return _note(take(workload, np.arange(kept)), head=kept)
+
+
+def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
+    """Return whole sessions, in a seeded order, until the share `fraction` of the requests (in (0, 1]) is reached.
+
+    Sessions are those of `session_of`; where there are none each request stands alone. With equal seeds a smaller
+    fraction is a subset of a larger one. At least one session stays; stamps are not changed.
+    """
+    if positive("fraction", fraction) > 1:
+        raise ScenarioError(f"fraction is {fraction!r}; it must be in (0, 1]; use superpose for more load")
+    names, session = np.unique(session_of(workload), return_inverse=True)
+    sizes = np.bincount(session)
+    order = stream(seed, "thin").permutation(len(names))
+    reached = np.cumsum(sizes[order])
+    # The nearest number of whole sessions, so that the realised share errs by half a session at most.
+    before = reached - sizes[order]
+    wanted = fraction * len(workload)
+    chosen = np.zeros(len(names), dtype=bool)
+    chosen[order[(reached + before) / 2 < wanted]] = True
+    chosen[order[0]] |= not chosen.any()
+    thinned = take(workload, np.flatnonzero(chosen[session]))
+    share = len(thinned) / len(workload)
+    return _note(thinned, thin=fraction, share=share, sessions=int(chosen.sum()), seed=seed)
+
+
+def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float | None = None) -> Workload:
+    """Return `copies` of the workload at once, as if so many independent crowds had sent it.
+
+    The first copy stays; every other one is moved by its own seeded shift, uniform over the length of the workload, and
+    what passes its end comes in again at its start. `within_s` bounds the shift in seconds, which keeps the shape of a
+    day. Sessions with joins move as one; recorded sessions are cut where they pass the end, as the recording itself cut
+    those that were under way. Sessions, joins and prefix ids of the copies are relabelled, so that copies share nothing
+    and the reachable hit rate stays what it was; tenants, models and adapters are shared. Closed load: `concurrency` is
+    multiplied.
+    """
+    copies = count("copies", copies)
+    rows = len(workload)
+    many = repeat(workload, copies)
+    first = np.arange(rows) if workload.after_offsets is None else session_of(workload)
+    begin = np.tile(workload.arrival[first] - workload.arrival[0], copies)
+    span = _period(workload)
+    reach = span if within_s is None else min(span, round(positive("within_s", within_s) * SECOND))
+    shifts = np.rint(stream(seed, "superpose").random(copies) * reach).astype(np.int64)
+    shifts[0] = 0
+    moved = begin + np.repeat(shifts, rows)
+    many.arrival = many.arrival + np.where(moved >= span, moved - span, moved) - begin
+    many.concurrency = workload.concurrency * copies
+    return _note(by_arrival(many), superpose=copies, seed=seed, within_s=within_s)
+
+
+def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int = 0) -> Workload:
+    """Return the workload at `factor` times its rate.
+
+    Below 1 it is thinned; above 1 it is superposed and, for a factor that is not whole, thinned. With `squeeze` the
+    same requests come in 1/`factor` of the time instead: think times stay, but the stamps of recorded sessions are
+    squeezed too, which no real crowd would do; `source` says so.
+    """
+    positive("factor", factor)
+    if workload.concurrency:
+        raise ScenarioError(
+            f"factor is {factor}, but a closed load has no rate to scale; change its concurrency instead"
+        )
+    if factor == 1:
+        return workload
+    if squeeze:
+        stamps = np.rint(workload.arrival / factor).astype(np.int64)
+        return _note(replace(workload, arrival=stamps, source=dict(workload.source)), squeeze=factor)
+    copies = math.ceil(factor)
+    many = superpose(workload, copies, seed) if copies > 1 else workload
+    return many if copies == factor else thin(many, factor / copies, seed)
+
+
+def session_of(workload: Workload) -> Rows:
+    """Return for each row the first row of its session.
+
+    Sessions are what must not be torn apart: rows of one `session`, rows joined by `after` and, where no sessions are
+    given, rows that share prefix. An id that more than √rows rows have (a system prompt) joins nobody: enough of its
+    users stay when others go. Identity is chained, so rows that share any rarer id share the shallowest rarer id of
+    their prompts.
+    """
+    rows = len(workload)
+    first = np.arange(rows)
+    if workload.session is not None:
+        known = np.flatnonzero(workload.session >= 0)
+        _, at, inverse = np.unique(workload.session[known], return_index=True, return_inverse=True)
+        first[known] = known[at][inverse]
+    elif workload.prefixes is not None:
+        first = _sharing(workload.prefixes, rows)
+    if workload.after_offsets is None or workload.after_ids is None:
+        return first
+    successor = np.repeat(np.arange(rows), np.diff(workload.after_offsets))
+    return _joined(first, successor, workload.after_ids)
+
+
+def _sharing(prefixes: Prefixes, rows: int) -> Rows:
+    first = np.arange(rows)
+    _, inverse, counts = np.unique(prefixes.ids, return_inverse=True, return_counts=True)
+    owners = prefixes.rows
+    rare = np.flatnonzero(counts[inverse] <= math.sqrt(rows))
+    shallowest = rare[np.unique(owners[rare], return_index=True)[1]]
+    _, at, group = np.unique(prefixes.ids[shallowest], return_index=True, return_inverse=True)
+    first[owners[shallowest]] = owners[shallowest][at][group]
+    return first
+
+
+def _joined(first: Rows, one: NDArray[Any], other: NDArray[Any]) -> Rows:
+    """Merge groups, each named by a row in `first`, along the edges (one, other); the least name stays."""
+    while True:
+        least = np.minimum(first[one], first[other])
+        merged = first.copy()
+        np.minimum.at(merged, first[one], least)
+        np.minimum.at(merged, first[other], least)
+        merged = merged[merged][first]
+        if np.array_equal(merged, first):
+            return first
+        first = merged
+
+
+def _period(workload: Workload) -> int:
+    """Picoseconds after which the workload may come again: its span and one mean gap."""
+    span = int(workload.arrival[-1] - workload.arrival[0])
+    return span + span // max(1, len(workload) - 1)
+
+
+def _note(workload: Workload, **done: Any) -> Workload:
+    workload.source = {**workload.source, "changes": [*workload.source.get("changes", ()), done]}
+    return workload

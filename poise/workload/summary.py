@@ -1,0 +1,54 @@
+"""A workload in a few numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.units import SECOND
+from poise.workload.table import Workload
+
+
+def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
+    """Return plain numbers that describe `workload`, ready for JSON.
+
+    requests; independent (requests whose stamp is their own, not that of a predecessor); span_s (first to last
+    stamp); rate (gaps per second of span, None without span) and cv (of the gaps) of the independent requests;
+    prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, concurrency, and
+    reachable_hit_rate with its block_tokens, each only where the workload has it.
+    """
+    own = workload.arrival
+    if workload.after_offsets is not None:
+        own = own[np.diff(workload.after_offsets) == 0]
+    gaps = np.diff(own) / SECOND
+    span = float(gaps.sum())
+    told: dict[str, Any] = {
+        "requests": len(workload),
+        "independent": len(own),
+        "span_s": span,
+        "rate": len(gaps) / span if span else None,
+        "cv": float(gaps.std() / gaps.mean()) if span else None,
+        "prompt_tokens": _lengths(workload.prompt),
+        "output_tokens": _lengths(workload.output),
+    }
+    if workload.session is not None:
+        told["sessions"] = len(np.unique(workload.session[workload.session >= 0]))
+    if workload.concurrency:
+        told["concurrency"] = workload.concurrency
+    if workload.prefixes is not None:
+        told["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens)
+        told["block_tokens"] = block_tokens
+    return told
+
+
+def _lengths(tokens: NDArray[np.int32]) -> dict[str, float]:
+    ranks = np.percentile(tokens, [50, 95, 99], method="inverted_cdf")
+    return {
+        "mean": float(tokens.mean()),
+        "p50": int(ranks[0]),
+        "p95": int(ranks[1]),
+        "p99": int(ranks[2]),
+        "max": int(tokens.max()),
+    }

@@ -1,0 +1,135 @@
+"""The columns of a workload: who arrives when, with what, after whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.integer[Any]]
+
+# The methods below import their files when called: those files import this one.
+
+
+@dataclass(slots=True)
+class Prefixes:
+    """Prompt identity as extents: request i's prompt is `ids[offsets[i]:offsets[i+1]]`, each ending at `ends[…]`.
+
+    Equal ids mean an equal prompt up to the end of that extent (an id names its whole prefix, not only its own
+    tokens). The last extent may end before the prompt does: what is behind it is unique. `output[i]` is the id under
+    which prompt and output together may be found by a later turn, -1 for none.
+    """
+
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    ends: NDArray[np.int32]
+    output: NDArray[np.int64] | None = None
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Extents of each request."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The request that each extent belongs to."""
+        return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
+
+    @property
+    def next_id(self) -> int:
+        """The smallest id that is larger than every id in use."""
+        largest = int(self.ids.max(initial=-1))
+        return 1 + (largest if self.output is None else max(largest, int(self.output.max(initial=-1))))
+
+
+@dataclass(slots=True)
+class Workload:
+    """Requests in columns, sorted by `arrival`; instants and durations are int64 picoseconds.
+
+    arrival: when request i arrives, from the start; for a request with predecessors it is ignored.
+    prompt, output: tokens (int32); `output` is the truth, which no policy sees.
+    after_offsets, after_ids, delay: joins; request i arrives `delay[i]` after the last of its predecessors ended.
+    max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
+    lora, session, tenant: indices, -1 for none.  priority: lower goes first (vLLM's rule).
+    deadline, timeout: picoseconds after arrival, 0 for none; at its timeout a client leaves.
+    retry: how often a client whose request was refused or lost sends it again.
+    concurrency: closed load: at most so many requests in the system, the next one enters when one ends; 0 is open
+    load.
+    source: where the rows come from and what was done to them, for provenance.
+    """
+
+    arrival: NDArray[np.int64]
+    prompt: NDArray[np.int32]
+    output: NDArray[np.int32]
+    prefixes: Prefixes | None = None
+    after_offsets: NDArray[np.int64] | None = None
+    after_ids: NDArray[np.int64] | None = None
+    delay: NDArray[np.int64] | None = None
+    max_tokens: NDArray[np.int32] | None = None
+    model: NDArray[np.int16] | None = None
+    models: tuple[str, ...] = ()
+    lora: NDArray[np.int32] | None = None
+    session: NDArray[np.int32] | None = None
+    tenant: NDArray[np.int32] | None = None
+    priority: NDArray[np.int16] | None = None
+    deadline: NDArray[np.int64] | None = None
+    timeout: NDArray[np.int64] | None = None
+    retry: int = 0
+    concurrency: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns, prefix identity included."""
+        columns = [getattr(self, each.name) for each in fields(self)]
+        if self.prefixes is not None:
+            columns += [getattr(self.prefixes, each.name) for each in fields(self.prefixes)]
+        return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+
+    def check(self) -> Workload:
+        """Return itself when its columns keep the rules that worlds rely on, else raise TraceError naming the first."""
+        from poise.workload.check import check
+
+        check(self)
+        return self
+
+    def head(self, rows: int) -> Workload:
+        """Return the first `rows` requests (all of them where there are fewer)."""
+        from poise.workload.scale import head
+
+        return head(self, rows)
+
+    def thin(self, fraction: float, seed: int = 0) -> Workload:
+        """Return the share `fraction` of the requests, in (0, 1]; whole sessions where there are any."""
+        from poise.workload.scale import thin
+
+        return thin(self, fraction, seed)
+
+    def superpose(self, copies: int, seed: int = 0, *, within_s: float | None = None) -> Workload:
+        """Return `copies` at once; the first is unchanged, the others are moved in time by seeded shifts."""
+        from poise.workload.scale import superpose
+
+        return superpose(self, copies, seed, within_s=within_s)
+
+    def scaled(self, factor: float, squeeze: bool = False, seed: int = 0) -> Workload:
+        """Return the workload at `factor` times its rate: thinned, superposed or, if asked, with stamps squeezed."""
+        from poise.workload.scale import scaled
+
+        return scaled(self, factor, squeeze, seed)
+
+    def reachable_hit_rate(self, block_tokens: int = 16) -> float:
+        """Return the share of prompt blocks that a cache which never evicts would find; 0.0 without identity."""
+        from poise.workload.reuse import reachable_hit_rate
+
+        return reachable_hit_rate(self, block_tokens)
+
+    def summary(self, block_tokens: int = 16) -> dict[str, Any]:
+        """Return requests, rate, burstiness, lengths and reuse as plain numbers (summary.py lists the keys)."""
+        from poise.workload.summary import summary
+
+        return summary(self, block_tokens)

@@ -1,0 +1,30 @@
+"""Fixtures and settings that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "poise",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("poise")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real traces and measurements; the test is skipped where it is absent, or fails if it must exist."""
+    root = Path(__file__).resolve().parent.parent
+    folder = (root / os.environ.get("POISE_DATA", "../shared/data")).resolve()
+    if folder.is_dir():
+        return folder
+    if os.environ.get("POISE_REQUIRE_DATA") == "1":
+        pytest.fail(f"POISE_REQUIRE_DATA is 1, but there is no folder of data at {folder}")
+    pytest.skip(f"no folder of data at {folder}; set POISE_DATA to one")

@@ -1,0 +1,200 @@
+"""A slow, separate account of a step in seconds: real layers one by one, requests and tokens in plain loops.
+
+It shares the efficiencies with the estimator and nothing else; collectives are written out from their formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poise.core.estimate import Chunk
+from poise.core.spec import BITS, Pool
+from poise.cost.efficiency import Efficiencies
+
+
+@dataclass
+class Slow:
+    """One rank's step. Requires as many decodes as there are data ranks × stages (or none), so that loads are whole."""
+
+    pool: Pool
+    use: Efficiencies
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        device, use, name = self.pool.device, self.use, self.pool.weights
+        a = use.share_serial
+        self.bandwidth = device.memory_bw * self.share / (a + (1 - a) * self.share)
+        native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(name, 0.0)
+        peak = native or device.bf16_flops
+        self.gemm_peak = peak * self.share * (getattr(use, f"gemm_{name}") if native else use.gemm_bf16)
+        self.moe_peak = peak * self.share * use.moe_gemm
+        self.bf16 = device.bf16_flops * self.share
+
+    def step(self, contexts: Sequence[int], chunks: Sequence[Chunk]) -> float:
+        """Seconds of one step whose decodes have `contexts`; every chunk passes all layers."""
+        pool, model, use = self.pool, self.pool.model, self.use
+        groups = pool.data * pool.pipeline
+        mine = contexts[::groups] if contexts else []
+        decodes = max(1.0, len(contexts) / groups) if contexts else 0.0
+        new = sum(chunk.tokens for chunk in chunks) / pool.data
+        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks))
+        for index in range(model.layers):
+            dense = index < model.dense_layers
+            kind = "full" if index < model.full_layers else "window"
+            kind = "linear" if index >= model.full_layers + model.window_layers else kind
+            total += self.fixed(dense) + self.matrices(dense, kind, decodes + new) + self.messages(dense, decodes + new)
+            total += self.light(dense, decodes + new)
+            if kind == "linear" or model.linear_layers:
+                total += self.linear(kind, decodes, new)
+            if kind != "linear":
+                total += sum(self.decode(kind, context) for context in mine)
+        for chunk in chunks:
+            total += self.prefill(chunk) / pool.data
+        total += pool.pipeline * self.hop(decodes + new)
+        return total + self.head(decodes + len(chunks) / pool.data)
+
+    def copies(self) -> float:
+        """How many ranks keep each KV value."""
+        model, tensor = self.pool.model, self.pool.tensor
+        return float(tensor) if model.mla else max(1.0, tensor / model.kv_heads)
+
+    def fixed(self, dense: bool) -> float:
+        use, model = self.use, self.pool.model
+        gemm = use.gemm_s if self.pool.weights == "bf16" else use.quantised_gemm_s
+        count = 6 if model.mla else 2
+        count += 2 if dense or (model.moe and model.moe.shared) else 0
+        return count * gemm + use.attention_s + 5 * use.light_s + (0 if dense else use.moe_s)
+
+    def matrices(self, dense: bool, kind: str, tokens: float) -> float:
+        """All GEMMs of a layer, weight by weight: what a rank holds whole, what is cut `tensor` ways."""
+        pool, model, tensor = self.pool, self.pool.model, self.pool.tensor
+        if kind == "linear" and model.linear:
+            here = model.linear.parameters(model.hidden) / tensor
+        elif model.mla:
+            mla, query_in = model.mla, model.mla.q_rank or model.hidden
+            here = model.hidden * (mla.q_rank + mla.kv_rank + mla.rope_dim)
+            here += query_in * model.heads * (mla.nope_dim + mla.rope_dim) / tensor
+            here += mla.kv_rank * model.heads * (mla.nope_dim + mla.value_dim) / tensor
+            here += model.heads * mla.value_dim * model.hidden / tensor
+        else:
+            heads = 2 * model.heads / tensor + 2 * model.kv_heads * self.copies() / tensor
+            if kind == "linear":  # without a shape of its own it counts as an attention layer, cut evenly
+                heads = (2 * model.heads + 2 * model.kv_heads) / tensor
+            here = model.hidden * model.head_dim * heads
+        if kind == "linear" and not model.linear and model.mla:
+            here = model.attention_parameters / tensor
+        bits, stream = BITS[pool.weights] / 8, float(getattr(self.use, f"stream_{pool.weights}"))
+        if dense:
+            here += (3 if model.gated else 2) * model.hidden * model.ffn / tensor
+            return max(here * bits / (self.bandwidth * stream), 2 * here * tokens / self.gemm_peak)
+        moe = model.moe
+        assert moe is not None
+        here += model.hidden * (3 * moe.shared * moe.shared_ffn + moe.experts) / tensor
+        total = max(here * bits / (self.bandwidth * stream), 2 * here * tokens / self.gemm_peak)
+        seen, expert = tokens * pool.data, 3 * model.hidden * moe.ffn + moe.bias
+        missed: float = (1 - moe.active / moe.experts) ** seen
+        touched = moe.experts * (1 - missed)
+        ranks = tensor * pool.data
+        read = touched * expert * bits / ranks / (self.bandwidth * self.use.moe_stream)
+        return total + max(float(read), 2 * seen * moe.active * expert / ranks / self.moe_peak)
+
+    def light(self, dense: bool, tokens: float) -> float:
+        """Values moved by norms, rotary and activation, two bytes each."""
+        model = self.pool.model
+        heads = model.heads if model.mla else model.heads + 2 * model.kv_heads
+        inner = model.ffn if dense else model.moe.shared * model.moe.shared_ffn  # type: ignore[union-attr]
+        moved = 8 * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
+        return 2 * moved * tokens / (self.bandwidth * self.use.stream_bf16)
+
+    def linear(self, kind: str, decodes: float, new: float) -> float:
+        if kind != "linear":
+            return 0.0
+        model, use = self.pool.model, self.use
+        state = model.state_bytes / model.linear_layers / self.pool.tensor
+        math = state * (decodes + new) / (self.bf16 * use.attention_prefill)
+        return math + 2 * state * decodes / (self.bandwidth * use.stream_bf16)
+
+    def decode(self, kind: str, context: int) -> float:
+        """One decoding request in one attending layer, key by key."""
+        model, use, tensor = self.pool.model, self.use, self.pool.tensor
+        seen = min(context, model.window) if kind == "window" else context
+        values = model.mla.kv_rank + model.mla.rope_dim if model.mla else 2 * model.kv_heads * model.head_dim
+        byte, flops = 0.0, 0.0
+        for _ in range(seen):
+            byte += values * BITS[self.pool.kv] / 8 * self.copies() / tensor
+            if model.mla:
+                flops += 2 * model.heads / tensor * (2 * model.mla.kv_rank + model.mla.rope_dim)
+            else:
+                flops += 4 * model.heads / tensor * model.head_dim
+        if model.mla:
+            return max(byte / (self.bandwidth * use.mla_decode), flops / (self.bf16 * use.mla_decode_flops))
+        reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
+        return max(byte / (self.bandwidth * reached), flops / (self.bf16 * use.attention_prefill))
+
+    def prefill(self, chunk: Chunk) -> float:
+        """One chunk in all attending layers: each query meets each key that it sees."""
+        model, use, tensor = self.pool.model, self.use, self.pool.tensor
+        mla = model.mla
+        width = mla.nope_dim + mla.rope_dim + mla.value_dim if mla else 2 * model.head_dim
+        values = mla.kv_rank + mla.rope_dim if mla else 2 * model.kv_heads * model.head_dim
+        total = 0.0
+        for window in [0] * model.full_layers + [model.window] * model.window_layers:
+            keys: set[int] = set()
+            pairs = 0
+            for position in range(chunk.context, chunk.context + chunk.tokens):
+                first = max(0, position + 1 - window) if window else 0
+                keys.update(range(first, position + 1))
+                pairs += position + 1 - first
+            math = 2 * model.heads / tensor * width * pairs / (self.bf16 * use.attention_prefill)
+            byte = values * BITS[self.pool.kv] / 8 * self.copies() / tensor * len(keys)
+            total += max(math, byte / (self.bandwidth * use.stream_bf16))
+            if mla:
+                raised = mla.kv_rank * model.heads / tensor * (mla.nope_dim + mla.value_dim) * chunk.context
+                total += 2 * raised / self.gemm_peak
+        return total
+
+    def link(self, ranks: int) -> tuple[float, float, bool]:
+        """(α, β, direct)."""
+        device, use = self.pool.device, self.use
+        if ranks <= device.scaleup_domain:
+            return use.collective_s, device.scaleup_bw * use.link, True
+        near = device.scaleup_domain == 1 and ranks <= 8
+        order = (device.host_bw, device.scaleout_bw) if near else (device.scaleout_bw, device.host_bw)
+        return use.far_s, (order[0] or order[1]) * use.link, False
+
+    def messages(self, dense: bool, tokens: float) -> float:
+        pool, model = self.pool, self.pool.model
+        token, n = 2 * model.hidden, pool.tensor
+        total = 0.0
+        if n > 1:
+            alpha, beta, direct = self.link(n)
+            size = tokens * token
+            ring = 2 * (n - 1) * (alpha + size / n / beta)
+            best = min(alpha + (n - 1) * size / beta, 2 * alpha + 2 * (n - 1) / n * size / beta) if direct else ring
+            total += best * (2 if dense or pool.data == 1 else 1)
+        if not dense and pool.data > 1:
+            assert model.moe is not None
+            n = pool.expert if pool.expert > 1 else pool.tensor * pool.data
+            alpha, beta, direct = self.link(pool.tensor * pool.data)
+            sent, everywhere = tokens / pool.tensor * model.moe.active, tokens * pool.data
+            size = token * (sent if pool.expert > 1 else everywhere)
+            total += 2 * ((alpha if direct else (n - 1) * alpha) + (n - 1) / n * size / beta)
+        return total
+
+    def hop(self, tokens: float) -> float:
+        if self.pool.pipeline == 1:
+            return 0.0
+        alpha, beta, _ = self.link(self.pool.devices)
+        return alpha + tokens * 2 * self.pool.model.hidden / beta
+
+    def head(self, sampled: float) -> float:
+        use, model, n = self.use, self.pool.model, self.pool.tensor
+        weights = model.vocab * model.hidden / n
+        read = 2 * weights / (self.bandwidth * use.stream_bf16)
+        total = max(read, 2 * weights * sampled / (self.bf16 * use.gemm_bf16))
+        total += use.gemm_s + use.light_s + use.sample_s + use.sample_sequence_s * sampled
+        if n > 1:
+            alpha, beta, direct = self.link(n)
+            total += (alpha if direct else (n - 1) * alpha) + (n - 1) / n * sampled * model.vocab * 2 / beta
+        return total

@@ -1,0 +1,239 @@
+"""Random small worlds: every mechanism of the simulator at once, on a coarse clock that provokes ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from poise.core.control import Control
+from poise.core.model import Model
+from poise.core.replica import Replica
+from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool
+from poise.core.state import ReplicaSpec
+from poise.policies.batch.chunked import Chunked
+from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies.queue.priority import Priority
+from poise.policies.route.least_requests import LeastRequests
+from poise.policies.route.least_tokens import LeastTokens
+from poise.policies.route.prefix_cache import PrefixCache
+from poise.policies.route.round_robin import RoundRobin
+from poise.sim.world import World
+from poise.testing.cost import LinearCost
+from poise.testing.invariants import check_world
+from poise.workload.table import Prefixes, Workload
+
+LAYERS = 4
+MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
+DEVICE = Device("toy", "nobody", 1e12, 10**9, 1e12, scaleout_bw=1e6)
+ROUTERS: tuple[Callable[[], Any], ...] = (RoundRobin, LeastRequests, LeastTokens, PrefixCache)
+ALONE = (Lane(),)
+PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
+DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
+
+
+class KeepSessions:
+    """Pin the KV of every session for a fixed time."""
+
+    def __init__(self, ttl: int) -> None:
+        self.ttl = ttl
+
+    def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+        return self.ttl if request.session >= 0 else 0
+
+
+@dataclass
+class Case:
+    """Everything that a world is built from; `build` makes a fresh one each time."""
+
+    seed: int
+    workload: Workload
+    engine: Engine
+    cost: LinearCost
+    blocks: int
+    roles: list[str]
+    cluster: Cluster
+    router: Callable[[], Any]
+    belief: Belief
+    ttl: int
+    swap: bool
+    ordered: bool
+    until_s: float | None
+    drain: bool
+    resume: bool
+    long_prefill: int
+
+    def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
+        """A world of this case; `one_step` is the slow reference."""
+        limit = self.blocks * self.engine.block_tokens
+        joining = {fault.replica for fault in self.cluster.faults if fault.kind == "join"}
+        replicas = [
+            Replica(
+                self.engine,
+                self.cost,
+                self.blocks,
+                batcher=Chunked(self.long_prefill),
+                preempt=LastAdmitted(self.swap),
+                queue=Priority() if self.ordered else None,
+                cache=KeepSessions(self.ttl) if self.ttl else None,
+                layers=LAYERS,
+                sends=role == "prefill",
+                one_step=one_step,
+            )
+            for role in self.roles
+        ]
+        specs = [
+            ReplicaSpec(role=role, capacity_tokens=limit, cache_tokens=limit, up=number not in joining)  # type: ignore[arg-type]
+            for number, role in enumerate(self.roles)
+        ]
+        control = Control(self.router(), specs, belief=self.belief, seed=self.seed, resume=self.resume)
+        hook = check_world if check else None
+        return World(
+            self.cluster, self.workload, control, replicas, [limit] * len(self.roles),
+            until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, **options,
+        )  # fmt: skip
+
+
+def _often(draw: st.DrawFn, percent: int) -> bool:
+    return draw(st.integers(1, 100)) <= percent
+
+
+def _workload(draw: st.DrawFn, step: int) -> Workload:
+    rows = draw(st.integers(1, 14))
+    stretch = draw(st.sampled_from((1, 20, 200)))
+    stamps = draw(st.lists(st.integers(0, stretch), min_size=rows, max_size=rows))
+    arrival = np.sort(np.array(stamps, "i8") * step)
+    prompt = np.array(draw(st.lists(st.integers(1, 40), min_size=rows, max_size=rows)), "i4")
+    output = np.array(draw(st.lists(st.integers(1, 30), min_size=rows, max_size=rows)), "i4")
+    more: dict[str, Any] = {}
+    if _often(draw, 60):
+        more["prefixes"] = _prefixes(draw, prompt)
+    if _often(draw, 40):
+        patience = draw(st.lists(st.integers(0, 100), min_size=rows, max_size=rows))
+        more["timeout"] = np.array(patience, "i8") * step
+    if _often(draw, 40):
+        more["session"] = np.array(draw(st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)), "i4")
+    if _often(draw, 30):
+        more["priority"] = np.array(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)), "i2")
+    if _often(draw, 20):
+        more["concurrency"] = draw(st.integers(1, 4))
+    elif _often(draw, 30):
+        more |= _joins(draw, rows, step)
+    if step >= 10**9:  # clients try again after whole seconds; on a finer clock the reports between would never end
+        more["retry"] = draw(st.integers(0, 1))
+    return Workload(arrival, prompt, output, **more)
+
+
+def _prefixes(draw: st.DrawFn, prompt: Any) -> Prefixes:
+    """Chains of extents of few families, so that prefixes are shared; some go on with another's output."""
+    families = draw(st.integers(1, 3))
+    offsets, ids, ends = [0], [], []
+    for tokens in prompt.tolist():
+        end, chain = 0, draw(st.integers(1, families))
+        for length in draw(st.lists(st.sampled_from((1, 3, 4, 8, 16)), max_size=5)):
+            end += length
+            if end > tokens:
+                break
+            chain = (chain * 50 + length) % 10**9
+            ids.append(chain)
+            ends.append(end)
+        offsets.append(len(ids))
+    output = [10**9 + row if _often(draw, 50) else -1 for row in range(len(prompt))]
+    return Prefixes(np.array(offsets, "i8"), np.array(ids, "i8"), np.array(ends, "i4"), np.array(output, "i8"))
+
+
+def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
+    offsets, before = [0, 0], []
+    for row in range(1, rows):
+        before += draw(st.lists(st.integers(0, row - 1), max_size=2, unique=True))
+        offsets.append(len(before))
+    delay = draw(st.lists(st.integers(0, 20), min_size=rows, max_size=rows))
+    return {
+        "after_offsets": np.array(offsets[: rows + 1], "i8"),
+        "after_ids": np.array(before, "i8"),
+        "delay": np.array(delay, "i8") * step,
+    }
+
+
+def _faults(draw: st.DrawFn, step: int, replicas: int) -> tuple[Fault, ...]:
+    faults: list[Fault] = []
+    if _often(draw, 40):
+        for _ in range(draw(st.integers(1, 2))):
+            at, notice = draw(st.integers(0, 200)), draw(st.integers(0, 100))
+            kind = draw(st.sampled_from(("lost", "reclaimed", "drain")))
+            faults.append(Fault(at * step / 1e12, kind, draw(st.integers(0, replicas - 1)), notice * step / 1e12))
+    if _often(draw, 20):
+        number = draw(st.integers(0, replicas - 1))
+        if all(fault.replica != number for fault in faults):
+            faults.append(Fault(draw(st.integers(0, 100)) * step / 1e12, "join", number))
+    return tuple(faults)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """One random case; `step` is the tick of its clock in picoseconds."""
+    step = 10 ** draw(st.sampled_from((2, 3, 6, 10)))
+    unit = step / 1e12
+    workload = _workload(draw, step)
+    block = draw(st.sampled_from((1, 2, 4, 16)))
+    pairs = _often(draw, 25)
+    replicas = draw(st.integers(2, 4)) if pairs else draw(st.integers(1, 3))
+    tokens = draw(st.integers(75, 400)) if _often(draw, 80) else draw(st.integers(20, 75))
+    sequences = draw(st.integers(1, 6))
+    engine = Engine(
+        token_budget=draw(st.integers(sequences, 32)),
+        max_sequences=sequences,
+        block_tokens=block,
+        prefix_caching=_often(draw, 80),
+        reserve_prompt=_often(draw, 50),
+        host_kv_bytes=draw(st.sampled_from((0, 50_000))),
+        first_token=draw(st.sampled_from(("decode", "prefill"))),
+        lanes=draw(st.sampled_from((ALONE, ALONE, PREFILL_FIRST, DECODE_FIRST))),
+    )
+    window = draw(st.sampled_from((0, 0, 16)))
+    cost = LinearCost(
+        step_s=draw(st.sampled_from((1, 3, 10))) * unit,
+        decode_s=draw(st.integers(0, 1)) * unit,
+        prompt_s=draw(st.integers(0, 1)) * unit,
+        kv_s=draw(st.integers(0, 1)) * unit,
+        window_s=draw(st.integers(0, 1)) * unit if window else 0.0,
+        window=window,
+        layers=LAYERS,
+        swap_bw=draw(st.sampled_from((1e3, 1e5))) / unit,
+    )
+    prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
+    roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas
+    pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
+    cluster = Cluster(
+        pools,
+        link_bw=draw(st.sampled_from((1e3, 1e4, 1e6))) / unit,
+        link_latency_s=draw(st.integers(0, 3)) * unit,
+        faults=_faults(draw, step, replicas),
+    )
+    belief = Belief(
+        draw(st.sampled_from((0, 5, 50))) * unit,
+        draw(st.sampled_from((0, 3))) * unit,
+        _often(draw, 60),
+        draw(st.sampled_from(("own", "reported", "oracle"))),
+    )
+    return Case(
+        seed=draw(st.integers(0, 2**32)),
+        workload=workload,
+        engine=engine,
+        cost=cost,
+        blocks=-(-tokens // block),
+        roles=roles,
+        cluster=cluster,
+        router=draw(st.sampled_from(ROUTERS)),
+        belief=belief,
+        ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
+        swap=_often(draw, 30),
+        ordered=_often(draw, 30),
+        until_s=draw(st.sampled_from((None, None, 100 * unit))),
+        drain=_often(draw, 70),
+        resume=_often(draw, 70),
+        long_prefill=draw(st.sampled_from((0, 5))),
+    )
