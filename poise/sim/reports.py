@@ -26,7 +26,7 @@ class Reports:
         self._replicas = replicas
         self._names = state.reported
         self._caches = state.prefix is not None and belief.prefix != "own"
-        self._changes: list[tuple[int, int, bool]] = []
+        self._changes: dict[tuple[int, int], bool] = {}  # the last that is known of each replica and extent
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
@@ -55,11 +55,12 @@ class Reports:
             known = dict(zip(REPORTED, map(list, zip(*looks, strict=True)), strict=True))
             known["requests"] = [look[2] + look[3] for look in looks]
             columns = {name: known[name] for name in self._names}
-        changes, self._changes = tuple(self._changes), []
+        changes = tuple((number, extent, entered) for (number, extent), entered in sorted(self._changes.items()))
+        self._changes.clear()
         return Reported(arrives, now, columns, changes)
 
     def _listener(self, number: int, index: PrefixIndex | None) -> CacheListener:
         if index is None:
-            return lambda extent, entered: self._changes.append((number, extent, entered))
+            return lambda extent, entered: self._changes.__setitem__((number, extent), entered)
         add, remove = index.add, index.remove
         return lambda extent, entered: add(number, extent) if entered else remove(number, extent)

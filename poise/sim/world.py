@@ -162,6 +162,7 @@ class World:
         for fault in self.cluster.faults:
             if fault.kind == "join":
                 self.alive[fault.replica] = False
+                self.replicas[fault.replica].stats.up_from = -1  # not up until it joins
             self._later(ps(fault.at_s), FAULT, lambda fault=fault: self._fault(fault))  # type: ignore[misc]
         if self.reports.period:
             self._push(self.reports.period, MEASURE)
