@@ -65,7 +65,6 @@ def simulate(
         for replica in world.replicas:
             replica.slices = []
     run = world.simulate()
-    run.refusals = world.refusals
     for number, replica in enumerate(world.replicas):
         run.slices += [(start, end, number, lane, n, tokens) for start, end, lane, n, tokens in replica.slices or ()]
     return run

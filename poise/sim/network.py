@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from poise.core.spec import Cluster
 from poise.core.units import ps
+
+FALLBACK_BW = 12.5e9
+"""Bytes/s of a link where neither the cluster nor the datasheet says: 100 Gbit/s."""
 
 
 class Network:
@@ -20,6 +24,16 @@ class Network:
         self.latency = ps(latency_s)
         self._out_free = [0] * len(self.bandwidth)
         self._in_free = [0] * len(self.bandwidth)
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Network:
+        """The cluster's links: as stated, or the scale-out bandwidth of each replica's devices together."""
+        rates: list[float] = []
+        for pool in cluster.pools:
+            device = pool.device
+            own = (device.scaleout_bw or device.host_bw or device.scaleup_bw) * pool.devices
+            rates += [cluster.link_bw or own or FALLBACK_BW] * pool.replicas
+        return cls(rates, cluster.link_latency_s)
 
     def send(self, now: int, source: int, target: int, size: int) -> int:
         """Queue a transfer of `size` bytes; the instant at which it has arrived."""

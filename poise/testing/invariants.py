@@ -47,14 +47,20 @@ def check_world(world: World) -> None:
     open_rows = {
         row for row in range(records.rows) if records.arrived_at[row] != NOT_YET and records.status[row] == UNFINISHED
     }
-    assert world.arrived - world.ended == len(open_rows), "a request ended twice or never arrived"
-    placed = set(world.control.flights) | {request.id for request in world.control.held} | world.retrying
+    assert world.clients.arrived - world.clients.ended == len(open_rows), "a request ended twice or never arrived"
+    placed = set(world.control.flights) | {request.id for request in world.control.held} | _retrying(world)
     assert placed == open_rows, f"open {sorted(open_rows)}, but the control side knows of {sorted(placed)}"
     for number, replica in enumerate(world.replicas):
-        if world.alive[number]:
-            check_replica(replica, world.now, world.passed(number))
+        if world.lifecycle.alive[number]:
+            check_replica(replica, world.agenda.now, world.passed(number))
     for row in range(records.rows):
         dispatched, first, ended = records.dispatched_at[row], records.first_token_at[row], records.ended_at[row]
-        assert max(first, dispatched, ended) <= world.now
+        assert max(first, dispatched, ended) <= world.agenda.now
         assert first == NOT_YET or first >= records.arrived_at[row]
         assert ended == NOT_YET or ended >= max(first, records.arrived_at[row])
+
+
+def _retrying(world: World) -> set[int]:
+    """Requests that were turned away and whose clients will try again."""
+    known = set(world.control.flights) | {request.id for request in world.control.held}
+    return {row for row in world.clients.attempts if row not in known and world.records.status[row] == UNFINISHED}

@@ -1,0 +1,50 @@
+"""What happens when: a heap of integers, each an instant, a kind and a number in one.
+
+At one instant things go by kind, then by number (a replica, a request, or a count of what was asked for), so a run
+repeats itself whatever the order in which they were entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+
+from poise.core.units import NEVER
+
+FAULT, MEASURE, DELIVER, TRANSFER, ARRIVE, TIMEOUT, WAKE, STEP, SAMPLE = range(9)
+"""Kinds of things that happen, in their order at one instant."""
+
+ID_BITS = 36
+AT_BITS = ID_BITS + 4
+ID_MASK = (1 << ID_BITS) - 1
+KIND_MASK = 15 << ID_BITS
+STEP_KEY = STEP << ID_BITS
+ARRIVE_KEY = ARRIVE << ID_BITS
+END = NEVER << AT_BITS
+"""A key behind all others."""
+
+
+class Agenda:
+    """The clock and what is still to come. now: picoseconds from the start of the run."""
+
+    __slots__ = ("_count", "_laters", "heap", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.heap: list[int] = []
+        self._laters: dict[int, Callable[[], None]] = {}
+        self._count = 0
+
+    def push(self, at: int, kind: int, number: int = 0) -> None:
+        """Enter something of `kind` at `at`."""
+        heappush(self.heap, at << AT_BITS | kind << ID_BITS | number)
+
+    def later(self, at: int, kind: int, call: Callable[[], None]) -> None:
+        """Do `call` at `at`; calls of one instant and kind go in the order in which they were asked for."""
+        self._count += 1
+        self._laters[self._count] = call
+        self.push(at, kind, self._count)
+
+    def do_later(self, number: int) -> None:
+        """Its time has come."""
+        self._laters.pop(number)()

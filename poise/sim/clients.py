@@ -1,0 +1,130 @@
+"""The clients: when requests arrive, how long they wait, whether they try again, and who comes after whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from poise.core.event import Arrived, Cancelled, Event
+from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
+from poise.core.units import SECOND
+from poise.sim.agenda import ARRIVE, ARRIVE_KEY, AT_BITS, END, TIMEOUT, Agenda
+from poise.sim.arrivals import Arrivals
+
+if TYPE_CHECKING:
+    from poise.workload.table import Workload
+
+
+class Clients:
+    """All clients of a run.
+
+    until: nobody arrives later.  turn: tells the control side of an event.  progress: output tokens that a request
+    has by now.  next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
+    arrived, ended: how many did so far.  attempts: how often a request was turned away and will be sent again.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        agenda: Agenda,
+        until: int,
+        turn: Callable[[Event], None],
+        progress: Callable[[int], int],
+    ) -> None:
+        self.arrivals = Arrivals(workload)
+        self.records = Records(self.arrivals.rows)
+        self.next_key = END
+        self.next_row = -1
+        self.arrived = 0
+        self.ended = 0
+        self.attempts: dict[int, int] = {}
+        self._agenda = agenda
+        self._until = until
+        self._turn = turn
+        self._progress = progress
+        self._patience = workload.retry
+        self._slots = workload.concurrency
+
+    def begin(self) -> None:
+        """Let the first ones in."""
+        for _ in range(self._slots):
+            self._enter()
+        if not self._slots:
+            self.find_next()
+
+    def find_next(self) -> None:
+        """Look up the next row that arrives by the clock."""
+        row = next(self.arrivals.order, -1)
+        self.next_row = row
+        at = self.arrivals.arrival[row] if row >= 0 else 0
+        self.next_key = at << AT_BITS | ARRIVE_KEY if row >= 0 and at <= self._until else END
+
+    def arrive(self, row: int) -> None:
+        """A request is sent, for the first time or again."""
+        now, records = self._agenda.now, self.records
+        arrivals = self.arrivals
+        request = arrivals.view(row, now)
+        if row not in self.attempts:
+            self.arrived += 1
+            records.arrived_at[row] = now
+            records.prompt_tokens[row] = request.prompt_tokens
+            if arrivals.timeout and arrivals.timeout[row]:
+                self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
+            self._turn(Arrived(now, request))
+        elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
+            request = request._replace(arrived_at=records.arrived_at[row])
+            self._turn(Arrived(now, request, self.attempts[row]))
+
+    def try_again(self, row: int) -> bool:
+        """Whether a client that was turned away comes back: after 1 s, 2 s, 4 s …, as often as its patience lasts."""
+        attempt = self.attempts.get(row, 0)
+        if attempt >= self._patience:
+            return False
+        self.attempts[row] = attempt + 1
+        self.records.retries[row] += 1
+        self._agenda.push(self._agenda.now + (SECOND << attempt), ARRIVE, row)
+        return True
+
+    def time_out(self, row: int) -> None:
+        """A client's patience is over."""
+        if self.records.status[row] == UNFINISHED:
+            self.records.output_tokens[row] = self._progress(row)
+            self.end(row, TIMED_OUT)
+            self._turn(Cancelled(self._agenda.now, row, "timed out"))
+
+    def end(self, row: int, status: int) -> None:
+        """A request has met its end: let its followers, or the next of a closed load, go on."""
+        records = self.records
+        records.status[row] = status
+        records.ended_at[row] = self._agenda.now
+        self.ended += 1
+        if self._slots:
+            self._enter()
+        if self.arrivals.followers:
+            self._follow(row, status)
+
+    def _enter(self) -> None:
+        """Closed load: let the next row in."""
+        row = next(self.arrivals.order, -1)
+        if row >= 0:
+            at = max(self._agenda.now, self.arrivals.arrival[row])
+            if at <= self._until:
+                self._agenda.push(at, ARRIVE, row)
+
+    def _follow(self, row: int, status: int) -> None:
+        """Its followers arrive after their delay; if it failed they never come, and count as cancelled."""
+        arrivals, records, now = self.arrivals, self.records, self._agenda.now
+        for follower in arrivals.followers.get(row, ()):
+            if records.arrived_at[follower] != NOT_YET:
+                continue
+            if status != FINISHED:
+                self.arrived += 1
+                records.arrived_at[follower] = now
+                records.prompt_tokens[follower] = arrivals.prompt[follower]
+                self.end(follower, CANCELLED)
+                continue
+            arrivals.awaited[follower] -= 1
+            if not arrivals.awaited[follower]:
+                at = now + (arrivals.delay[follower] if arrivals.delay else 0)
+                if at <= self._until:
+                    self._agenda.push(at, ARRIVE, follower)

@@ -1,0 +1,102 @@
+"""Replicas that join, drain, are reclaimed or are lost, as the cluster's faults say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from poise.core.control import Control
+from poise.core.event import Draining, Event, Joined, Left, Lost
+from poise.core.replica import Replica
+from poise.core.spec import Cluster, Fault
+from poise.core.units import ps
+from poise.sim.agenda import FAULT, Agenda
+
+
+class Lifecycle:
+    """Who is up.
+
+    alive: by replica.  made: output tokens that a client already has from a replica that was lost, by request.
+    passed: whether a step of a replica that ends just now has been dealt with.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        replicas: Sequence[Replica],
+        control: Control,
+        agenda: Agenda,
+        turn: Callable[[Event], None],
+        passed: Callable[[int], bool],
+    ) -> None:
+        self.alive = [True] * len(replicas)
+        self.made: dict[int, int] = {}
+        self._cluster = cluster
+        self._replicas = replicas
+        self._control = control
+        self._agenda = agenda
+        self._turn = turn
+        self._passed = passed
+
+    def begin(self) -> None:
+        """Enter all faults; who joins later is absent until then."""
+        for fault in self._cluster.faults:
+            if fault.kind == "join":
+                self.alive[fault.replica] = False
+                self._replicas[fault.replica].stats.up_from = -1
+            self._later(ps(fault.at_s), self._happen, fault)
+
+    def leave_if_idle(self, number: int) -> None:
+        """A drained replica goes once nothing runs on it or is on its way to it."""
+        flights = self._control.flights.values()
+        if self._replicas[number].sequences or any(number in (flight.replica, flight.decode) for flight in flights):
+            return
+        self._shut(number)
+        self._turn(Left(self._agenda.now, number))
+
+    def close(self, now: int) -> None:
+        """The run is over; every step that ends by now counts."""
+        for replica, alive in zip(self._replicas, self.alive, strict=True):
+            if alive:
+                replica.stats.up_until = now
+                replica.close(now, True)
+
+    def _later(self, at: int, call: Callable[[Fault], None], fault: Fault) -> None:
+        self._agenda.later(at, FAULT, lambda: call(fault))
+
+    def _happen(self, fault: Fault) -> None:
+        number, now = fault.replica, self._agenda.now
+        if fault.kind == "join":
+            start = self._cluster.pools[self._cluster.pool_of(number)].start_s
+            self._later(now + ps(start), self._join, fault)
+        elif not self.alive[number]:
+            return
+        elif fault.kind == "lost":
+            self._lose(fault)
+        else:
+            if fault.kind == "reclaimed":
+                self._later(now + ps(fault.notice_s), self._lose, fault)
+            self._turn(Draining(now, number))
+            self.leave_if_idle(number)
+
+    def _join(self, fault: Fault) -> None:
+        self.alive[fault.replica] = True
+        self._replicas[fault.replica].stats.up_from = self._agenda.now
+        self._turn(Joined(self._agenda.now, fault.replica))
+
+    def _lose(self, fault: Fault) -> None:
+        number, now = fault.replica, self._agenda.now
+        if not self.alive[number]:
+            return
+        replica = self._replicas[number]
+        for row in replica.sequences:
+            made = replica.progress(row, now, self._passed(number))
+            if made:
+                self.made[row] = max(made, self.made.get(row, 0))
+        self._shut(number)
+        self._turn(Lost(now, number))
+
+    def _shut(self, number: int) -> None:
+        self.alive[number] = False
+        replica = self._replicas[number]
+        replica.close(self._agenda.now, self._passed(number))
+        replica.stats.up_until = self._agenda.now
