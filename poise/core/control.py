@@ -151,7 +151,12 @@ class Control:
             state.stage = "serve"
 
     def _finished(self, event: Finished) -> Actions:
-        self._land(event.request)
+        flight = self.flights.pop(event.request)
+        replica = flight.replica
+        if flight.decode == replica:
+            self.state.ended(event.at, flight.request, replica)
+        else:
+            self._land(flight)
         return self._ask_held() if self.held else ()
 
     def _prefilled(self, event: Prefilled) -> Actions:
@@ -165,14 +170,14 @@ class Control:
         if flight is None:
             self.held = deque(request for request in self.held if request.id != event.request)
             return ()
-        self._land(event.request)
+        self._land(self.flights.pop(event.request))
         places = {flight.decode} if flight.prefilled else {flight.replica, flight.decode}
         aborts = [Abort(event.request, replica) for replica in sorted(places)]
         return (*aborts, *self._ask_held())
 
     def _refused(self, event: Refused) -> Actions:
-        flight = self.flights[event.request]
-        self._land(event.request)
+        flight = self.flights.pop(event.request)
+        self._land(flight)
         while flight.fallback:
             replica, flight.fallback = flight.fallback[0], flight.fallback[1:]
             if replica in self.state.able(flight.request):
@@ -188,9 +193,9 @@ class Control:
             self.state.requests[decode] += 1
         return Dispatch(request.id, replica, decode, self.resume)
 
-    def _land(self, request: int) -> None:
-        """A request is no longer at its replicas."""
-        state, flight = self.state, self.flights.pop(request)
+    def _land(self, flight: Flight) -> None:
+        """A request, no longer among the flights, is not at its replicas any more."""
+        state = self.state
         if not flight.prefilled and state.status[flight.replica] != GONE:
             state.ended(state.now, flight.request, flight.replica)
         if flight.decode != flight.replica and state.belief.in_flight and state.status[flight.decode] != GONE:
@@ -224,7 +229,7 @@ class Control:
         self.state.set_status(event.replica, GONE)
         actions: list[Action] = []
         for flight in sorted(victims, key=lambda flight: flight.request.id):
-            self._land(flight.request.id)
+            self._land(self.flights.pop(flight.request.id))
             for place in {flight.replica, flight.decode} - {event.replica}:
                 actions.append(Abort(flight.request.id, place))
         ordered = sorted((flight.request for flight in victims), key=lambda request: (request.arrived_at, request.id))

@@ -75,6 +75,18 @@ class DecodeGroup:
         if self.window and sequence.short:
             self._outgrow(sequence)
 
+    @property
+    def next_finish(self) -> int:
+        """The step at which the next member finishes; later than any other where there is none."""
+        finishes, members = self._finishes, self.members
+        while finishes:
+            entry = finishes[0]
+            sequence = members.get(entry & _ID_MASK)
+            if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
+                return entry >> _ID_BITS
+            heappop(finishes)  # left early
+        return 1 << 60
+
     def finished(self) -> list[Sequence]:
         """Let go of the members that have made their last token, least id first."""
         done: list[Sequence] = []
@@ -86,16 +98,6 @@ class DecodeGroup:
                 self.leave(sequence)
                 done.append(sequence)
         return done
-
-    def steps_to_finish(self) -> int:
-        """Steps until the next member finishes; the group must not be empty."""
-        finishes, members = self._finishes, self.members
-        while True:
-            entry = finishes[0]
-            sequence = members.get(entry & _ID_MASK)
-            if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
-                return sequence.done_at_step - self.step
-            heappop(finishes)  # left early
 
     def context(self, step: int) -> int:
         """Σ tokens that the members' attention reads in the step after `step` steps (itself included)."""

@@ -108,13 +108,16 @@ class KvPool:
 
     def admit(self, sequence: Sequence) -> None:
         """Hold the cached prefix of a sequence; its computed tokens start there."""
+        sequence.extent = 0
+        if not sequence.request.ids:
+            sequence.computed = sequence.shared = 0
+            return
         hit = self.lookup(sequence)
         for node in sequence.hit_nodes:
             self._hold(node)
         sequence.nodes = list(sequence.hit_nodes)
         sequence.shared = hit
         sequence.computed = hit * self.block
-        sequence.extent = 0
 
     def grow(self, sequence: Sequence, tokens: int) -> None:
         """Take blocks for a chunk of `tokens` further tokens, and cache the extents that it completes.
@@ -122,7 +125,8 @@ class KvPool:
         As in vLLM, blocks are findable from the moment their step is scheduled.
         """
         self.take(sequence, tokens)
-        self.register(sequence)
+        if sequence.request.ids:
+            self.register(sequence)
 
     def take(self, sequence: Sequence, tokens: int) -> None:
         """Take private blocks for a chunk of `tokens` further tokens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from poise.core.action import ALL, NONE, ONE_STEP, Batch, Entry
+from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
 from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.group import DecodeGroup
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from poise.core.replica import Replica
 
 
+ALL_DECODES = Batch((), ALL, UNTIL_CHANGE)
+"""What a batcher with `decodes_alone` answers when there is nothing else to compute."""
+
+
 class LaneState:
     """The lane that batchers see (`view.LaneView`), and its batch under way.
 
@@ -27,9 +31,9 @@ class LaneState:
     """
 
     __slots__ = (
-        "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group", "growth", "hold",
-        "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling", "replica", "spec",
-        "steps", "swapping", "tokens", "until",
+        "_decodes_alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
+        "growth", "hold", "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling",
+        "replica", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -38,6 +42,7 @@ class LaneState:
         self.spec = spec
         self.engine: Engine = replica.engine
         self.compose = replica.batcher.compose
+        self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
         self.estimate = replica.estimator.step
         self.model_layers = layers
         self.group = DecodeGroup(self.engine.block_tokens, replica.estimator.window)
@@ -92,6 +97,8 @@ class LaneState:
 
     def cached(self, sequence: SequenceView) -> int:
         """Tokens of a waiting request that the prefix cache holds now (at most all but its last token)."""
+        if not sequence.request.ids:
+            return 0
         pool = self.replica.pool
         return pool.lookup(sequence) * pool.block  # type: ignore[arg-type]  # the view is the sequence itself
 
@@ -151,8 +158,9 @@ class LaneState:
             self.decoded = False
             group.step += steps
             stats.decode_tokens += steps * group.n
-            for sequence in group.finished():
-                replica.finish(sequence, self)
+            if group.next_finish <= group.step:
+                for sequence in group.finished():
+                    replica.finish(sequence, self)
         if self.chunks:
             stats.prompt_tokens += self.tokens
             chunks, self.chunks = self.chunks, []
@@ -176,6 +184,10 @@ class LaneState:
             replica.make_room(self)
         if replica.pool.cached:
             replica.settle()
+        if self._decodes_alone and not (self.prefilling or replica.waiting or self.paused):
+            if group.n:
+                self._begin_decodes(ALL_DECODES, now)
+            return
         batch = self.compose(self)
         if batch.decode != ALL or self.paused:
             self._choose_decodes(batch)
@@ -249,7 +261,8 @@ class LaneState:
                 f"entry {entry} does not go on where {sequence!r} is (layer {sequence.layer}, chunk {sequence.chunk})"
             )
         if not sequence.layer:
-            while not replica.room(replica.blocks_for(sequence, tokens)):
+            blocks = replica.blocks_for(sequence, tokens)
+            while not replica.room(blocks):
                 if replica.give_way(self) is sequence:
                     return
             replica.pool.grow(sequence, tokens)
@@ -294,7 +307,7 @@ class LaneState:
         growth = per_kv * n
         steps = 1
         if not (batch.hold == ONE_STEP or batch.entries or self.preempted or self.swapping or replica.one_step):
-            steps = group.steps_to_finish()
+            steps = group.next_finish - group.step
             if context + n * (steps - 1) > until_kv:
                 steps = max(1, (until_kv - context) // n + 1)
         if group.window:

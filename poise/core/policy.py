@@ -33,7 +33,11 @@ class Queue(Protocol):
 
 
 class Batcher(Protocol):
-    """Which work shares the next step of a lane."""
+    """Which work shares the next step of a lane.
+
+    A class may set `decodes_alone = True`: where no prompt waits or is under way it always answers with all decodes,
+    held until something changes. It is then not even asked, which is where most of the time would go.
+    """
 
     def compose(self, lane: LaneView) -> Batch:
         """The next batch; an empty one lets the lane idle until something changes."""

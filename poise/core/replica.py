@@ -243,6 +243,8 @@ class Replica:
         block = self.pool.block
         if sequence.phase != Phase.WAITING:
             return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
+        if not (sequence.request.ids or sequence.swapped or sequence.source >= 0):
+            return -(-tokens // block)
         if sequence.swapped:
             return -(-sequence.need // block)  # room to go on, or it would be swapped out again at once
         hit = self.pool.lookup(sequence)

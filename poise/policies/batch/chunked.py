@@ -10,6 +10,7 @@ and KV blocks last. The first that does not fit stops the scan. A step that had 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.action import ALL, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.view import LaneView
@@ -22,6 +23,8 @@ _PREEMPTED = Batch((), ALL, ONE_STEP)
 @dataclass(slots=True)
 class Chunked:
     """Compose vLLM v1's batch. long_prefill: most prompt tokens of one request in a step, 0 for no cap."""
+
+    decodes_alone: ClassVar[bool] = True
 
     long_prefill: int = 0
 
