@@ -87,6 +87,11 @@ class DecodeGroup:
             heappop(finishes)  # left early
         return 1 << 60
 
+    def may_finish(self) -> bool:
+        """Whether some member, or one that left early, was to finish by now."""
+        finishes = self._finishes
+        return bool(finishes) and finishes[0] >> _ID_BITS <= self.step
+
     def finished(self) -> list[Sequence]:
         """Let go of the members that have made their last token, least id first."""
         done: list[Sequence] = []

@@ -158,7 +158,7 @@ class LaneState:
             self.decoded = False
             group.step += steps
             stats.decode_tokens += steps * group.n
-            if group.next_finish <= group.step:
+            if group.may_finish():
                 for sequence in group.finished():
                     replica.finish(sequence, self)
         if self.chunks:
@@ -177,16 +177,16 @@ class LaneState:
         if self.joining:
             self._join()
         group = self.group
-        if not (group.n or self.prefilling or self.paused or (replica.waiting and self.spec.prefill)):
+        prompts = self.prefilling or replica.waiting
+        if not (group.n or prompts or self.paused):
             return
         self.preempted = False
         if group.n and not replica.room(0):
             replica.make_room(self)
         if replica.pool.cached:
             replica.settle()
-        if self._decodes_alone and not (self.prefilling or replica.waiting or self.paused):
-            if group.n:
-                self._begin_decodes(ALL_DECODES, now)
+        if self._decodes_alone and not (prompts or self.paused or self.preempted):
+            self._begin_decodes(ALL_DECODES, now)
             return
         batch = self.compose(self)
         if batch.decode != ALL or self.paused:
@@ -302,20 +302,24 @@ class LaneState:
         if piece is None:
             piece = self.pieces[n, share] = self.estimate(StepShape(n, (), share))
         base, per_kv, per_window, until_kv = piece
-        context = group.offsets + n * (group.step + 1)
+        step = group.step
+        context = group.offsets + n * (step + 1)
         first = base + self.swapping + per_kv * context
         growth = per_kv * n
         steps = 1
         if not (batch.hold == ONE_STEP or batch.entries or self.preempted or self.swapping or replica.one_step):
-            steps = group.next_finish - group.step
+            steps = group.next_finish - step
             if context + n * (steps - 1) > until_kv:
                 steps = max(1, (until_kv - context) // n + 1)
         if group.window:
             steps = min(steps, group.steps_to_crossing())
-            first += per_window * group.window_context(group.step)
+            first += per_window * group.window_context(step)
             growth += per_window * group.short
         if steps > 1:
-            steps = replica.steps_in_room(self, steps)
+            pool = replica.pool  # a bound first, as in `Replica.room`
+            taken = pool.held + pool.explicit + (group.offsets + n * (step + steps)) // pool.block + n - group.shared
+            if taken > pool.total or len(replica.lanes) > 1:
+                steps = replica.steps_in_room(self, steps)
         self.tokens = 0
         self._hold(batch, now, n, first, growth, steps)
 

@@ -17,7 +17,10 @@ from poise.core.view import ClusterView, LaneView, SequenceView
 class Router(Protocol):
     """Which replica gets a request. `needs` names the columns of the cluster view that it reads."""
 
-    needs: tuple[str, ...]
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
         """Decide for one request; `cluster.able(request)` is never empty."""

@@ -85,8 +85,9 @@ class Replica:
 
     def add(self, sequence: Sequence, now: int, passed: bool = False) -> None:
         """Queue a sequence that arrives at `now`."""
-        self.sequences[sequence.request.id] = sequence
-        self.queued_tokens += sequence.need
+        request = sequence.request
+        self.sequences[request.id] = sequence
+        self.queued_tokens += request.prompt_tokens + sequence.produced
         heads = self.waiting.push(sequence)
         until = self.next_at
         for lane in self.lanes:
@@ -277,8 +278,6 @@ class Replica:
         """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
         pool, group = self.pool, lane.group
         left = pool.total - pool.held - pool.explicit
-        if self._only is not None and left >= group.private_at_most(group.step + limit):
-            return limit
         others = [other for other in self.lanes if other is not lane]
         for other in others:
             left -= other.group.private(other.group.step + (other.steps if other.decoded else 0))
@@ -343,7 +342,11 @@ class Replica:
             self._send(sequence)
         else:
             sequence.move(Phase.DECODE)
-            self._hand_over(sequence)
+            if self._only is None:
+                self._hand_over(sequence)
+            else:  # the lane is between two steps: no need to wait for its next one
+                self.pool.explicit -= self.pool.private(sequence)
+                lane.group.join(sequence)
 
     def finish(self, sequence: Sequence, lane: LaneState) -> None:
         """A sequence (off `explicit` and out of its group) made its last token: pin or free its KV."""

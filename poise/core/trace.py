@@ -59,7 +59,7 @@ class Trace:
             schema = trace.header["schema"]
         except (IndexError, ValueError, KeyError, TypeError):
             raise TraceError(
-                f"{path}: line 1 is no trace header; give a file that `poise simulate --trace` wrote"
+                f"{path}: line 1 is no trace header; give a file that `poise simulate --trace-events` wrote"
             ) from None
         if schema != SCHEMA:
             raise TraceError(

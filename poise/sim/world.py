@@ -293,7 +293,7 @@ class World:
         for code, running in out:
             row = running.request.id
             if code == FIRST_TOKEN:
-                if records.first_token_at[row] == NOT_YET:
+                if records.first_token_at[row] < 0:
                     records.first_token_at[row] = now
                 records.cached_tokens[row] = running.cached
                 if self._observed:

@@ -1,0 +1,80 @@
+"""The table of scenario fields in docs/getting-started.md: `python -m tests.doc_fields` writes it from the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from poise.scenario.schema import Scenario
+from poise.scenario.schema_workload import Generated
+from poise.scenario.section import Section
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "getting-started.md"
+BEGIN, END = "<!-- fields -->\n", "<!-- end of fields -->"
+
+
+def sections(annotation: Any) -> list[type[Section]]:
+    """The section classes within a type."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in sections(part)]
+
+
+def default(field: Any) -> str:
+    """A field's default as YAML would have it; `needed` where there is none."""
+    if field.is_required():
+        return "needed"
+    if sections(field.annotation) and field.default not in (None, []):
+        return "as below"
+    return f"`{json.dumps(field.default)}`"
+
+
+def meaning(field: Any) -> str:
+    """What to give, with the choices where they are few words."""
+    choices = [value for value in get_args(field.annotation) if isinstance(value, str)]
+    told = field.description or ""
+    return f"{told}: {', '.join(choices)}" if choices else told
+
+
+def rows(section: type[Section], path: str) -> Iterator[tuple[str, str, str]]:
+    """(path, default, meaning) of every field: a section's own fields first, then those of the sections in it.
+
+    What all generators take is told once, under the name SOURCE; a pool's engine has the fields of `engine`.
+    """
+    fields = {name: field for name, field in section.model_fields.items() if name != "provenance"}
+    if issubclass(section, Generated) and section is not Generated:
+        fields = {name: field for name, field in fields.items() if name not in Generated.model_fields}
+    for name, field in fields.items():
+        yield f"{path}{name}", default(field), meaning(field)
+    for name, field in fields.items():
+        inner = sections(field.annotation)
+        if inner and (name != "engine" or not path):
+            many = "[]" if str(field.annotation).startswith("list[") else ""
+            yield from rows(inner[0], f"{path}{name}{many}.")
+        if name == "all_at_once":
+            yield from rows(Generated, f"{path}SOURCE.")
+
+
+def table() -> str:
+    """The table as Markdown."""
+    lines = ["| field | default | give |", "|---|---|---|"]
+    lines += [f"| `{path}` | {value} | {what} |" for path, value, what in rows(Scenario, "")]
+    return "\n".join(lines) + "\n"
+
+
+def written() -> str:
+    """The table as the page has it."""
+    return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+
+
+def main() -> None:
+    """Write the table into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

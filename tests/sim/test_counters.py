@@ -1,0 +1,91 @@
+"""Speed guarded by counts, never by clocks: what the simulator does per request, whatever the length of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from poise.core.estimate import Piece, StepShape
+from poise.core.replica import Replica
+from poise.core.spec import Belief, Cluster, Engine, Pool
+from poise.policies import Policies
+from poise.policies.find import build
+from poise.scenario.simulate import build_world
+from poise.testing.cost import LinearCost
+from poise.workload import poisson
+from tests.sim.cases import DEVICE, MODEL
+
+
+class Counting:
+    """A cost recipe that counts how often a step is estimated."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def build(self, pool: Pool) -> Any:
+        counter = self
+
+        class Counted(LinearCost):
+            def step(self, shape: StepShape) -> Piece:
+                counter.calls += 1
+                return LinearCost.step(self, shape)
+
+        return Counted(step_s=0.007, decode_s=2e-5, prompt_s=2e-5, kv_s=5e-8)
+
+
+def count(router: str, requests: int, replicas: int, rate: float, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Per request: turns of replicas, batches, steps simulated, estimator calls and looks at replicas."""
+    looks = turns = 0
+    look, turn = Replica.look, Replica.turn
+
+    def counted_look(self: Replica, *args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return look(self, *args)
+
+    def counted_turn(self: Replica, now: int) -> Any:
+        nonlocal turns
+        turns += 1
+        return turn(self, now)
+
+    monkeypatch.setattr(Replica, "look", counted_look)
+    monkeypatch.setattr(Replica, "turn", counted_turn)
+    cost = Counting()
+    workload = poisson(rate * replicas, requests=requests, prompt_tokens=1000, output_tokens=200, seed=1)
+    cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=Engine(kv_blocks=30_000)),))
+    run = build_world(cluster, workload, Policies(router=build("router", router)), cost, Belief()).simulate()
+    stats = run.replicas
+    return {
+        "turns": turns / requests,
+        "batches": sum(each.batches for each in stats) / requests,
+        "steps": sum(each.steps for each in stats) / requests,
+        "estimates": cost.calls / requests,
+        "looks": looks / requests,
+    }
+
+
+@pytest.mark.parametrize("rate", [2.0, 6.0])
+@pytest.mark.parametrize("replicas", [1, 16])
+def test_a_request_costs_three_batches_however_many_steps(
+    replicas: int, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = count("round_robin", 1000, replicas, rate, monkeypatch)
+    assert each["steps"] > 15
+    assert each["batches"] < 3.1  # its chunk, the batch it interrupts and the batch it ends
+    assert each["turns"] < each["batches"] + 0.6  # starts of idle replicas
+    assert each["estimates"] < 1.3  # chunks, and each decode shape once a lane
+    assert each["looks"] == 0  # nobody reads the reports, so none is made
+
+
+def test_the_cost_of_a_request_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = count("least_requests", 500, 4, 6.0, monkeypatch)
+    long = count("least_requests", 4000, 4, 6.0, monkeypatch)
+    assert long["turns"] == pytest.approx(short["turns"], rel=0.05)
+    assert long["looks"] == short["looks"] == 0  # its own dispatches are all that it reads
+
+
+def test_reports_are_looked_at_once_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = count("least_tokens", 1000, 16, 6.0, monkeypatch)
+    seconds = 1000 / 96
+    assert each["looks"] * 1000 <= 16 * (seconds + 5)

@@ -1,0 +1,234 @@
+"""What the pages say is true: code runs, commands parse, scenarios are valid, links lead on, outputs are real."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import doc_fields
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
+OUTPUT = re.compile(r"<!-- output of (\S+) -->\s*$")
+
+
+class Block(NamedTuple):
+    """A fenced block: its page and line, its language, its text, and the line of prose above it."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    above: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page."""
+    language, start, above = "", 0, ""
+    lines: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.startswith("```"):
+            if start:
+                yield Block(page, start, language, "\n".join(lines) + "\n", above)
+                start = 0
+            else:
+                language, start, lines = line[3:].strip(), number, []
+        elif start:
+            lines.append(line)
+        elif line.strip():
+            above = line
+    assert not start, f"{page.name}:{start}: the block is not closed"
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def of(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language in languages]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Top to bottom in one namespace, the tests in them too."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "documented"}
+    for block in blocks(page):
+        if block.language == "python":
+            source = "\n" * block.line + block.text  # so that tracebacks show the line of the page
+            exec(compile(source, str(page), "exec", dont_inherit=True), names)
+    for name in [name for name in names if name.startswith("test_")]:
+        names[name]()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_print_their_output(
+    example: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "POISE_DATA" in example.read_text(encoding="utf-8"):
+        monkeypatch.setenv("POISE_DATA", str(request.getfixturevalue("data_dir")))
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out == example.with_suffix(".out").read_text(encoding="utf-8")
+
+
+def test_every_output_has_its_example() -> None:
+    assert EXAMPLES
+    assert {path.stem for path in (ROOT / "examples").glob("*.out")} == {path.stem for path in EXAMPLES}
+
+
+QUOTED = [(block, match[1]) for block in of("text") if (match := OUTPUT.search(block.above))]
+
+
+@pytest.mark.parametrize(("block", "source"), QUOTED, ids=str)
+def test_quoted_outputs(
+    block: Block,
+    source: str,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page quotes what an example or a bench prints, to the letter."""
+    if source.startswith("examples/"):
+        assert block.text == (ROOT / source).with_suffix(".out").read_text(encoding="utf-8")
+        return
+    monkeypatch.setenv("POISE_DATA", str(request.getfixturevalue("data_dir")))
+    runpy.run_path(str(ROOT / source), run_name="__main__")
+    assert block.text == capsys.readouterr().out
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(place, command) of every line of a console block that begins with `$`."""
+    for block in of("console"):
+        for line in block.text.splitlines():
+            if line.startswith("$ "):
+                yield str(block), line[2:]
+
+
+@pytest.mark.parametrize(("place", "line"), [*commands()], ids=str)
+def test_commands(place: str, line: str) -> None:
+    """`poise` commands parse, `make` targets and scripts exist; other programs are not shown."""
+    words = shlex.split(line, comments=True)
+    while "=" in words[0]:  # a variable set for this command
+        words = words[1:]
+    if words[0] == "poise":
+        parse(words[1:])
+    elif words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert [word for word in words[1:] if "=" not in word and word not in targets] == []
+    elif words[0] == "python":
+        script = words[1] if words[1] != "-m" else words[2].replace(".", "/") + ".py"
+        assert (ROOT / script).is_file()
+    else:
+        assert words[0] in ("git", "cd"), f"{place}: {line}"
+
+
+def inline() -> list[str]:
+    """Every `poise …` in the prose of a page."""
+    texts = [re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL) for page in PAGES]
+    return sorted({found for text in texts for found in re.findall(r"`poise ([^`]+)`", text)})
+
+
+@pytest.mark.parametrize("told", inline())
+def test_commands_in_prose(told: str) -> None:
+    """A command's name alone must exist; with more words it must parse."""
+    import typer
+
+    from poise.cli import app
+
+    words = shlex.split(told.replace(" …", ""))
+    if len(words) == 1:
+        known: Any = typer.main.get_command(app)
+        assert words[0] in known.commands
+    else:
+        parse(words)
+
+
+def parse(words: list[str]) -> None:
+    """Raise when the command line would not take these words."""
+    import typer
+
+    from poise.cli import app
+
+    command: Any = typer.main.get_command(app)
+    with command.make_context("poise", list(words)) as outer:
+        name, inner, rest = command.resolve_command(outer, [*outer._protected_args, *outer.args])
+        with inner.make_context(name, rest, parent=outer):
+            return
+
+
+@pytest.mark.parametrize("block", of("yaml"), ids=str)
+def test_scenarios_are_valid(block: Block, tmp_path: Path) -> None:
+    """A block is a whole scenario, or sections of one."""
+    from poise.scenario.load import load
+
+    rest = ""
+    if "cluster:" not in block.text:
+        rest += "cluster: {pools: [{device: H100, model: llama-3.1-8b}]}\n"
+    if "workload:" not in block.text:
+        rest += "workload: {poisson: {rate: 1, requests: 1}}\n"
+    path = tmp_path / "scenario.yaml"
+    path.write_text(block.text + rest, encoding="utf-8")
+    load(path)
+
+
+def links() -> Iterator[tuple[str, str]]:
+    """(page, target) of every link that is not to another site, in pages without their blocks."""
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            if not re.match(r"https?:|mailto:", target):
+                yield str(page.relative_to(ROOT)), target
+
+
+@pytest.mark.parametrize(("page", "target"), [*links()])
+def test_links_lead_somewhere(page: str, target: str) -> None:
+    name, _, anchor = target.partition("#")
+    path = (ROOT / page).parent / name if name else ROOT / page
+    assert path.exists()
+    if anchor:
+        headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings]
+
+
+def test_field_table_is_that_of_the_schema() -> None:
+    assert doc_fields.written() == doc_fields.table(), "run `python -m tests.doc_fields`"
+
+
+def test_readme_is_short_and_shows_a_figure_early() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 150
+    assert re.search(r"\d+(\.\d+)? ?%", "\n".join(lines[:15]))
+
+
+def test_readme_states_the_errors_that_fidelity_quotes() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    found = re.search(r"median absolute error ([\d.]+)% over (\d+) runs", page)
+    assert found
+    assert f"In {found[2]} comparisons with measured step times the roofline is off by {found[1]} %" in readme
+    ratios = sorted(float(ratio) for ratio in re.findall(r"E2E .*\(([\d.]+)\)", page))
+    assert len(ratios) == 3
+    assert f"at {ratios[0]:.2f} to {ratios[-1]:.2f} times their measured end-to-end time" in readme
+
+
+def test_readme_opens_with_what_its_example_prints() -> None:
+    opening = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("<!--")[0].split())
+    load = re.search(r"at (\d+) req/s", opening)
+    assert load
+    heads, *rows = (ROOT / "examples" / "compare_routers.out").read_text(encoding="utf-8").splitlines()[1:]
+    place = re.findall(r"\d+", heads).index(load[1])
+    shares = {row.split()[0]: float(re.findall(r"([\d.]+)% \(", row)[place]) for row in rows}
+    assert (
+        f"for {shares['PrefixCache']:.0f} % of requests, where round robin keeps it for {shares['RoundRobin']:.0f} %"
+        in opening
+    )
