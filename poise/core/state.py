@@ -94,7 +94,7 @@ class State:
             return f"no replica serves model {request.model}"
         longest = max(each.capacity_tokens for each in serves)
         if request.prompt_tokens + 1 > longest:
-            return f"prompt of {request.prompt_tokens} tokens and one more exceed the {longest} that a replica can hold"
+            return f"prompt and one more token exceed the {longest} tokens that a replica can hold"
         return ""
 
     def set_status(self, replica: int, status: int) -> None:

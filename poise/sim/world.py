@@ -257,9 +257,7 @@ class World:
         if decode != number:
             room = min(room, self._limits[decode] - request.prompt_tokens)
         if room < 1:
-            self._turn(
-                Refused(now, row, number, f"prompt of {request.prompt_tokens} tokens does not fit replica {number}")
-            )
+            self._turn(Refused(now, row, number, f"prompt does not fit replica {number}"))
             return
         output = min(self.clients.arrivals.truth(row), room)
         self._add(

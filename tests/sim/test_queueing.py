@@ -65,7 +65,7 @@ def test_m_m_1(load: float) -> None:
 
 
 def test_little() -> None:
-    """Requests in the system, averaged over time, equal arrival rate times mean stay; utilisation equals offered work."""
+    """Requests in the system, averaged over time, equal arrival rate times mean stay."""
     outputs = np.random.default_rng(2).integers(1, 200, 20_000)
     run = serve(outputs, 12.0, sequences=4, sample_s=0.05)
     records = run.records

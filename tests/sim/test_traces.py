@@ -1,0 +1,63 @@
+"""Every serving trace runs end to end under every router, and balances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poise.catalogue import device, model
+from poise.core.records import FINISHED, REJECTED
+from poise.core.spec import Cluster, Pool
+from poise.policies import Policies
+from poise.policies.find import build, names
+from poise.scenario.simulate import simulate
+from poise.testing.invariants import check_world
+from poise.workload import read
+
+TRACES = (
+    "azure_llm_2023/conv.csv.gz",
+    "azure_llm_2023/code.csv.gz",
+    "mooncake/conversation_trace.jsonl.gz",
+    "mooncake/synthetic_trace.jsonl.gz",
+)
+
+
+def cluster(replicas: int) -> Cluster:
+    return Cluster((Pool(model("llama-3.1-8b"), device("H100"), replicas=replicas),))
+
+
+@pytest.mark.parametrize("router", names("router"))
+@pytest.mark.parametrize("trace", TRACES)
+def test_a_trace_ends_and_balances(trace: str, router: str, data_dir: Path) -> None:
+    workload = read(data_dir / trace)
+    run = simulate(cluster(12), workload, Policies(router=build("router", router)))
+    records = run.records
+    status = np.array(records.status)
+    assert run.offered == len(workload)
+    assert set(status) <= {FINISHED, REJECTED}
+    assert (status == REJECTED).sum() == sum(run.refusals.values())
+    done = status == FINISHED
+    assert done.mean() > 0.99
+    assert (np.array(records.output_tokens)[done] == workload.output[done]).all()
+    prompt, cached = np.array(records.prompt_tokens)[done], np.array(records.cached_tokens)[done]
+    computed = sum(stats.prompt_tokens for stats in run.replicas)
+    again = sum(records.preemptions)
+    assert computed >= (prompt - cached).sum()
+    assert again or computed == (prompt - cached).sum()
+    first, arrived, ended = (
+        np.array(column)[done] for column in (records.first_token_at, records.arrived_at, records.ended_at)
+    )
+    assert (arrived <= first).all() and (first <= ended).all()
+    assert (np.array(records.dispatched_at)[done] == arrived).all()
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_a_trace_balances_after_every_event_and_equals_the_reference(trace: str, data_dir: Path) -> None:
+    workload = read(data_dir / trace, limit=150)
+    policies = Policies(router=build("router", "prefix_cache"))
+    fast = simulate(cluster(2), workload, policies, after_event=check_world)
+    slow = simulate(cluster(2), workload, policies, one_step=True)
+    assert fast.records.ended_at == slow.records.ended_at
+    assert fast.records.first_token_at == slow.records.first_token_at
