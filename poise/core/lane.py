@@ -33,7 +33,7 @@ class LaneState:
     __slots__ = (
         "_decodes_alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
         "growth", "hold", "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling",
-        "replica", "spec", "steps", "swapping", "tokens", "until",
+        "replica", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -41,6 +41,7 @@ class LaneState:
         self.index = index
         self.spec = spec
         self.engine: Engine = replica.engine
+        self.space = replica.space
         self.compose = replica.batcher.compose
         self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
         self.estimate = replica.estimator.step
@@ -104,11 +105,11 @@ class LaneState:
 
     def blocks_for(self, sequence: SequenceView, tokens: int) -> int:
         """KV blocks that become unavailable when `tokens` further tokens of the request are computed."""
-        return self.replica.blocks_for(sequence, tokens)  # type: ignore[arg-type]
+        return self.space.blocks_for(sequence, tokens)  # type: ignore[arg-type]
 
     def room(self, blocks: int) -> bool:
         """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
-        return self.replica.room(blocks)
+        return self.space.fits(blocks)
 
     # The batch under way ---------------------------------------------------------------------------------------------
 
@@ -181,10 +182,10 @@ class LaneState:
         if not (group.n or prompts or self.paused):
             return
         self.preempted = False
-        if group.n and not replica.room(0):
+        if group.n and not self.space.fits(0):
             replica.make_room(self)
         if replica.pool.cached:
-            replica.settle()
+            self.space.settle()
         if self._decodes_alone and not (prompts or self.paused or self.preempted):
             self._begin_decodes(ALL_DECODES, now)
             return
@@ -223,7 +224,7 @@ class LaneState:
                 group.leave(sequence)
                 pool.explicit += pool.private(sequence)
                 self.paused[sequence.id] = sequence
-        if not self.replica.room(0):
+        if not self.space.fits(0):
             self.replica.make_room(self)
 
     def _take_all(self, batch: Batch) -> None:
@@ -232,12 +233,12 @@ class LaneState:
             self._take(entry)
         if self.joining:  # brought back from host memory
             self._join()
-            if not replica.room(0):
+            if not self.space.fits(0):
                 raise PolicyError(
                     f"{type(replica.batcher).__name__} brought back more than fits; ask `lane.room` first"
                 )
         if replica.pool.cached:
-            replica.settle()
+            self.space.settle()
 
     def _take(self, entry: Entry) -> None:
         """Put one entry's tokens into the batch, admitting its request if it waits."""
@@ -261,8 +262,8 @@ class LaneState:
                 f"entry {entry} does not go on where {sequence!r} is (layer {sequence.layer}, chunk {sequence.chunk})"
             )
         if not sequence.layer:
-            blocks = replica.blocks_for(sequence, tokens)
-            while not replica.room(blocks):
+            blocks = self.space.blocks_for(sequence, tokens)
+            while not self.space.fits(blocks):
                 if replica.give_way(self) is sequence:
                     return
             replica.pool.grow(sequence, tokens)
@@ -319,7 +320,7 @@ class LaneState:
             pool = replica.pool  # a bound first, as in `Replica.room`
             taken = pool.held + pool.explicit + (group.offsets + n * (step + steps)) // pool.block + n - group.shared
             if taken > pool.total or len(replica.lanes) > 1:
-                steps = replica.steps_in_room(self, steps)
+                steps = self.space.steps(self, steps)
         self.tokens = 0
         self._hold(batch, now, n, first, growth, steps)
 

@@ -20,6 +20,7 @@ from poise.core.pins import Pins
 from poise.core.policy import Batcher, Cache, Preempt, Queue
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, Sequence
+from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
@@ -62,8 +63,9 @@ class Replica:
         self.sends = sends
         self.one_step = one_step
         self.pool = KvPool(blocks, engine.block_tokens, engine.prefix_caching, listener)
+        self.space = Space(self.pool)
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
-        self._only = self.lanes[0] if len(self.lanes) == 1 else None
+        self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
         self.waiting: Fcfs | Ordered = Fcfs() if queue is None else Ordered(queue)
@@ -78,7 +80,6 @@ class Replica:
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
         self._busy_from = NEVER
-        self._now = 0
         self._out: list[Outcome] = []
 
     # What comes from outside -----------------------------------------------------------------------------------------
@@ -134,10 +135,10 @@ class Replica:
 
     def turn(self, now: int) -> list[Outcome]:
         """End what ends at `now`, start what can start, and tell what came of it."""
-        self._now = now
+        self.space.now = now
         out: list[Outcome] = []
         self._out = out
-        lane = self._only
+        lane = self.space.only
         if lane is None or self._cancelled or self.pins.heap:
             self._turn_all(now)
             return out
@@ -209,54 +210,13 @@ class Replica:
             tokens += group.offsets + group.n * (group.step + lane.done(now, passed))
             for sequence in (*lane.prefilling, *lane.joining, *lane.paused.values()):
                 tokens += sequence.computed
-        return tokens, self.queued_tokens, len(self.waiting), self.running, self.available(now, passed)
+        return tokens, self.queued_tokens, len(self.waiting), self.running, self.space.available(now, passed)
 
     # Room ------------------------------------------------------------------------------------------------------------
 
-    def available(self, now: int, passed: bool = False) -> int:
-        """KV blocks that nobody holds at `now`: free, or cached and evictable."""
-        pool = self.pool
-        taken = sum([lane.group.private(lane.reach(now, passed)) for lane in self.lanes])
-        return pool.total - pool.held - pool.explicit - taken
-
-    def room(self, blocks: int) -> bool:
-        """Whether `blocks` blocks are left between two steps, the step ahead of each idle lane's decodes paid for."""
-        pool = self.pool
-        left = pool.total - pool.held - pool.explicit - blocks
-        if self._only is not None:
-            group = self._only.group  # a bound first: the sum of contexts, and one block more for each
-            if left >= (group.offsets + group.n * (group.step + 1)) // pool.block + group.n - group.shared:
-                return True
-        return left >= self._taken_ahead()
-
-    def refresh(self, now: int, passed: bool = False) -> None:
-        """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
-        if self.pool.cached and not self.closed:
-            self.pool.settle(self.available(now, passed))
-
-    def settle(self) -> None:
-        """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""
-        pool = self.pool
-        pool.settle(max(0, pool.total - pool.held - pool.explicit - self._taken_ahead()))
-
-    def blocks_for(self, sequence: Sequence, tokens: int) -> int:
-        """KV blocks that become unavailable when `tokens` further tokens of a sequence are computed."""
-        block = self.pool.block
-        if sequence.phase != Phase.WAITING:
-            return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
-        if not (sequence.request.ids or sequence.swapped or sequence.source >= 0):
-            return -(-tokens // block)
-        if sequence.swapped:
-            return -(-sequence.need // block)  # room to go on, or it would be swapped out again at once
-        hit = self.pool.lookup(sequence)
-        if sequence.source >= 0:
-            tokens = sequence.need - 1 - hit * block
-        blocks = -(-tokens // block)
-        return blocks + self.pool.idle_hit(sequence) if hit else blocks
-
     def make_room(self, lane: LaneState) -> None:
         """Preempt until the next step of the lane's decodes fits."""
-        while lane.group.n and not self.room(0):
+        while lane.group.n and not self.space.fits(0):
             self.give_way(lane)
 
     def give_way(self, lane: LaneState) -> Sequence | None:
@@ -273,28 +233,6 @@ class Replica:
         lane.preempted = True
         self._preempt(lane, sequence, victim.swap)
         return sequence
-
-    def steps_in_room(self, lane: LaneState, limit: int) -> int:
-        """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
-        pool, group = self.pool, lane.group
-        left = pool.total - pool.held - pool.explicit
-        others = [other for other in self.lanes if other is not lane]
-        for other in others:
-            left -= other.group.private(other.group.step + (other.steps if other.decoded else 0))
-        return max(1, group.steps_within(left - group.private(group.step), limit))
-
-    def _taken_ahead(self) -> int:
-        now = self._now
-        taken = 0
-        for lane in self.lanes:
-            taken += lane.group.private(lane.reach(now) if lane.steps else lane.group.step + 1)
-        return taken
-
-    def _crowded(self) -> bool:
-        """Whether the lanes' holds together may take more blocks than there are."""
-        pool = self.pool
-        ends = [lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0)) for lane in self.lanes]
-        return sum(ends) > pool.total - pool.held - pool.explicit
 
     # Life of a sequence ----------------------------------------------------------------------------------------------
 
@@ -342,7 +280,7 @@ class Replica:
             self._send(sequence)
         else:
             sequence.move(Phase.DECODE)
-            if self._only is None:
+            if self.space.only is None:
                 self._hand_over(sequence)
             else:  # the lane is between two steps: no need to wait for its next one
                 self.pool.explicit -= self.pool.private(sequence)
@@ -358,7 +296,7 @@ class Replica:
                 keep = self.cache.keep(sequence.request, sequence, lane)
             nodes = pool.release(sequence, sequence.output_id)
             if keep > 0 and nodes:
-                self.pins.add(sequence.request.session, nodes, self._now + keep)
+                self.pins.add(sequence.request.session, nodes, self.space.now + keep)
             else:
                 pool.drop(nodes)
         self._end(sequence)
@@ -470,7 +408,7 @@ class Replica:
         """Find the next instant at which something ends here."""
         lanes = self.lanes
         if len(lanes) > 1:
-            joining, crowded = self.decode_lane.joining, self._crowded()
+            joining, crowded = self.decode_lane.joining, self.space.crowded()
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
                     lane.cut(now, True)

@@ -51,7 +51,8 @@ def _generated(source: Generated, path: Path, places: Places) -> None:
 def _engine(engine: EngineSection, path: Path, places: Places) -> None:
     """vLLM's own rule on its two limits, and lanes that can do the work."""
     if engine.token_budget < engine.max_sequences:
-        at = next((name for name in ("token_budget", "max_sequences") if (*path, name) in places.lines), "token_budget")
+        known = [each for each in (*places.overrides, *places.lines) if each[:-1] == path]
+        at = next((each[-1] for each in known if each[-1] in ("token_budget", "max_sequences")), "token_budget")
         raise places.error(
             (*path, at),
             f"token_budget {engine.token_budget} must be at least max_sequences {engine.max_sequences}, for each "

@@ -42,12 +42,10 @@ def build_cost(loaded: Loaded) -> Roofline:
     for name in given:
         if name not in known:
             raise places.error(("cost", name), unknown(name, known))
-    try:
-        return Roofline(**given)
-    except UserError as error:
-        found = re.match(r"cost\.(\w+) (?:is )?(.*)", str(error))
-        path, said = (("cost", found[1]), found[2]) if found else (("cost",), str(error))
-        raise places.error(path, said) from None
+    for each in fields(Roofline):
+        if each.name in given and given[each.name] == 0 and not each.name.endswith("_s"):
+            raise places.error(("cost", each.name), f"0 must be above 0; give the {each.metadata['what']}")
+    return Roofline(**given)
 
 
 def build_cluster(loaded: Loaded, cost: Roofline) -> Cluster:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
 from poise.scenario.outcome import Tally
@@ -26,6 +27,9 @@ SHOWN = (2, "prefix_cache")
 
 REQUESTS = 3000
 """Requests of each generated load, and of the heaviest load of a trace."""
+
+LEAST, PIECE, MOST = 20, 64, 4
+"""Requests below which nothing can be said; rows of a trace to take at least; by how much `REQUESTS` may be passed."""
 
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 
@@ -53,7 +57,7 @@ class Demo:
     belief: Belief = field(default_factory=Belief)
 
     def run(self, meter: Meter | None = None) -> None:
-        """Simulate every router at every load."""
+        """Simulate every router at every load; a Ctrl-C is passed on, and what is done stays in `loads`."""
         total = len(self.loads) * len(ROUTERS)
         for at, load in enumerate(self.loads):
             for index, router in enumerate(ROUTERS):
@@ -74,7 +78,7 @@ class Demo:
         run = simulate(self.cluster, load.workload, bundle, belief=self.belief, sample_s=every, slices=shown)
         if run.interrupted:
             raise KeyboardInterrupt
-        tally.add(0, run, measure(run, self.cluster, SLO), load.workload)
+        tally.add(0, run, measure(run, self.cluster, SLO))
         return tally
 
     def cases(self) -> list[Case]:
@@ -122,16 +126,14 @@ def title(cluster: Cluster) -> str:
 
 
 def demo(trace: Path | None = None, *, skip_bad: bool = False) -> Demo:
-    """The demo on generated traffic with shared prefixes, or on the recorded `trace`; nothing is simulated yet."""
+    """The demo on generated traffic with shared prefixes, or on a recorded `trace`; only its capacity is simulated."""
     from poise.catalogue import device, model
 
     cluster = Cluster((Pool(model(MODEL), device(DEVICE), REPLICAS),))
-    loads = _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad)
-    capacity = next(loads).rate
-    return Demo(cluster, capacity, list(loads))
+    return _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad)
 
 
-def _generated(cluster: Cluster) -> Iterator[Load]:
+def _generated(cluster: Cluster) -> Demo:
     """400 system prompts of 4,000 tokens, of which one replica's cache holds about a quarter and eight hold all."""
     from poise.workload import lognormal, poisson, shared_prefixes
 
@@ -141,30 +143,40 @@ def _generated(cluster: Cluster) -> Iterator[Load]:
         )
         return shared_prefixes(requests, groups=400, prefix_tokens=4000)
 
-    capacity = _capacity(cluster, made(1e6))
-    yield Load(capacity, 1.0, made(capacity), 0.0)
-    for share in SHARES:
-        workload = made(share * capacity)
-        yield Load(share * capacity, share, workload, workload.reachable_hit_rate())
+    capacity = _capacity(cluster, made(1.0), "the generated load")
+    return Demo(cluster, capacity, [_load(made(share * capacity), capacity) for share in SHARES])
 
 
-def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Iterator[Load]:
-    """The beginning of a trace, thinned and superposed; at the heaviest load it has about `REQUESTS` requests."""
+def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
+    """The beginning of a trace, thinned and superposed to about `REQUESTS` requests at the heaviest load.
+
+    Of a trace that begins slowly at least `PIECE` rows are taken, and more requests for it, up to `MOST` times as many.
+    """
     from dataclasses import replace
 
     from poise.workload import read
 
-    whole = replace(read(trace, skip_bad=skip_bad), model=None, models=())
-    head = whole.head(REQUESTS)
-    capacity = _capacity(cluster, replace(head, arrival=head.arrival * 0))
-    rate = _rate(head)
-    rows = max(int(REQUESTS * rate / (SHARES[-1] * capacity)), 1)
-    piece = head.head(rows)
-    rate = _rate(piece)
-    yield Load(capacity, 1.0, piece, 0.0)
-    for share in SHARES:
-        workload = piece.scaled(share * capacity / rate)
-        yield Load(_rate(workload), share, workload, workload.reachable_hit_rate())
+    head = replace(read(trace, skip_bad=skip_bad, limit=REQUESTS), model=None, models=())
+    capacity = _capacity(cluster, head, str(trace))
+    piece = head.head(_rows(head, SHARES[-1] * capacity))
+    heaviest = min(SHARES[-1] * capacity / _rate(piece), MOST * REQUESTS / len(piece))
+    loads = [_load(piece.scaled(share / SHARES[-1] * heaviest), capacity) for share in SHARES]
+    return Demo(cluster, capacity, loads)
+
+
+def _rows(head: Workload, rate: float) -> int:
+    """How many rows of `head`, superposed to `REQUESTS` requests, come nearest to `rate` requests per second."""
+    import numpy as np
+
+    rows = np.arange(min(PIECE, len(head)), len(head) + 1)
+    spans = (head.arrival[rows - 1] - head.arrival[0]) / SECOND
+    offered = REQUESTS * (rows - 1) / rows / np.maximum(spans, 1e-9)
+    return int(rows[np.argmin(np.abs(np.log(offered / rate)))])
+
+
+def _load(workload: Workload, capacity: float) -> Load:
+    rate = _rate(workload)
+    return Load(rate, rate / capacity, workload, workload.reachable_hit_rate())
 
 
 def _rate(workload: Workload) -> float:
@@ -173,10 +185,19 @@ def _rate(workload: Workload) -> float:
     return max(len(workload) - 1, 1) / span if span else 1.0
 
 
-def _capacity(cluster: Cluster, workload: Workload) -> float:
-    """Requests per second when all of `workload` is offered at once: the busy time between its first and last tenth."""
+def _capacity(cluster: Cluster, workload: Workload, name: str) -> float:
+    """Requests per second between the first and the last tenth of the ends, when all arrive at once."""
+    from dataclasses import replace
+
+    from poise.core.records import FINISHED
     from poise.scenario.simulate import simulate
 
-    ends = sorted(simulate(cluster, workload).records.ended_at)
+    run = simulate(cluster, replace(workload, arrival=workload.arrival * 0))
+    if run.interrupted:
+        raise KeyboardInterrupt
+    records = run.records
+    ends = sorted(end for end, status in zip(records.ended_at, records.status, strict=True) if status == FINISHED)
+    if len(ends) < LEAST:
+        raise UserError(f"{name}: {len(ends)} of its requests fit {MODEL}; the demo needs {LEAST}; give a longer trace")
     low, high = len(ends) // 10, len(ends) * 9 // 10
-    return (high - low) / max((ends[high] - ends[low]) / SECOND, 1e-9)
+    return (high - low) * SECOND / max(ends[high] - ends[low], 1)

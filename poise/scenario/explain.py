@@ -68,7 +68,16 @@ _BOUNDS = {
 def first_mistake(findings: list[Any], places: Places) -> ScenarioError:
     """The error about the finding that stands first in the file; it counts those that follow."""
     found = [(_path(each["loc"]), each) for each in findings]
-    found.sort(key=lambda pair: (places.line(pair[0]), pair[1]["type"] == "missing"))
+    unknown_keys = [path for path, each in found if each["type"] == "extra_forbidden"]
+
+    def order(pair: tuple[Path, Any]) -> tuple[int, bool]:
+        """By line; a missing key comes after unknown ones beside it, which may be its misspelling."""
+        path, each = pair
+        beside = [places.line(other) for other in unknown_keys if other[:-1] == path[:-1]]
+        missing = each["type"] == "missing"
+        return max([places.line(path), *(beside if missing else ())]), missing
+
+    found.sort(key=order)
     path, finding = found[0]
     error = places.error(path, sentence(path, finding))
     if len(found) > 1:

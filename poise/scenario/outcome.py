@@ -9,7 +9,9 @@ from poise.core.records import Run
 from poise.report.figures import Case
 from poise.report.metrics import Metrics, combine
 from poise.report.seeds import fold, half_width, mean
-from poise.workload import Workload
+
+REASONS = 10
+"""Reasons for rejection that a result lists, the commonest first."""
 
 
 @dataclass(slots=True)
@@ -23,9 +25,8 @@ class Tally:
     refusals: dict[str, int] = field(default_factory=dict)
     interrupted: bool = False
     first: Run | None = None
-    workload: Workload | None = None
 
-    def add(self, seed: int, run: Run, metrics: Metrics, workload: Workload) -> None:
+    def add(self, seed: int, run: Run, metrics: Metrics) -> None:
         """Count the run of one seed; the first is kept for files."""
         self.seeds.append(seed)
         self.metrics.append(metrics)
@@ -34,34 +35,42 @@ class Tally:
         for reason, count in run.refusals.items():
             self.refusals[reason] = self.refusals.get(reason, 0) + count
         if self.first is None:
-            self.first, self.workload = run, workload
+            self.first = run
 
     def result(self) -> dict[str, Any]:
         """Means over seeds at the top level, with `interval` and `per_seed`; times are those of the simulation."""
         combined = combine(self.metrics)
+        said = combined["notes"]
+        combined["notes"] = {name: why.replace("a price_per_hour", "a price") for name, why in said.items()}
         combined["wall_s"], combined["cpu_s"] = (mean(column) for column in zip(*self.times, strict=True))
         for told, seed, (wall, cpu) in zip(combined["per_seed"], self.seeds, self.times, strict=True):
             told.update(seed=seed, wall_s=wall, cpu_s=cpu)
-        combined["refusals"] = self.refusals
+        combined["refusals"] = dict(sorted(self.refusals.items(), key=lambda each: -each[1])[:REASONS])
+        if self.refusals:
+            reason, count = max(self.refusals.items(), key=lambda each: each[1])
+            combined["notes"]["rejected"] = f"{reason} ({count} of {sum(self.refusals.values())} for this reason)"
         combined["interrupted"] = self.interrupted
         return combined
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The tallies of all routers and what the figures rest on."""
+    """The tallies of all routers and what the figures rest on. planned: seeds that each router was to have."""
 
     tallies: list[Tally]
     provenance: dict[str, Any]
+    planned: int = 1
     interrupted: bool = False
     notes: dict[str, str] = field(default_factory=dict)
 
     def results(self) -> list[tuple[Tally, dict[str, Any]]]:
         """The result of each router that has any."""
         told = [(tally, tally.result()) for tally in self.tallies if tally.metrics]
-        for _, result in told:
+        for tally, result in told:
             result["notes"] |= self.notes
-            result["interrupted"] |= self.interrupted
+            if self.interrupted:
+                done = f"stopped by the user after {len(tally.seeds)} of {self.planned} seeds"
+                result["interrupted"], result["notes"] = True, {"interrupted": done} | result["notes"]
         return told
 
     def as_dict(self) -> dict[str, Any]:

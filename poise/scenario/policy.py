@@ -67,7 +67,7 @@ def _located(loaded: Loaded, slot: str, name: str, path: DataPath, said: str) ->
     parameter, _, message = rest.partition(": ")
     if parameter:
         path = (*path, parameter.removeprefix("."))
-    return loaded.places.error(path, message)
+    return loaded.places.error(path, message if "; " in message else f"{message}; correct it or name another")
 
 
 def resolved_choice(slot: str, chosen: Choice) -> str | dict[str, Any]:

@@ -71,7 +71,7 @@ def _broken(error: Any, name: str, text: str) -> str:
     if said.startswith("found duplicate key"):
         key = said.split('"')[1] if '"' in said else "?"
         return f"{name}:{line}: {key}: stands twice in the same mapping; keep one of them"
-    if "single document" in said:
+    if "another document" in said:
         return f"{name}:{line}: a second document begins; a scenario is one, so remove the `---`"
     return f"{name}:{line}: is no YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
 

@@ -46,7 +46,7 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     keep = keep or Keep()
     tallies = [Tally(label) for label, _ in problem.bundles]
     first = problem.traffic.make(problem.seeds[0])
-    outcome = Outcome(tallies, provenance(problem, first), notes=_notes(problem))
+    outcome = Outcome(tallies, provenance(problem, first), len(problem.seeds), notes=_notes(problem))
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)
@@ -83,7 +83,7 @@ def _one(
         trace=keep.trace if at == 0 and seed == problem.seeds[0] else None,
         progress=progress,
     )
-    tally.add(seed, done, measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s), workload)
+    tally.add(seed, done, measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s))
 
 
 def period(workload: Workload) -> float:

@@ -68,22 +68,24 @@ def file_name(label: str) -> str:
 
 
 def load_of(outcome: Outcome) -> float | None:
-    """The offered load in requests per second; None where it has no number."""
+    """The offered load in requests per second; None where it has no number: a closed load, sessions, a batch."""
     told = outcome.provenance["workload"]
-    rate = None if told.get("concurrency") else told.get("rate")
-    return float(rate) if rate is not None else None
+    open_load = not told.get("concurrency") and told["independent"] == told["requests"]
+    return float(told["rate"]) if open_load and told["rate"] is not None else None
 
 
 def about(problem: Problem, outcome: Outcome) -> Any:
     """What the report says of the figures' ground."""
     from poise.report.html import About
 
-    engine = outcome.provenance["engine"]
+    engine, costs = outcome.provenance["engine"], outcome.provenance["cost"]
     return About(
         title=f"{problem.loaded.name}: {describe(problem)}",
         belief=problem.belief,
         engine=f"{engine['model']} {engine['version']}",
-        cost=outcome.provenance["cost"][0]["estimator"],
+        cost=costs[0]["estimator"]
+        if len(costs) == 1
+        else {f"pool {each['pool']}": each["estimator"] for each in costs},
         seeds=problem.seeds,
         slo=problem.slo,
         warmup_s=problem.warmup_s,

@@ -20,7 +20,7 @@ class Clients:
 
     until: nobody arrives later.  turn: tells the control side of an event.  progress: output tokens that a request
     has by now.  next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
-    arrived, ended: how many did so far.  attempts: how often a request was turned away and will be sent again.
+    arrived, ended: how many did so far; last_at: when the last one ended.  attempts: how often a request was turned away and will be sent again.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Clients:
         self.next_row = -1
         self.arrived = 0
         self.ended = 0
+        self.last_at = -1
         self.attempts: dict[int, int] = {}
         self._agenda = agenda
         self._until = until
@@ -96,7 +97,7 @@ class Clients:
         """A request has met its end: let its followers, or the next of a closed load, go on."""
         records = self.records
         records.status[row] = status
-        records.ended_at[row] = self._agenda.now
+        records.ended_at[row] = self.last_at = self._agenda.now
         self.ended += 1
         if self._slots:
             self._enter()

@@ -54,11 +54,16 @@ class Lifecycle:
         self._turn(Left(self._agenda.now, number))
 
     def close(self, now: int) -> None:
-        """The run is over; every step that ends by now counts."""
+        """The run is over; every step that ends by now counts, and nobody was up longer."""
         for replica, alive in zip(self._replicas, self.alive, strict=True):
+            stats = replica.stats
             if alive:
-                replica.stats.up_until = now
+                stats.up_until = now
                 replica.close(now, True)
+            else:
+                stats.up_until = min(stats.up_until, now)
+            if stats.up_from > now:
+                stats.up_from = -1
 
     def _later(self, at: int, call: Callable[[Fault], None], fault: Fault) -> None:
         self._agenda.later(at, FAULT, lambda: call(fault))

@@ -44,7 +44,8 @@ class Reports:
         """Bring all caches up to `now`, so that the index shows what they hold."""
         if self._caches:
             for number, replica in enumerate(self._replicas):
-                replica.refresh(now, passed(number))
+                if not replica.closed:
+                    replica.space.refresh(now, passed(number))
 
     def measure(self, now: int, passed: Callable[[int], bool], arrives: int) -> Reported:
         """All replicas as they are at `now`, in a report that arrives at `arrives`."""

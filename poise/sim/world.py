@@ -200,6 +200,8 @@ class World:
         for held in self.control.held:
             if self._drain and not run.interrupted and records.dispatched_at[held.id] != NOT_YET:
                 records.status[held.id] = LOST  # its replica was lost, and no other ever took it
+        if self._drain and not run.interrupted:
+            now = max(self.clients.last_at, 0)  # reports, samples and faults after the last request prolong no run
         self.lifecycle.close(now)
         run.ended_at = now
         run.offered = self.clients.arrived

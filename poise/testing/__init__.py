@@ -1,0 +1,57 @@
+"""The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
+
+Builders: `a_request`, `a_replica`, `a_cluster`, `a_chance`, `a_lane`.  Conformance: `check_router`, `check_batcher`.
+Invariants: `check_replica`, `check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`.
+A policy that breaks a rule raises `RuleBroken`, which names the policy, the rule and the input. The names are loaded
+when they are first asked for, and nothing here needs a test framework.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from poise.testing.batcher import check_batcher as check_batcher
+    from poise.testing.builders import a_chance as a_chance
+    from poise.testing.builders import a_cluster as a_cluster
+    from poise.testing.builders import a_lane as a_lane
+    from poise.testing.builders import a_replica as a_replica
+    from poise.testing.builders import a_request as a_request
+    from poise.testing.cost import LinearCost as LinearCost
+    from poise.testing.invariants import check_replica as check_replica
+    from poise.testing.invariants import check_world as check_world
+    from poise.testing.router import check_router as check_router
+    from poise.testing.rule import RuleBroken as RuleBroken
+    from poise.testing.solo import Client as Client
+    from poise.testing.solo import drive as drive
+
+_HOMES = {
+    "Client": "solo",
+    "LinearCost": "cost",
+    "RuleBroken": "rule",
+    "a_chance": "builders",
+    "a_cluster": "builders",
+    "a_lane": "builders",
+    "a_replica": "builders",
+    "a_request": "builders",
+    "check_batcher": "batcher",
+    "check_replica": "invariants",
+    "check_router": "router",
+    "check_world": "invariants",
+    "drive": "solo",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of the kit from the file where it lives."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from poise.core.action import NONE, Batch
 from poise.core.chance import Chance
@@ -64,7 +65,17 @@ def a_replica(
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
     return ReplicaColumns(
-        requests, tokens, queued_tokens, waiting, running, free_blocks, cached_tokens, role, able, model, capacity_tokens
+        requests,
+        tokens,
+        queued_tokens,
+        waiting,
+        running,
+        free_blocks,
+        cached_tokens,
+        role,
+        able,
+        model,
+        capacity_tokens,
     )
 
 
@@ -111,7 +122,9 @@ def a_lane(
     output_tokens: after how many tokens each request ends.  The lane is the engine's first.
     """
     still = _Nothing()
-    replica = Replica(engine or Engine(), cost or LinearCost(), blocks, batcher=still, preempt=still, layers=layers)
+    replica = Replica(
+        engine or Engine(), cost or cast("Estimator", LinearCost()), blocks, batcher=still, preempt=still, layers=layers
+    )
     lane = replica.lanes[0]
     for request, produced in decoding:
         if produced < 1:
@@ -120,7 +133,9 @@ def a_lane(
         _admit(replica, lane, sequence, sequence.need)
     for request, computed in prefilling:
         if computed >= request.prompt_tokens:
-            raise ValueError(f"request {request.id}: {computed} of {request.prompt_tokens} prompt tokens leave nothing to prefill")
+            raise ValueError(
+                f"request {request.id}: {computed} of {request.prompt_tokens} prompt tokens leave nothing to prefill"
+            )
         _admit(replica, lane, Sequence(request, output_tokens), computed)
     for request in waiting:
         replica.add(Sequence(request, output_tokens), 0)
@@ -133,7 +148,7 @@ def _admit(replica: Replica, lane: LaneState, sequence: Sequence, computed: int)
     replica.add(sequence, 0)
     replica.admit(sequence, lane)
     tokens = max(computed - sequence.computed, 0)
-    if not replica.room(replica.blocks_for(sequence, tokens)):
+    if not replica.space.fits(replica.space.blocks_for(sequence, tokens)):
         raise ValueError(f"request {sequence.id} does not fit the replica's KV blocks; give more `blocks`")
     if tokens:
         replica.pool.grow(sequence, tokens)

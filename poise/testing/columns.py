@@ -115,7 +115,8 @@ class ClusterColumns:
     def _allow(self, name: str, written: str) -> None:
         if self.needs is not None and name not in self.needs:
             raise RuleBroken(
-                f"reads `cluster.{written}` but its `needs` are {self.needs!r}; what `needs` does not name is out of date: add {name!r}"
+                f"reads `cluster.{written}` but its `needs` are {self.needs!r}; what they do not name is out of date: "
+                f"add {name!r}"
             )
 
     def __repr__(self) -> str:

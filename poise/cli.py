@@ -1,0 +1,163 @@
+"""The command line: `poise simulate`, `demo`, `models`, `devices`, `policies`. Thin: the work is in `scenario`.
+
+Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from poise.core.errors import PoiseError, UserError
+
+DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
+
+_USAGE: Any = typer.BadParameter.__base__
+_CLICK: Any = _USAGE.__base__
+"""Typer's own base of errors about the command line."""
+
+app = typer.Typer(
+    name="poise",
+    help="Simulate where the work of large models goes: routers, batchers and engines on your own traffic.",
+    epilog="A first step: poise demo. Then: poise simulate examples/quickstart.yaml --out out",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.callback()
+def _poise(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        import poise
+
+        typer.echo(f"poise {poise.__version__}")
+        raise typer.Exit
+
+
+# `--version` stands alone, without a command.
+app.registered_callback.invoke_without_command = True  # type: ignore[union-attr]
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a YAML file.", metavar="SCENARIO.yaml")],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
+    ] = None,
+    router: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The router; given several times, they are compared.")
+    ] = None,
+    seed: Annotated[str | None, typer.Option(metavar="N", help="Run this seed only.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write report, JSON, timeline, requests and resolved scenario.")
+    ] = None,
+    trace_events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first router and seed.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Simulate a scenario and print what it came to."""
+    from poise.scenario.command import Wish, simulate_file
+
+    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet)
+    raise typer.Exit(INTERRUPTED if simulate_file(wish) else DONE)
+
+
+@app.command()
+def demo(
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A recorded trace instead of generated load.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the report and the timeline go.")] = Path("demo-out"),
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Count bad rows of the trace and pass over them.")
+    ] = False,
+) -> None:
+    """Compare four routers at four loads on eight replicas."""
+    from poise.scenario.command import show_demo
+
+    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad) else DONE)
+
+
+@app.command()
+def models(json: Json = False) -> None:
+    """List the built-in models."""
+    _list("models", json)
+
+
+@app.command()
+def devices(json: Json = False) -> None:
+    """List the built-in devices."""
+    _list("devices", json)
+
+
+@app.command()
+def policies(json: Json = False) -> None:
+    """List the policies of every slot."""
+    _list("policies", json)
+
+
+def _list(what: str, json: bool) -> None:
+    from poise.scenario.command import show_listing
+
+    show_listing(what, json)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line on `argv` (default: that of the process) and return the exit code."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=argv, prog_name="poise", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except UserError as error:
+        return _say(str(error), MISTAKEN)
+    except PoiseError as error:
+        return _ours(error, f"{type(error).__name__}: {error}")
+    except _CLICK as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("interrupted; nothing was written", INTERRUPTED)
+    except (BrokenPipeError, SystemExit):  # Typer leaves by SystemExit when whoever reads us has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        return _ours(error, f"internal error: {type(error).__name__}: {error}")
+
+
+def _usage(error: Any) -> int:
+    """A mistake on the command line; asked for nothing, `poise` prints its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message())
+        return MISTAKEN
+    asked = getattr(error, "ctx", None)
+    path = asked.command_path if asked is not None else "poise"
+    return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
+
+
+def _ours(error: Exception, said: str) -> int:
+    """A failure that is not the user's: one line, or the traceback for whoever asks for it."""
+    if os.environ.get("POISE_DEBUG"):
+        raise error
+    return _say(f"{said}; for the traceback run again with POISE_DEBUG=1", FAILED)
+
+
+def _say(message: str, code: int) -> int:
+    """One line on standard error."""
+    print("poise:", " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,95 @@
+"""How many KV blocks are left: what nobody holds, now and after the steps that lanes have under way or ahead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poise.core.kv import KvPool
+from poise.core.request import Phase, Sequence
+
+if TYPE_CHECKING:
+    from poise.core.lane import LaneState
+
+
+class Space:
+    """The blocks of one replica, its lanes' decodes counted in closed form.
+
+    lanes: of the replica, in order.  only: the lane where there is but one (then a bound in O(1) mostly will do).
+    now: the instant of the replica's turn; a lane under way is counted up to the step that it is in.
+    """
+
+    __slots__ = ("lanes", "now", "only", "pool")
+
+    def __init__(self, pool: KvPool) -> None:
+        self.pool = pool
+        self.lanes: list[LaneState] = []
+        self.only: LaneState | None = None
+        self.now = 0
+
+    def set_lanes(self, lanes: list[LaneState]) -> None:
+        """Take note of the lanes, once they are built."""
+        self.lanes = lanes
+        self.only = lanes[0] if len(lanes) == 1 else None
+
+    def available(self, now: int, passed: bool = False) -> int:
+        """KV blocks that nobody holds at `now`: free, or cached and evictable."""
+        pool = self.pool
+        taken = sum([lane.group.private(lane.reach(now, passed)) for lane in self.lanes])
+        return pool.total - pool.held - pool.explicit - taken
+
+    def fits(self, blocks: int) -> bool:
+        """Whether `blocks` blocks are left between two steps, the step ahead of each idle lane's decodes paid for."""
+        pool = self.pool
+        left = pool.total - pool.held - pool.explicit - blocks
+        if self.only is not None:
+            group = self.only.group  # a bound first: the sum of contexts, and one block more for each
+            if left >= (group.offsets + group.n * (group.step + 1)) // pool.block + group.n - group.shared:
+                return True
+        return left >= self._taken_ahead()
+
+    def refresh(self, now: int, passed: bool = False) -> None:
+        """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
+        if self.pool.cached:
+            self.pool.settle(self.available(now, passed))
+
+    def settle(self) -> None:
+        """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""
+        pool = self.pool
+        pool.settle(max(0, pool.total - pool.held - pool.explicit - self._taken_ahead()))
+
+    def blocks_for(self, sequence: Sequence, tokens: int) -> int:
+        """KV blocks that become unavailable when `tokens` further tokens of a sequence are computed."""
+        block = self.pool.block
+        if sequence.phase != Phase.WAITING:
+            return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
+        if not (sequence.request.ids or sequence.swapped or sequence.source >= 0):
+            return -(-tokens // block)
+        if sequence.swapped:
+            return -(-sequence.need // block)  # room to go on, or it would be swapped out again at once
+        hit = self.pool.lookup(sequence)
+        if sequence.source >= 0:
+            tokens = sequence.need - 1 - hit * block
+        blocks = -(-tokens // block)
+        return blocks + self.pool.idle_hit(sequence) if hit else blocks
+
+    def steps(self, lane: LaneState, limit: int) -> int:
+        """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
+        pool, group = self.pool, lane.group
+        left = pool.total - pool.held - pool.explicit
+        others = [other for other in self.lanes if other is not lane]
+        for other in others:
+            left -= other.group.private(other.group.step + (other.steps if other.decoded else 0))
+        return max(1, group.steps_within(left - group.private(group.step), limit))
+
+    def _taken_ahead(self) -> int:
+        now = self.now
+        taken = 0
+        for lane in self.lanes:
+            taken += lane.group.private(lane.reach(now) if lane.steps else lane.group.step + 1)
+        return taken
+
+    def crowded(self) -> bool:
+        """Whether the lanes' holds together may take more blocks than there are."""
+        pool = self.pool
+        ends = [lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0)) for lane in self.lanes]
+        return sum(ends) > pool.total - pool.held - pool.explicit

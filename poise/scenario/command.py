@@ -1,0 +1,195 @@
+"""What the commands do once their options are read: load, run, show, write."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from poise.scenario.meter import Bars
+
+if TYPE_CHECKING:
+    from poise.core.trace import Trace
+    from poise.scenario.build import Problem
+    from poise.scenario.demo import Demo
+    from poise.scenario.load import Override
+    from poise.scenario.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise simulate`; `json` is a file or `-`."""
+
+    scenario: Path
+    sets: list[str]
+    routers: list[str]
+    seed: str | None
+    skip_bad: bool
+    json: str | None
+    out: Path | None
+    trace_events: Path | None
+    quiet: bool
+
+
+def simulate_file(wish: Wish) -> bool:
+    """Simulate a scenario file, print and write what was asked for; returns whether it was interrupted."""
+    from poise.scenario.build import build
+    from poise.scenario.load import load
+    from poise.scenario.run import Keep, run
+
+    problem = build(load(wish.scenario, wish.sets, list(_shorthands(wish))))
+    _check_places(wish)
+    with Bars() as bars, _recorder(wish.trace_events, problem) as trace:
+        keep = Keep(timeline=wish.out is not None, trace=trace)
+        outcome = run(problem, keep=keep, meter=None if wish.quiet else bars)
+    if not wish.quiet and wish.json != "-":
+        _show(problem, outcome)
+    _write(wish, problem, outcome)
+    return outcome.interrupted
+
+
+def _shorthands(wish: Wish) -> Iterator[Override]:
+    """Options that stand for a field of the scenario."""
+    from poise.scenario.read import parse_value
+
+    if wish.routers:
+        option = " ".join(f"--router {name}" for name in wish.routers)
+        chosen = [parse_value(name, f"--router {name}") for name in wish.routers]
+        yield ("policies", "router"), chosen[0] if len(chosen) == 1 else chosen, option
+    if wish.seed is not None:
+        yield ("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"
+    if wish.skip_bad:
+        yield ("workload", "skip_bad"), True, "--skip-bad"
+
+
+def _check_places(wish: Wish) -> None:
+    """Find out what cannot be written before any work is done."""
+    from poise.scenario.write import check_writable
+
+    if wish.json is not None and wish.json != "-":
+        check_writable(Path(wish.json), "--json")
+    if wish.out is not None:
+        check_writable(wish.out, "--out", folder=True)
+    if wish.trace_events is not None:
+        check_writable(wish.trace_events, "--trace-events")
+
+
+@contextmanager
+def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
+    """A trace that streams to `path`, or None."""
+    if path is None:
+        yield None
+        return
+    from poise import __version__
+    from poise.core.trace import Trace
+    from poise.report.files import replacing
+    from poise.scenario.resolve import resolved
+
+    with replacing(path) as file:
+        text: IO[str] = io.TextIOWrapper(file, encoding="utf-8", write_through=False)
+        yield Trace({"poise": __version__, "scenario": resolved(problem), "seed": problem.seeds[0]}, text)
+        text.flush()
+        text.detach()  # type: ignore[attr-defined]
+
+
+def _show(problem: Problem, outcome: Outcome) -> None:
+    """Print the table of one router, or the comparison of several."""
+    from poise.report.figures import Case
+    from poise.report.table import show_comparison, show_run
+    from poise.scenario.write import describe, load_of
+
+    title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
+    results = outcome.results()
+    if len(results) == 1:
+        tally, result = results[0]
+        show_run(result, title=f"{title}, {tally.router}", belief=problem.belief)
+    else:
+        cases = [Case(tally.router, result, load_of(outcome)) for tally, result in results]
+        show_comparison(cases, title=title, belief=problem.belief)
+    print(_load_line(outcome))
+
+
+def _load_line(outcome: Outcome) -> str:
+    """What was offered: requests, rate, bad rows passed over and what a cache that never evicts would find."""
+    from poise.report.wording import significant, write
+    from poise.scenario.write import load_of
+
+    told, rate = outcome.provenance["workload"], load_of(outcome)
+    parts = [f"{told['requests']:,} requests"]
+    parts += [f"at {significant(rate)} req/s"] if rate is not None else []
+    if told["independent"] < told["requests"] and told["rate"] is not None:
+        parts.append(f"of which {told['independent']:,} begin sessions, {significant(told['rate'])} a second")
+    parts += [f"{told['skipped']:,} bad rows skipped"] if told.get("skipped") else []
+    if "reachable_hit_rate" in told:
+        parts.append(f"reachable prefix hits {write(told['reachable_hit_rate'], 'share')}")
+    return f"Load: {', '.join(parts)}."
+
+
+def _write(wish: Wish, problem: Problem, outcome: Outcome) -> None:
+    """Write the JSON and the folder that were asked for."""
+    from poise.scenario.write import to_json, write_folder, write_json
+
+    if wish.json == "-":
+        sys.stdout.write(to_json(outcome.as_dict()))
+    elif wish.json is not None:
+        write_json(outcome.as_dict(), Path(wish.json))
+    if wish.out is not None:
+        files = write_folder(problem, outcome, wish.out)
+        if not wish.quiet:
+            told = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
+            print(told, file=sys.stderr if wish.json == "-" else sys.stdout)
+
+
+def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
+    """Run the demo, print its tables and where its files are; returns whether it was interrupted."""
+    from poise.scenario.demo import demo
+    from poise.scenario.write import check_writable
+
+    check_writable(out, "--out", folder=True)
+    planned = demo(trace, skip_bad=skip_bad)
+    interrupted = False
+    with Bars() as bars:
+        try:
+            planned.run(bars)
+        except KeyboardInterrupt:
+            interrupted = True
+    _show_demo(planned, interrupted)
+    if not interrupted:
+        report, timeline = planned.write(out)
+        print(f"Report:   {report} (open it in a browser; it needs no network)")
+        print(f"Timeline: {timeline} (drop it on https://ui.perfetto.dev, which keeps it on your machine)")
+    return interrupted
+
+
+def _show_demo(planned: Demo, interrupted: bool) -> None:
+    from poise.report.table import show, show_comparison
+    from poise.report.wording import significant, write
+    from poise.scenario.demo import SLO, title
+
+    cases = planned.cases()
+    said = " (interrupted: partial)" if interrupted else ""
+    show_comparison(cases, title=title(planned.cluster) + said, belief=planned.belief)
+    rows = [
+        (significant(load.rate), write(load.share, "share"), f"{len(load.workload):,}", write(load.reachable, "share"))
+        for load in planned.loads
+    ]
+    heading = f"Loads, of the {significant(planned.capacity, 3)} req/s that are served when none of the replicas idles"
+    show(heading, ("load req/s", "of that", "requests", "reachable prefix hits"), rows)
+    print(f"SLO: TTFT ≤ {SLO.ttft_s:g} s and TPOT ≤ {SLO.tpot_s:g} s")
+
+
+def show_listing(what: str, as_json: bool) -> None:
+    """Print what Poise knows by name."""
+    from poise.report.table import show
+    from poise.scenario.listing import LISTINGS
+
+    listing = LISTINGS[what]()
+    if as_json:
+        print(json.dumps(listing.data, indent=2, ensure_ascii=False))
+    else:
+        show(listing.title, listing.headers, listing.rows, keys=listing.keys)

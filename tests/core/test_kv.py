@@ -1,0 +1,175 @@
+"""`KvPool`, which keeps counts, against a pool that keeps every block; and its own rules one by one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from poise.core.errors import PoiseError
+from poise.core.kv import KvPool, Node
+from poise.core.request import RequestView, Sequence
+
+from .blocks import BlockPool, Work
+
+Path = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Pair:
+    """One sequence, in both pools."""
+
+    def __init__(self, number: int, path: Path, tail: int, produced: int = 0) -> None:
+        ids, ends = path
+        prompt = max((ends[-1] if ends else 0) + tail, 1)
+        self.sequence = Sequence(RequestView(number, 0, prompt, ids=ids, ends=ends), 10**6, produced)
+        self.work = Work(ids, ends)
+        self.need = self.sequence.need
+
+
+class PoolOfBlocks(RuleBasedStateMachine):
+    """Sequences come, grow, decode, give way, end and are pinned; both pools must tell the same at every turn."""
+
+    @initialize(
+        total=st.integers(4, 40),
+        size=st.sampled_from([1, 2, 4]),
+        lengths=st.lists(st.integers(1, 9), min_size=2, max_size=6),
+        fork=st.integers(1, 3),
+    )
+    def begin(self, total: int, size: int, lengths: list[int], fork: int) -> None:
+        self.changes: list[tuple[int, bool]] = []
+        self.pool = KvPool(total, size, True, lambda extent, entered: self.changes.append((extent, entered)))
+        self.slow = BlockPool(total, size)
+        ends = tuple(sum(lengths[: place + 1]) for place in range(len(lengths)))
+        ids = tuple(range(len(lengths)))
+        other = (*ids[:fork], *(100 + place for place in ids[fork:]))  # parts from the first after `fork` extents
+        self.paths: list[Path] = [((), ())]
+        for chain in (ids, other):
+            self.paths += [(chain[:depth], ends[:depth]) for depth in range(1, len(ids) + 1)]
+        self.pairs: list[Pair] = []
+        self.waiting: list[Pair] = []
+        self.pins: list[tuple[list[Node], list[int]]] = []
+        self.count = 0
+
+    @rule(data=st.data(), tail=st.integers(0, 5), tokens=st.integers(1, 20))
+    def admit(self, data: st.DataObject, tail: int, tokens: int) -> None:
+        self.count += 1
+        self._admit(Pair(self.count, data.draw(st.sampled_from(self.paths)), tail), tokens)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), tokens=st.integers(1, 20))
+    def admit_again(self, data: st.DataObject, tokens: int) -> None:
+        """Who gave way comes back, its output so far a part of what is to be computed."""
+        self._admit(self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1))), tokens)
+
+    def _admit(self, pair: Pair, tokens: int) -> None:
+        pool, sequence = self.pool, pair.sequence
+        hit = pool.lookup(sequence)
+        tokens = min(tokens, pair.need - hit * pool.block)
+        if pool.blocks(tokens) + pool.idle_hit(sequence) > self._free():
+            return
+        pool.admit(sequence)
+        self.slow.admit(pair.work, pair.need)
+        assert sequence.computed == pair.work.computed
+        self.pairs.append(pair)
+        self._compute(pair, tokens)
+
+    @precondition(lambda self: self.pairs)
+    @rule(data=st.data(), tokens=st.integers(1, 20))
+    def grow(self, data: st.DataObject, tokens: int) -> None:
+        """A chunk of the prompt, or one token behind it."""
+        pair = data.draw(st.sampled_from(self.pairs))
+        left = pair.need - pair.sequence.computed
+        if not left:
+            pair.sequence.produced += 1
+            pair.need = pair.sequence.need
+            left = 1
+        tokens = min(tokens, left)
+        size = self.pool.block
+        blocks = -(-(pair.sequence.computed + tokens) // size) - -(-pair.sequence.computed // size)
+        if blocks <= self._free():
+            self._compute(pair, tokens)
+
+    def _compute(self, pair: Pair, tokens: int) -> None:
+        self.pool.grow(pair.sequence, tokens)
+        self.pool.settle(self._free())
+        pair.sequence.computed += tokens
+        pair.sequence.chunk = 0
+        self.slow.grow(pair.work, tokens)
+
+    @precondition(lambda self: self.pairs)
+    @rule(data=st.data(), then=st.sampled_from(["end", "end with output", "give way", "pin"]), past=st.integers(0, 1))
+    def leave(self, data: st.DataObject, then: str, past: int) -> None:
+        pair = self.pairs.pop(data.draw(st.integers(0, len(self.pairs) - 1)))
+        pool, sequence = self.pool, pair.sequence
+        output = -1
+        if then == "end with output" and sequence.computed == pair.need:
+            self.count += 1
+            output = 1000 + self.count
+            ids, ends = sequence.request.ids, sequence.request.ends
+            self.paths.append(((*ids, output), (*ends, sequence.computed + past)))
+        pool.explicit -= pool.private(sequence)
+        nodes = pool.release(sequence, output)
+        extents = self.slow.free(pair.work, output)
+        assert [node.id for node in nodes] == extents
+        if then == "pin":
+            self.pins.append((nodes, extents))
+            return
+        pool.drop(nodes)
+        self.slow.drop(extents)
+        if then == "give way":
+            sequence.computed = 0
+            self.waiting.append(pair)
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        nodes, extents = self.pins.pop(data.draw(st.integers(0, len(self.pins) - 1)))
+        self.pool.drop(nodes)
+        self.slow.drop(extents)
+
+    def _free(self) -> int:
+        return self.pool.total - self.pool.held - self.pool.explicit
+
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        pool, slow = self.pool, self.slow
+        pool.check(pool.explicit)
+        assert self._free() == len(slow.queue)
+        assert {extent: node.blocks for extent, node in pool.nodes.items()} == {
+            extent: len(blocks) for extent, blocks in slow.cached.items()
+        }
+        idle = list(OrderedDict.fromkeys(block.extent for block in slow.queue if block.extent >= 0))
+        assert [extent for extent in pool.lru if extent >= 0] == idle
+        for pair in self.pairs:
+            own = [block for block in pair.work.blocks if block.extent < 0]
+            assert pool.private(pair.sequence) == len(own)
+
+    @invariant()
+    def both_find_the_same(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        for path in self.paths:
+            for tail in (0, 1, self.pool.block):
+                probe = Pair(0, path, tail)
+                assert self.pool.lookup(probe.sequence) == self.slow.hit(probe.work, probe.need)[0]
+        for pair in self.waiting:
+            assert self.pool.lookup(pair.sequence) == self.slow.hit(pair.work, pair.need)[0]
+
+    @invariant()
+    def the_listener_was_told_all(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        present: set[int] = set()
+        for extent, entered in self.changes:
+            assert entered != (extent in present), "told twice"
+            (present.add if entered else present.remove)(extent)
+        assert present == set(self.pool.nodes)
+
+
+TestPoolOfBlocks = PoolOfBlocks.TestCase
+TestPoolOfBlocks.settings = settings(max_examples=150, stateful_step_count=40)

@@ -1,0 +1,74 @@
+"""The face for Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import poise as ps
+from poise.core.errors import ScenarioError, UserError
+from poise.core.spec import Cluster as CoreCluster
+from poise.scenario.python import Result
+
+
+def _result(trace: bool = False) -> Result:
+    cluster = ps.Cluster.of("H200", count=8).replicas(4, model=ps.models.llama3_8b, tensor=2)
+    arrivals = ps.workload.poisson(rate=40.0, requests=30, prompt_tokens=ps.workload.lognormal(800, 0.9), seed=7)
+    return ps.simulate(cluster, arrivals, ps.Policies(), cost=ps.cost.Roofline(), until=600.0, trace=trace)
+
+
+def test_a_result_answers_questions(tmp_path: Path) -> None:
+    run = _result()
+    told = run.metrics(ps.Slo(ttft_s=0.5))
+    assert run.ttft == told.ttft_s and run.tpot == told.tpot_s and run.e2e == told.e2e_s
+    assert run.ttft.p99 is not None and 0 < run.ttft.p99 < 1
+    assert run.goodput(ps.Slo(ttft_s=1e-9)) == 0
+    assert run.goodput(ps.Slo(ttft_s=0.5)) == told.goodput_rps
+    assert repr(run).startswith("<Result: 30 of 30 requests finished in ")
+    run.save_requests(tmp_path / "requests.csv")
+    assert len((tmp_path / "requests.csv").read_text().splitlines()) == 31
+    run.save_timeline(tmp_path / "timeline.json")
+    assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+
+
+def test_a_trace_is_kept_when_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="trace=True"):
+        _ = _result().trace
+    run = _result(trace=True)
+    run.trace.save(tmp_path / "run.jsonl")
+    assert len(list(ps.Trace.load(tmp_path / "run.jsonl").events)) >= 60
+    assert run.run.records.ended_at == _result().run.records.ended_at
+
+
+def test_clusters_are_cut_from_machines() -> None:
+    cluster = ps.Cluster.of("H100", count=16).replicas(3, model="llama-3.1-70b", tensor=4, weights="fp8")
+    pool = cluster.pools[0]
+    assert isinstance(cluster, CoreCluster) and cluster.replicas == 3
+    assert (pool.device.name, pool.model.name, pool.devices, pool.weights) == (
+        "H100-SXM-80GB", "meta-llama/Llama-3.1-70B", 4, "fp8",
+    )  # fmt: skip
+    with pytest.raises(ScenarioError, match=r"need 8 devices, and there are 4; .* count=8"):
+        ps.Cluster.of("H100", count=4).replicas(4, model="phi-4", tensor=2)
+    with pytest.raises(ScenarioError, match="give 1 or more"):
+        ps.Cluster.of("H100", count=4).replicas(0, model="phi-4")
+
+
+def test_clusters_add_up() -> None:
+    one = ps.Cluster.of("H100", count=2).replicas(2, model="phi-4")
+    other = ps.Cluster(one.pools, faults=(ps.Fault(3.0, "lost", 1),))
+    both = one + other
+    assert isinstance(both, ps.Cluster)
+    assert both.replicas == 4 and both.faults == (ps.Fault(3.0, "lost", 3),)
+
+
+def test_the_catalogues_are_at_hand() -> None:
+    assert ps.models.llama3_8b is ps.models("llama-3-8b") is ps.models["meta-llama/Meta-Llama-3-8B"]
+    assert ps.devices.H100 in list(ps.devices)
+    assert "H100-SXM-80GB" in repr(ps.devices)
+    with pytest.raises(AttributeError, match="nearest are"):
+        _ = ps.models.lama
+    with pytest.raises(UserError, match="nearest are"):
+        ps.devices("H1000")
+    assert not hasattr(ps.models, "__wrapped__")

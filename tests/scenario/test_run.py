@@ -1,0 +1,133 @@
+"""Running a scenario: seeds, comparison, and what happens on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.core.records import Run
+from poise.report.metrics import measure
+from poise.scenario import run as room
+from poise.scenario.build import Problem, build
+from poise.scenario.load import load
+from poise.scenario.outcome import Outcome, Tally, against
+from poise.scenario.simulate import simulate
+
+TEXT = """\
+model: poise/tiny
+cluster: {pools: [{device: H100, replicas: 2}]}
+workload: {poisson: {rate: 300, requests: 60, output_tokens: 30}}
+run: {seeds: 3}
+"""
+
+
+def _problem(tmp_path: Path, *overrides: str) -> Problem:
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT)
+    return build(load(file, overrides))
+
+
+def test_each_seed_is_the_run_that_simulate_makes(tmp_path: Path) -> None:
+    problem = _problem(tmp_path, "run.warmup_s=0.05", "slo.ttft_s=0.02")
+    told = room.run(problem).as_dict()
+    for seed in problem.seeds:
+        alone = simulate(problem.cluster, problem.traffic.make(seed), problem.bundles[0][1], seed=seed)
+        figures = measure(alone, problem.cluster, problem.slo, warmup_s=0.05).as_dict()
+        assert {name: told["per_seed"][seed][name] for name in figures} == figures
+
+
+def test_generated_load_differs_by_seed_and_is_the_same_for_all_routers(tmp_path: Path) -> None:
+    problem = _problem(tmp_path, "policies.router=[round_robin, least_tokens]")
+    outcome = room.run(problem)
+    first, second = (tally.first for tally in outcome.tallies)
+    assert first is not None and second is not None
+    assert first.records.arrived_at == second.records.arrived_at
+    means = [metrics.e2e_s.mean for metrics in outcome.tallies[0].metrics]
+    assert len(set(means)) == 3
+    assert "seeds" not in outcome.as_dict()["routers"]["round_robin"]["notes"]
+
+
+def test_the_files_need_the_first_seed_only(tmp_path: Path) -> None:
+    problem = _problem(tmp_path)
+    plain, kept = room.run(problem), room.run(problem, keep=room.Keep(timeline=True))
+    assert plain.tallies[0].first is not None and not plain.tallies[0].first.samples
+    assert kept.tallies[0].first is not None and kept.tallies[0].first.samples and kept.tallies[0].first.slices
+    assert plain.tallies[0].first.records.ended_at == kept.tallies[0].first.records.ended_at
+
+
+def test_refusals_are_told_with_their_reason(tmp_path: Path) -> None:
+    told = room.run(_problem(tmp_path, "workload.poisson.prompt_tokens=5000", "run.seeds=1")).as_dict()
+    assert told["rejected"] == 60
+    assert sum(told["refusals"].values()) == 60
+    assert "60 of 60" in told["notes"]["rejected"]
+
+
+def test_ctrl_c_between_seeds_keeps_those_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted(*given: Any, **named: Any) -> Run:
+        calls.append(named["seed"])
+        run = simulate(*given, **named)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return run
+
+    monkeypatch.setattr(room, "simulate", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    told = room.run(_problem(tmp_path)).as_dict()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert calls == [0, 1]
+    assert told["interrupted"] is True and len(told["per_seed"]) == 2
+    assert told["notes"]["interrupted"] == "stopped by the user after 2 of 3 seeds"
+
+
+def test_ctrl_c_within_a_run_stops_it_between_two_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: Any, progress: Any, **named: Any) -> Run:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            progress(1, 60)
+        return simulate(*given, progress=progress, **named)
+
+    monkeypatch.setattr(room, "simulate", stopped)
+    assert room.run(_problem(tmp_path)).interrupted
+
+
+def test_a_second_ctrl_c_is_not_waited_for() -> None:
+    with pytest.raises(KeyboardInterrupt), room.interrupts() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_progress_is_told_by_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reporting(*given: Any, progress: Any, **named: Any) -> Run:
+        progress(7, 60)
+        return simulate(*given, progress=progress, **named)
+
+    monkeypatch.setattr(room, "simulate", reporting)
+    said: list[tuple[str, int, int]] = []
+    room.run(_problem(tmp_path, "run.seeds=1"), meter=lambda *each: said.append(each))
+    assert said == [("least_requests", 7, 60)]
+
+
+def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
+    outcome = room.run(_problem(tmp_path, "policies.router=[round_robin, least_tokens]"))
+    base, other = outcome.tallies
+    told = against(base, other)
+    gaps = [
+        two.ttft_s.mean - one.ttft_s.mean
+        for one, two in zip(base.metrics, other.metrics, strict=True)
+        if one.ttft_s.mean is not None and two.ttft_s.mean is not None
+    ]
+    assert told["difference"]["ttft_s"]["mean"] == pytest.approx(sum(gaps) / 3)
+    assert told["interval"]["ttft_s"]["mean"] > 0
+    assert against(base, base)["difference"]["e2e_s"]["p99"] == 0
+    assert against(base, Tally("none"))["difference"] is None
+
+
+def test_an_interruption_before_anything_ended_is_still_a_result() -> None:
+    told = Outcome([Tally("round_robin")], {"poise": "x"}, interrupted=True).as_dict()
+    assert told == {"interrupted": True, "provenance": {"poise": "x"}}

@@ -1,0 +1,345 @@
+"""The command line: exit codes, the names that others script against, files, repetition and interruption."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import poise
+from poise.cli import main
+from poise.core.trace import Trace
+from poise.scenario import demo as demo_module
+from poise.scenario.load import load
+
+SCENARIO = """\
+model: poise/tiny
+cluster: {pools: [{device: H100, replicas: 3}]}
+workload:
+  poisson: {rate: 200, requests: 120, prompt_tokens: {uniform: {low: 50, high: 900}}, output_tokens: 20}
+  shared_prefixes: {groups: 4, prefix_tokens: 500}
+slo: {ttft_s: 0.05, tpot_s: 0.01}
+run: {seeds: 2}
+"""
+
+FIGURES = (
+    *("requests", "finished", "rejected", "unfinished", "slo_attainment", "goodput_rps", "output_tokens_per_s"),
+    *("prefix_hit_rate", "preemptions", "migrations", "cost_usd_per_mtok", "energy_j_per_mtok", "wall_s", "cpu_s"),
+)
+"""The names of the result JSON; TTFT, TPOT and E2E have parts besides."""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO)
+    return file
+
+
+def _json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+    """What `poise simulate scenario.yaml *argv --json -` prints."""
+    assert main(["simulate", "scenario.yaml", *argv, "--json", "-"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def _timeless(told: Any) -> Any:
+    """A result without how long it took to compute."""
+    if isinstance(told, dict):
+        return {name: _timeless(value) for name, value in told.items() if name not in ("wall_s", "cpu_s")}
+    return [_timeless(each) for each in told] if isinstance(told, list) else told
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"poise {poise.__version__}\n"
+    for argv in (["--help"], ["simulate", "--help"], ["demo", "-h"]):
+        assert main(argv) == 0
+        assert "Usage: poise" in capsys.readouterr().out
+    assert main([]) == 2
+    assert "simulate" in capsys.readouterr().out
+
+
+def test_the_table_begins_with_the_belief(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "scenario.yaml"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Belief (the default): reports every 1 s, 50 ms late;")
+    assert "Load: 120 requests, at" in said.out and "reachable prefix hits" in said.out
+    assert said.err == ""  # no bar: this is no terminal
+    assert main(["simulate", "scenario.yaml", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_names_of_the_json(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _json(capsys)
+    for name in FIGURES:
+        assert isinstance(told[name], int | float), name
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        assert list(told[name]) == ["mean", "p50", "p90", "p95", "p99"]
+        assert all(value > 0 for value in told[name].values())
+    assert (told["requests"], told["finished"], told["interrupted"]) == (120, 120, False)
+    assert [each["seed"] for each in told["per_seed"]] == [0, 1]
+    assert told["interval"]["ttft_s"]["p99"] >= 0
+    for each in told["per_seed"]:
+        assert set(FIGURES) <= set(each)
+    for name in ("ttft_s", "e2e_s"):
+        means = [each[name]["mean"] for each in told["per_seed"]]
+        assert told[name]["mean"] == pytest.approx(sum(means) / 2)
+    assert set(told["provenance"]) == {"poise", "scenario", "engine", "cost", "workload", "belief", "seeds"}
+    assert told["provenance"]["engine"] == {"model": "vllm", "version": "v1"}
+    assert told["provenance"]["belief"]["period_s"] == 1.0
+    assert told["provenance"]["cost"][0]["price"]["usd_per_device_hour"] > 0
+
+
+def test_overrides_reach_every_field(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _json(
+        capsys, "--set", "cluster.pools.0.replicas=1", "--set", "belief.period_s=0", "--set",
+        "policies.router={prefix_cache: {imbalance: 3}}", "--set", "run.warmup_s=0.1", "--seed", "7",
+    )  # fmt: skip
+    resolved = told["provenance"]["scenario"]
+    assert resolved["cluster"]["pools"][0]["replicas"] == 1
+    assert resolved["belief"]["period_s"] == 0
+    assert resolved["policies"]["router"] == {"prefix_cache": {"imbalance": 3, "deviations": 2.0}}
+    assert resolved["run"]["seeds"] == [7]
+    assert told["requests"] < 120
+    assert len(told["utilisation"]["per_replica"]) == 1
+
+
+def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import polars as pl
+
+    assert main(["simulate", "scenario.yaml", "--out", "a/b", "--json", "c/result.json"]) == 0
+    assert "Wrote to a/b" in capsys.readouterr().out
+    out = scenario.parent / "a" / "b"
+    page = (out / "report.html").read_text()
+    assert page.index("Belief (the default)") < page.index("<h1>")
+    told = json.loads((out / "result.json").read_text())
+    assert told == json.loads(Path("c/result.json").read_text())
+    events = json.loads(gzip.decompress((out / "timeline.json.gz").read_bytes()))["traceEvents"]
+    assert {"X", "C", "b", "e", "M"} <= {event["ph"] for event in events}
+    rows = pl.read_parquet(out / "requests.parquet")
+    assert len(rows) == 120
+    assert rows["ttft_s"].mean() == pytest.approx(told["per_seed"][0]["ttft_s"]["mean"])
+    header = (out / "scenario.resolved.yaml").read_text()
+    assert "kv_blocks" in header and "version: v1" in header and f"poise: {poise.__version__}" in header
+
+
+def test_out_changes_no_figure(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "scenario.yaml", "--out", "out", "--quiet"]) == 0
+    told = json.loads(Path("out/result.json").read_text())
+    assert _timeless(told) == _timeless(_json(capsys))
+
+
+def test_the_resolved_scenario_runs_again_to_the_same_figures(
+    scenario: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "scenario.yaml", "--out", "first", "--quiet"]) == 0
+    assert main(["simulate", "first/scenario.resolved.yaml", "--out", "second", "--quiet"]) == 0
+    first, second = (json.loads(Path(f"{name}/result.json").read_text()) for name in ("first", "second"))
+    assert _timeless(first) == _timeless(second)
+    assert Path("first/scenario.resolved.yaml").read_bytes() == Path("second/scenario.resolved.yaml").read_bytes()
+
+
+def test_the_same_seed_gives_the_same_json_in_two_processes(scenario: Path) -> None:
+    told = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        argv = [sys.executable, "-m", "poise", "simulate", "scenario.yaml", "--json", "-", "--router", "prefix_cache"]
+        done = subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=scenario.parent, check=True)
+        told.append(json.dumps(_timeless(json.loads(done.stdout))))
+    assert told[0] == told[1]
+
+
+def test_routers_are_compared_under_the_same_arrivals(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    routers = ("--router", "round_robin", "--router", "{prefix_cache: {imbalance: 4}}", "--router", "prefix_cache")
+    told = _json(capsys, *routers)
+    assert list(told["routers"]) == ["round_robin", "prefix_cache(imbalance=4)", "prefix_cache"]
+    base, other = told["routers"]["round_robin"], told["routers"]["prefix_cache"]
+    against = other["against"]
+    assert against["router"] == "round_robin" and "against" not in base
+    assert against["difference"]["requests"] == 0
+    assert against["difference"]["ttft_s"]["mean"] == pytest.approx(other["ttft_s"]["mean"] - base["ttft_s"]["mean"])
+    assert against["interval"]["prefix_hit_rate"] >= 0
+    alone = _json(capsys, "--router", "round_robin")
+    assert _timeless(alone["per_seed"]) == _timeless(base["per_seed"])
+
+
+def test_a_comparison_has_files_for_each_router(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["simulate", "scenario.yaml", "--router", "round_robin", "--router", "least_tokens", "--out", "out"]
+    assert main(argv) == 0
+    table = capsys.readouterr().out
+    assert table.index("round_robin") < table.index("least_tokens")
+    names = {file.name for file in Path("out").iterdir()}
+    assert {"requests.round_robin.parquet", "timeline.least_tokens.json.gz", "report.html"} <= names
+
+
+def test_events_are_recorded(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = _json(capsys)
+    assert _timeless(_json(capsys, "--trace-events", "events.jsonl")) == _timeless(plain)
+    trace = Trace.load("events.jsonl")
+    assert trace.header["poise"] == poise.__version__
+    assert trace.header["scenario"]["cluster"]["pools"][0]["replicas"] == 3
+    kinds = [type(event).__name__ for event in trace.events]
+    assert kinds.count("Arrived") == kinds.count("Finished") == 120
+
+
+def test_bad_rows_are_counted_when_they_are_to_be_skipped(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "\n".join(f"{at},{-1 if at == 3 else 50},5" for at in range(10))
+    Path("trace.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    changed = "workload={trace: trace.csv}"
+    assert main(["simulate", "scenario.yaml", "--set", changed]) == 2
+    assert "line 5" in capsys.readouterr().err
+    told = _json(capsys, "--set", changed, "--skip-bad")
+    assert told["requests"] == 9 and told["provenance"]["workload"]["skipped"] == 1
+    assert "sha256" in told["provenance"]["workload"]
+    assert "recorded load" in told["notes"]["seeds"]
+    assert main(["simulate", "scenario.yaml", "--set", changed, "--skip-bad"]) == 0
+    assert "1 bad rows skipped" in capsys.readouterr().out
+
+
+BROKEN = """\
+class Throws:
+    needs = ()
+    def route(self, request, cluster, chance):
+        raise ZeroDivisionError("no such luck")
+
+class Lies:
+    needs = ()
+    def route(self, request, cluster, chance):
+        from poise.core.action import Route
+        return Route(99)
+"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("Throws", "ZeroDivisionError: no such luck"), ("Lies", "replica 99")])
+def test_our_failures_are_one_line_with_the_way_to_the_traceback(
+    scenario: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    Path("broken_routers.py").write_text(BROKEN)
+    argv = ["simulate", "scenario.yaml", "--router", f"broken_routers:{name}"]
+    monkeypatch.delenv("POISE_DEBUG", raising=False)
+    assert main(argv) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert said in told.err and "POISE_DEBUG=1" in told.err
+    monkeypatch.setenv("POISE_DEBUG", "1")
+    with pytest.raises(Exception, match=said.partition(": ")[2] or said):
+        main(argv)
+
+
+READY = """\
+import os
+
+from poise.policies.route.least_requests import LeastRequests
+
+
+class Announced(LeastRequests):
+    told = False
+
+    def route(self, request, cluster, chance):
+        if request.id == 1000 and not self.told:
+            self.told = True
+            os.write(int(os.environ["READY"]), b"!")
+        return super().route(request, cluster, chance)
+"""
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_says_so(scenario: Path) -> None:
+    Path("announced.py").write_text(READY)
+    ours, theirs = os.pipe()
+    argv = [
+        *(sys.executable, "-m", "poise", "simulate", "scenario.yaml", "--router", "announced:Announced"),
+        *("--set", "workload={poisson: {rate: 200, requests: 2e6}}", "--out", "out", "--json", "result.json"),
+    ]
+    environment = {**os.environ, "READY": str(theirs)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env=environment, pass_fds=[theirs]) as process:
+        os.close(theirs)
+        assert os.read(ours, 1) == b"!"  # a thousand requests have been routed
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    os.close(ours)
+    assert process.returncode == 130, err
+    assert "interrupted: partial" in out and "stopped by the user" in out
+    told = json.loads(Path("result.json").read_text())
+    assert told["interrupted"] is True and told == json.loads(Path("out/result.json").read_text())
+    assert 1000 <= told["requests"] < 2_000_000
+    assert told["finished"] + told["unfinished"] == told["requests"]
+    assert Path("out/report.html").exists() and Path("out/requests.parquet").exists()
+
+
+@pytest.mark.parametrize(("what", "name"), [("models", "meta-llama/Llama-3.1-8B"), ("devices", "H100-SXM-80GB")])
+def test_lists(capsys: pytest.CaptureFixture[str], what: str, name: str) -> None:
+    assert main([what]) == 0
+    assert name in capsys.readouterr().out
+    assert main([what, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told) >= 20
+    entry = next(each for each in told if each["name"] == name)
+    assert "github" in entry["source"] or "https://" in entry["source"]
+    assert all(value is not None for value in entry.values())
+
+
+def test_the_list_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policies", "--json"]) == 0
+    told = {(each["slot"], each["name"]): each for each in json.loads(capsys.readouterr().out)}
+    for router in ("round_robin", "least_tokens", "least_requests", "prefix_cache"):
+        assert told["router", router]["about"].endswith(".")
+    assert told["router", "prefix_cache"]["parameters"] == {"imbalance": 16, "deviations": 2.0}
+    assert main(["policies"]) == 0
+    assert "prefix_cache" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "poise", "models", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("gap_ms", [None, 100, 0])
+def test_the_demo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, gap_ms: int | None
+) -> None:
+    monkeypatch.setattr(demo_module, "REQUESTS", 60)
+    argv = ["demo", "--out", str(tmp_path / "out")]
+    if gap_ms is not None:
+        lines = [
+            {
+                "timestamp": gap_ms * at,
+                "input_length": 1500,
+                "output_length": 50,
+                "hash_ids": [at % 5, 10 + at % 10, 100 + at],
+            }
+            for at in range(100)
+        ]
+        trace = tmp_path / "trace.jsonl"
+        trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        argv += ["--trace", str(trace)]
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Belief (the default)")
+    for router in demo_module.ROUTERS:
+        assert sum(line.startswith(f"{router} ") for line in said.splitlines()) == 4
+    assert "reachable prefix hits" in said
+    for file in ("report.html", "timeline.json.gz"):
+        assert str(tmp_path / "out" / file) in said and (tmp_path / "out" / file).stat().st_size > 1000
+
+
+def test_the_examples_load() -> None:
+    folder = Path(__file__).parent.parent / "examples"
+    files = sorted(folder.glob("*.yaml"))
+    assert files
+    for file in files:
+        assert load(file).scenario.cluster.pools

@@ -1,0 +1,183 @@
+"""Who may import whom: the promise that a policy cannot know in which world it runs, held by reading the source."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import poise
+
+ROOT = Path(poise.__file__).parent
+
+GROUND = {"core"}
+TOOLS = {"catalogue", "cost", "pipeline", "policies", "report", "testing", "workload"}
+WORLDS = {"live", "runtime", "sim"}
+TASKS = {"claims", "plan", "scenario", "truth"}
+
+MAY: dict[str, set[str]] = {
+    **{room: set() for room in GROUND},
+    **dict.fromkeys(TOOLS, GROUND),
+    **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
+    **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
+    "cli": GROUND | TOOLS | WORLDS | TASKS,
+    "__main__": {"cli"},
+    "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily
+}
+"""For each room, the rooms that it may import besides itself: each step those below it, never its neighbours."""
+
+HEAVY = {"numpy", "polars", "pydantic", "rich", "plotly", "ruamel", "typer", "msgspec"}
+
+
+class Import(NamedTuple):
+    """One import statement: the room it stands in and the room or package it brings in."""
+
+    room: str
+    brings: str
+    where: str
+    typing_only: bool
+
+
+def _imports(file: Path, root: Path) -> Iterator[Import]:
+    room = file.relative_to(root).parts[0].removesuffix(".py")
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    guarded = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        for name in _names(node, file, root):
+            yield Import(room, name, f"{file.relative_to(root.parent)}:{node.lineno}", node in guarded)  # type: ignore[attr-defined]
+
+
+def _names(node: ast.AST, file: Path, root: Path) -> Iterator[str]:
+    """The rooms of poise as `poise.ROOM`, the top packages of everything else."""
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = (root.name, *file.relative_to(root).parent.parts)
+            base = ".".join((*package[: len(package) - node.level + 1], *filter(None, [node.module])))
+        modules = [f"{base}.{alias.name}" for alias in node.names] if base == root.name else [base]
+    else:
+        return
+    for module in modules:
+        parts = module.split(".")
+        yield ".".join(parts[:2]) if parts[0] == root.name else parts[0]
+
+
+def _all(root: Path = ROOT) -> list[Import]:
+    return [each for file in sorted(root.rglob("*.py")) for each in _imports(file, root)]
+
+
+def _violations(root: Path = ROOT) -> list[str]:
+    """Every import that climbs or goes sideways, named. What only a type checker reads is no knowledge at run time."""
+    found = []
+    for each in _all(root):
+        if not each.brings.startswith("poise.") or each.typing_only:
+            continue
+        target = each.brings.removeprefix("poise.")
+        if target in (each.room, "__version__"):
+            continue
+        if target not in MAY.get(each.room, set()):
+            allowed = ", ".join(sorted(MAY.get(each.room, set()))) or "no other room"
+            found.append(f"{each.where}: {each.room} imports {target}; it may import {allowed}")
+    return found
+
+
+def test_rooms_are_known() -> None:
+    rooms = {each.name.removesuffix(".py") for each in ROOT.iterdir() if each.suffix == ".py" or each.is_dir()}
+    assert rooms - {"__pycache__", "py.typed"} <= set(MAY), "a new room needs its place in MAY"
+
+
+def test_imports_go_down_only() -> None:
+    assert not _violations(), "\n".join(_violations())
+
+
+def test_core_needs_only_the_standard_library() -> None:
+    known = sys.stdlib_module_names | {"poise.core"}
+    wrong = [f"{each.where}: core imports {each.brings}" for each in _all() if each.room == "core"]
+    wrong = [line for line in wrong if line.rpartition(" ")[2] not in known]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_policies_need_only_core_and_numbers() -> None:
+    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy"}
+    wrong = [each for each in _all() if each.room == "policies" and each.brings not in known]
+    assert not wrong
+
+
+def test_worlds_do_not_meet_and_do_not_know_policies() -> None:
+    for world in WORLDS:
+        assert not MAY[world] & (WORLDS | {"policies"} | TASKS)
+
+
+def test_nobody_imports_the_command_line() -> None:
+    wrong = [each.where for each in _all() if each.brings == "poise.cli" and each.room != "__main__"]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        ("core/view.py", "from poise.policies import Policies", "core imports policies"),
+        ("policies/route/x.py", "from ...sim import world", "policies imports sim"),
+        ("sim/world.py", "import poise.live.gateway", "sim imports live"),
+        ("sim/world.py", "def f():\n    from poise.policies.find import build", "sim imports policies"),
+        ("cost/roofline.py", "from poise import workload", "cost imports workload"),
+        ("report/html.py", "from poise.cli import app", "report imports cli"),
+    ],
+)
+def test_a_violation_is_named(tmp_path: Path, file: str, line: str, said: str) -> None:
+    target = tmp_path / "poise" / file
+    target.parent.mkdir(parents=True)
+    target.write_text(line)
+    assert [said in violation and f"poise/{file}:" in violation for violation in _violations(tmp_path / "poise")] == [
+        True
+    ]
+
+
+def test_types_may_look_anywhere(tmp_path: Path) -> None:
+    target = tmp_path / "poise" / "testing" / "x.py"
+    target.parent.mkdir(parents=True)
+    target.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from poise.sim.world import World\n")
+    assert not _violations(tmp_path / "poise")
+
+
+def _loaded(code: str) -> set[str]:
+    """The heavy packages that a fresh interpreter has loaded after `code`."""
+    told = f"{code}\nimport sys, json; print(json.dumps(sorted({HEAVY!r} & set(sys.modules))))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_importing_poise_loads_nothing_heavy() -> None:
+    assert _loaded("import poise") == set()
+
+
+def test_a_simulation_needs_only_numpy() -> None:
+    code = """
+import poise as ps
+cluster = ps.Cluster.of("H100", count=1).replicas(1, model=ps.models.llama3_8b)
+run = ps.simulate(cluster, ps.workload.poisson(1.0, requests=3))
+assert run.ttft.p50 > 0
+"""
+    assert _loaded(code) <= {"numpy"}
+
+
+def test_the_face_has_all_its_names() -> None:
+    for name in poise.__all__:
+        assert getattr(poise, name) is not None
+    assert dir(poise) == poise.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        poise.nothing  # noqa: B018

@@ -1,0 +1,401 @@
+"""Every mistake of a user is one line on standard error that says where, what and how to cure it; exit code 2."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poise.cli import main
+
+GOOD = """\
+model: poise/tiny
+cluster:
+  pools:
+    - device: H100
+      replicas: 2
+workload:
+  poisson:
+    rate: 5
+    requests: 20
+    prompt_tokens: 100
+    output_tokens: 10
+policies:
+  router: least_requests
+run:
+  seeds: 1
+"""
+
+CURE = re.compile(
+    r"\b(give|write|remove|did you mean|raise|lower|nearest are|known are|keep|add|set|check|see|choose|correct|save|"
+    r"shorten|change|drop|rename|swap|name|put|quote|must be|what fits|takes|needs)\b"
+)
+"""Words that a cure is made of."""
+
+
+def _provoke(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line that `poise *argv` says as it refuses."""
+    assert main(list(argv)) == 2, capsys.readouterr()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1 and said.err.endswith("\n"), said.err
+    assert "Traceback" not in said.err
+    assert CURE.search(said.err), f"no cure in {said.err!r}"
+    return said.err
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "scenario.yaml"
+    file.write_text(GOOD)
+    return file
+
+
+def test_the_scenario_itself_is_good(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "scenario.yaml"]) == 0
+    assert "Belief" in capsys.readouterr().out.splitlines()[0]
+
+
+FILE = [
+    # what replaces what in the good scenario; what the line must say
+    ("    - device: H100", "    - device: H10", ["scenario.yaml:4: cluster.pools.0.device", "'H10'", "H100-SXM-80GB"]),
+    ("model: poise/tiny", "model: lama-3-8b", ["scenario.yaml:1: model", "'lama-3-8b'", "meta-llama/Meta-Llama-3-8B"]),
+    (
+        "      replicas: 2",
+        "      replicas: -3",
+        [":5: cluster.pools.0.replicas: -3 must be at least 1; give the number of"],
+    ),
+    ("      replicas: 2", "      replicas: 0", [":5: cluster.pools.0.replicas: 0 must be at least 1"]),
+    ("      replicas: 2", "      replicas: 2.5", [":5: cluster.pools.0.replicas: 2.5 must be a whole number"]),
+    ("      replicas: 2", "      replicas: '2'", [":5: cluster.pools.0.replicas: '2' is a text", "without quotes"]),
+    ("      replicas: 2", "      replicas: true", [":5: cluster.pools.0.replicas: true must be a whole number"]),
+    ("      replicas: 2", "      replicas:", [":5: cluster.pools.0.replicas: null must be a whole number"]),
+    ("      replicas: 2", "      replica: 2", [":5: cluster.pools.0.replica: unknown key; did you mean replicas?"]),
+    (
+        "      replicas: 2",
+        "      tensor_parallel_size: 2",
+        [":5: cluster.pools.0.tensor_parallel_size", "did you mean tensor?"],
+    ),
+    ("      replicas: 2", "      replicas: 2\n      replicas: 3", ["scenario.yaml:6: replicas: stands twice"]),
+    ("      replicas: 2", "\t  replicas: 2", ["scenario.yaml:5: a tab indents the line"]),
+    ("      replicas: 2", "      replicas: [2", ["is no YAML", "brackets"]),
+    ("      replicas: 2", "      role: prefil", [":5: cluster.pools.0.role: 'prefil'", "did you mean prefill?"]),
+    ("      replicas: 2", "      role: prefill", [":5: cluster.pools.0.role: prefill needs a pool with role decode"]),
+    ("      replicas: 2", "      role: decode", [":5: cluster.pools.0.role: decode needs a pool with role prefill"]),
+    ("      replicas: 2", "      weights: fp16", [":5: cluster.pools.0.weights: 'fp16' must be bf16, fp8"]),
+    ("      replicas: 2", "      expert: 3", [":5: cluster.pools.0.expert: 3, which does not divide"]),
+    ("      replicas: 2", "      pipeline: 99", [":5: cluster.pools.0.pipeline: 99", "4 layers"]),
+    ("      replicas: 2", "      model: llama-3.1-405b", [":5: cluster.pools.0.model", "does not fit", "tensor 16"]),
+    ("      replicas: 2", "      model: ./nothing/config.json", [":5: cluster.pools.0.model", "nothing/config.json"]),
+    ("      replicas: 2", "      price_basis: gold", [":4: cluster.pools.0.device", "'gold'", "price"]),
+    (
+        "      replicas: 2",
+        "      engine: {kv_blocks: -1}",
+        [":5: cluster.pools.0.engine.kv_blocks: -1 must be at least 0"],
+    ),
+    ("model: poise/tiny\n", "", ["cluster.pools.0.model: is missing"]),
+    ("model: poise/tiny", "model: [a, b]", ["scenario.yaml:1: model: ['a', 'b'] must be a text"]),
+    ("model: poise/tiny", "modell: poise/tiny", ["scenario.yaml:1: modell: unknown key; did you mean model?"]),
+    ("model: poise/tiny", "model: 2024-01-01", ["scenario.yaml:1: model: is a date"]),
+    (
+        "    - device: H100\n      replicas: 2",
+        "    - replicas: 2",
+        [":4: cluster.pools.0.device: is missing", "poise devices"],
+    ),
+    ("    - device: H100\n      replicas: 2", "    []", ["cluster.pools: the list is empty"]),
+    ("    - device: H100\n      replicas: 2", "    - H100", [":4: cluster.pools.0: 'H100' must be a mapping"]),
+    (
+        "    - device: H100",
+        "    - device: {name: own}",
+        [":4: cluster.pools.0.device: own lacks bf16_tflops, memory_gb"],
+    ),
+    (
+        "    - device: H100",
+        "    - device: {name: own, like: H1}",
+        [":4: cluster.pools.0.device", "'H1'", "nearest are"],
+    ),
+    ("run:", "engine: {block_size: 32}\nrun:", ["engine.block_size: unknown key; did you mean block_tokens?"]),
+    (
+        "run:",
+        "engine: {token_budget: 128}\nrun:",
+        [":14: engine.token_budget: token_budget 128 must be at least max_seq"],
+    ),
+    ("run:", "engine: {lanes: [{share: 2}]}\nrun:", [":14: engine.lanes.0.share: 2 must be at most 1"]),
+    ("run:", "engine: {lanes: [{share: 0.8}, {share: 0.8}]}\nrun:", [":14: engine.lanes: the shares add up to 1.6"]),
+    ("run:", "engine: {lanes: [{prefill: false}]}\nrun:", [":14: engine.lanes: no lane computes prompts"]),
+    ("run:", "engine: {preemption: swap}\nrun:", [":14: engine.preemption", "host_kv_gb"]),
+    ("run:", "engine: {memory_fraction: 1.5}\nrun:", [":14: engine.memory_fraction: 1.5 must be at most 1"]),
+    ("run:", "engine:\nrun:", [":14: engine: null must be a mapping"]),
+    ("run:", "slo: {ttft: 1}\nrun:", [":14: slo.ttft: unknown key; did you mean ttft_s?"]),
+    ("run:", "slo: {ttft_s: 0}\nrun:", [":14: slo.ttft_s: 0 must be above 0"]),
+    ("run:", "slo: {ttft_s: 500ms}\nrun:", [":14: slo.ttft_s: '500ms' must be a number", "seconds"]),
+    ("run:", "belief: {prefix: orcale}\nrun:", [":14: belief.prefix: 'orcale'", "did you mean oracle?"]),
+    ("run:", "belief: {period_s: -1}\nrun:", [":14: belief.period_s: -1 must be at least 0"]),
+    ("run:", "belief: {in_flight: yes}\nrun:", [":14: belief.in_flight: 'yes' is a text in YAML 1.2", "write true"]),
+    ("run:", "cost: {gem_bf16: 0.5}\nrun:", [":14: cost.gem_bf16: unknown key; did you mean gemm_bf16?"]),
+    ("run:", "cost: {gemm_bf16: 0}\nrun:", [":14: cost.gemm_bf16: 0 must be above 0; give the peak"]),
+    ("run:", "notes: hello\nrun:", [":14: notes: unknown key"]),
+    ("  seeds: 1", "  seeds: 0", [":15: run.seeds: 0 seeds are none"]),
+    ("  seeds: 1", "  seeds: [1, 1]", [":15: run.seeds", "twice"]),
+    ("  seeds: 1", "  seeds: [-1]", [":15: run.seeds: [-1]"]),
+    ("  seeds: 1", "  drain: false", [":15: run.drain", "run.until_s"]),
+    ("  seeds: 1", "  until_s: 5\n  warmup_s: 5", [":16: run.warmup_s: 5 must be below until_s 5"]),
+    ("  seeds: 1", "  until_s: .inf", [":15: run.until_s: inf must be a finite number"]),
+    (
+        "  router: least_requests",
+        "  router: least_request",
+        [":13: policies.router: 'least_request'", "did you mean least_requests"],
+    ),
+    ("  router: least_requests", "  router: []", [":13: policies.router: the list is empty"]),
+    ("  router: least_requests", "  router: {a: 1, b: 2}", [":13: policies.router", "names no policy"]),
+    ("  router: least_requests", "  router: [round_robin, nobody]", [":13: policies.router.1: 'nobody' is no router"]),
+    (
+        "  router: least_requests",
+        "  router: {prefix_cache: {imbalence: 8}}",
+        [":13: policies.router.prefix_cache: unknown parameter 'imbalence'; did you mean imbalance?"],
+    ),
+    (
+        "  router: least_requests",
+        "  router: {prefix_cache: {imbalance: many}}",
+        [":13: policies.router.prefix_cache.imbalance: 'many' is no int"],
+    ),
+    (
+        "  router: least_requests",
+        "  router: nowhere.module:Thing",
+        [":13: policies.router: cannot import 'nowhere.module'"],
+    ),
+    ("  router: least_requests", "  router: json:Thing", [":13: policies.router: module json has no 'Thing'"]),
+    ("  router: least_requests", "  router: json:JSONDecoder", [":13: policies.router", "no method 'route'"]),
+    ("  router: least_requests", "  routers: least_requests", [":13: policies.routers", "did you mean router?"]),
+    ("  router: least_requests", "  queue: fifo", [":13: policies.queue: 'fifo' is no queue", "priority"]),
+    ("    rate: 5", "    rate: 0", [":8: workload.poisson.rate: 0 must be above 0; give requests per second"]),
+    ("    rate: 5", "    qps: 5", [":8: workload.poisson.qps: unknown key; did you mean rate?"]),
+    ("    requests: 20\n", "", [":7: workload.poisson", "neither requests nor duration_s"]),
+    ("    requests: 20", "    duration_s: 1e-6", [":7: workload.poisson", "too short"]),
+    ("    prompt_tokens: 100", "    prompt_tokens: -1", [":10: workload.poisson.prompt_tokens: -1 must be at least 1"]),
+    ("    prompt_tokens: 100", "    prompt_tokens: {normal: 3}", [":10: workload.poisson.prompt_tokens", "lognormal"]),
+    (
+        "    prompt_tokens: 100",
+        "    prompt_tokens: {lognormal: {mean: 3}}",
+        [":10: workload.poisson.prompt_tokens", "lacks cv"],
+    ),
+    (
+        "    prompt_tokens: 100",
+        "    prompt_tokens: {uniform: {low: 9, high: 2}}",
+        [":10: workload.poisson", "below low 9"],
+    ),
+    (
+        "    prompt_tokens: 100",
+        "    prompt_tokens: long",
+        [":10: workload.poisson.prompt_tokens: 'long'", "give a number"],
+    ),
+    ("    prompt_tokens: 100", "    lengths: lengths.csv", [":10: workload.poisson.lengths", "one or the other"]),
+    ("  poisson:", "  poison:", [":7: workload.poison: unknown key; did you mean poisson?"]),
+    (
+        "policies:",
+        "  gamma: {rate: 1, cv: 2, requests: 3}\npolicies:",
+        ["workload: names poisson and gamma; give exactly one"],
+    ),
+    ("policies:", "  scale: 2\npolicies:", [":12: workload.scale: belongs to a trace", "rate"]),
+    ("policies:", "  sessions: {turns: 0}\npolicies:", [":12: workload.sessions.turns: 0 must be at least 1"]),
+    (
+        "policies:",
+        "  shared_prefixes: {groups: 5}\npolicies:",
+        [":12: workload.shared_prefixes.prefix_tokens: is missing"],
+    ),
+    ("policies:", "  timeout_s: -2\npolicies:", [":12: workload.timeout_s: -2 must be above 0"]),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: lost, replica: 2}]",
+        [":6: cluster.faults.0.replica: 2 does not"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: explode, replica: 0}]",
+        [":6: cluster.faults.0.kind: 'explode'"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{kind: lost, replica: 0}]",
+        [":6: cluster.faults.0.at_s: is missing"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: lost, replica: 0, notice_s: 3}]",
+        [":6: cluster.faults.0.notice_s: belongs to kind reclaimed"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n    - device: H100\n      model: phi-4",
+        ["workload: the pools serve", "model"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"), FILE, ids=[f"{at}-{new.strip()[:30]}" for at, (_, new, _) in enumerate(FILE)]
+)
+def test_a_mistake_in_the_file(
+    scenario: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: list[str]
+) -> None:
+    assert old in GOOD
+    scenario.write_text(GOOD.replace(old, new))
+    said = _provoke(capsys, "simulate", "scenario.yaml")
+    assert "scenario.yaml" in said
+    for part in told:
+        assert part in said
+
+
+WHOLE = [
+    ("", ["is empty", "cluster and workload"]),
+    ("# nothing\n", ["is empty"]),
+    ("- a\n- b\n", ["is a list", "mapping"]),
+    ("hello\n", ["is a text", "mapping"]),
+    ("a: {b: c\n", ["is no YAML"]),
+    ("a: 1\n---\nb: 2\n", ["second document"]),
+    ("1: 2\n", ["the key 1 is no text"]),
+    ("cluster: {pools: [{device: H100}]}\n", ["workload: is missing; give a section workload"]),
+    ("workload: {trace: x}\n", ["cluster: is missing; give a section cluster"]),
+    ("a: &x [*x]\n", ["scenario.yaml"]),
+    ("model: !!python/object:os.system {}\n", ["scenario.yaml"]),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), WHOLE)
+def test_a_file_that_is_no_scenario(
+    scenario: Path, capsys: pytest.CaptureFixture[str], text: str, told: list[str]
+) -> None:
+    scenario.write_text(text)
+    said = _provoke(capsys, "simulate", "scenario.yaml")
+    for part in told:
+        assert part in said
+
+
+def test_a_file_that_is_no_text(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario.write_bytes(b"model: \xff\xfe")
+    assert "byte 7 is not UTF-8" in _provoke(capsys, "simulate", "scenario.yaml")
+
+
+LINE = [
+    (["simulate"], ["Missing argument", "poise simulate --help"]),
+    (["simulate", "nothing.yaml"], ["nothing.yaml: no such file"]),
+    (["simulate", "."], ["is a folder"]),
+    (["simulate", "scenario.yaml", "--jsn", "x"], ["--jsn", "--json"]),
+    (["simulate", "scenario.yaml", "--seed", "x"], ["--seed", "'x'"]),
+    (["simulate", "scenario.yaml", "--seed", "-1"], ["--seed -1: run.seeds"]),
+    (["simulate", "scenario.yaml", "more"], ["more"]),
+    (["simulat", "scenario.yaml"], ["simulat"]),
+    (["simulate", "scenario.yaml", "--set", "run.seeds"], ["--set run.seeds: has no '='"]),
+    (["simulate", "scenario.yaml", "--set", "=3"], ["--set =3: the path '' has an empty part"]),
+    (["simulate", "scenario.yaml", "--set", "run..seeds=3"], ["has an empty part"]),
+    (["simulate", "scenario.yaml", "--set", "run.seeds=[1"], ["--set run.seeds=[1: '[1' is no YAML value"]),
+    (["simulate", "scenario.yaml", "--set", "run.sedes=3"], ["--set run.sedes=3: run.sedes", "did you mean seeds?"]),
+    (["simulate", "scenario.yaml", "--set", "cluster.pols.0.replicas=3"], ["cluster.pols", "did you mean pools?"]),
+    (["simulate", "scenario.yaml", "--set", "cluster.pools.7.replicas=3"], ["cluster.pools has no item 7; give 0"]),
+    (["simulate", "scenario.yaml", "--set", "cluster.pools.x.replicas=3"], ["cluster.pools is a list; 'x' must be"]),
+    (["simulate", "scenario.yaml", "--set", "run.seeds.a=3"], ["run.seeds is 1, which has no parts"]),
+    (["simulate", "scenario.yaml", "--set", "cluster.pools.0.replicas=x"], ["cluster.pools.0.replicas: 'x' must be"]),
+    (["simulate", "scenario.yaml", "--set", "slo.ttft_s=-1"], ["--set slo.ttft_s=-1: slo.ttft_s: -1 must be above 0"]),
+    (
+        ["simulate", "scenario.yaml", "--set", "engine.max_sequences=9000"],
+        ["--set engine.max_sequences=9000: engine.max_sequences: token_budget 8192 must be at least max_sequences"],
+    ),
+    (["simulate", "scenario.yaml", "--router", "robin"], ["--router robin: policies.router: 'robin' is no router"]),
+    (
+        ["simulate", "scenario.yaml", "--router", "round_robin", "--router", "x"],
+        ["policies.router.1: 'x' is no router"],
+    ),
+    (["simulate", "scenario.yaml", "--set", "workload={}"], ["workload: names no source; give exactly one of trace"]),
+    (["simulate", "scenario.yaml", "--skip-bad"], ["--skip-bad: workload.skip_bad: belongs to a trace"]),
+    (
+        ["simulate", "scenario.yaml", "--json", "scenario.yaml/x.json"],
+        ["--json scenario.yaml/x.json: cannot be written"],
+    ),
+    (["simulate", "scenario.yaml", "--json", "."], ["--json .: is a folder"]),
+    (["simulate", "scenario.yaml", "--out", "scenario.yaml"], ["--out scenario.yaml: cannot be written"]),
+    (["simulate", "scenario.yaml", "--trace-events", "scenario.yaml/x"], ["--trace-events scenario.yaml/x: cannot be"]),
+    (["demo", "--trace", "nothing.jsonl", "--out", "d"], ["nothing.jsonl"]),
+    (["demo", "--out", "scenario.yaml/x"], ["--out scenario.yaml/x: cannot be written"]),
+    (["demo", "--trace", "scenario.yaml", "--out", "d"], ["scenario.yaml"]),
+    (["models", "--jason"], ["--jason", "--json"]),
+]
+
+
+@pytest.mark.parametrize(("argv", "told"), LINE, ids=[" ".join(argv) for argv, _ in LINE])
+def test_a_mistake_on_the_command_line(
+    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], told: list[str]
+) -> None:
+    said = _provoke(capsys, *argv)
+    for part in told:
+        assert part in said
+
+
+TRACES = [
+    (
+        "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,-3,5\n",
+        ["line 3", "prompt_tokens is", "skip_bad: true (--skip-bad)"],
+    ),
+    ("arrival_s,prompt_tokens,output_tokens\n0,10,5\nx,3,5\n", ["line 3", "arrival_s is 'x'"]),
+    ("arrival_s,prompt\n0,10\n", ["found the columns arrival_s, prompt", "output_tokens"]),
+    ("arrival_s,prompt_tokens,output_tokens\n", ["no rows"]),
+    ("", ["the file is empty"]),
+    (
+        "arrival_s,prompt_tokens,output_tokens,model\n0,10,5,gpt-x\n",
+        ["'gpt-x'", "which no pool serves", "ignore_model: true"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), TRACES)
+def test_a_mistake_in_a_trace(
+    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, told: list[str]
+) -> None:
+    (tmp_path / "requests.csv").write_text(text)
+    head, tail = GOOD.split("workload:\n")[0], "policies:" + GOOD.split("policies:")[1]
+    scenario.write_text(f"{head}workload:\n  trace: requests.csv\n{tail}")
+    said = _provoke(capsys, "simulate", "scenario.yaml")
+    assert said.startswith("poise: scenario.yaml:7: workload.trace: requests.csv") or "workload.trace" in said
+    for part in told:
+        assert part in said
+
+
+def test_a_trace_too_short_for_the_demo(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "short.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n")
+    assert "short.csv: 1 of its requests fit" in _provoke(capsys, "demo", "--trace", "short.csv", "--out", "d")
+
+
+def test_a_missing_trace(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", "workload={trace: no/such.csv}")
+    assert "--set workload={trace: no/such.csv}: workload.trace: no/such.csv" in said
+
+
+def test_a_broken_policy_module(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "broken_router_module.py").write_text("def route(:\n")
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--router", "broken_router_module:Mine")
+    assert "policies.router: broken_router_module:Mine cannot be built (SyntaxError" in said
+
+
+def test_several_mistakes_are_counted(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario.write_text(
+        GOOD.replace("replicas: 2", "replicas: 0").replace("rate: 5", "rate: x").replace("seeds: 1", "a: 1")
+    )
+    said = _provoke(capsys, "simulate", "scenario.yaml")
+    assert "scenario.yaml:5:" in said and said.endswith("(2 more after this one)\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["simulate", "scenario.yaml", "--set", "cluster.pools.0.replicas=-3"], "-3 must be at least 1"),
+        (["simulate", "scenario.yaml", "--nothing"], "--nothing"),
+        (["demo", "--trace", "absent.csv"], "absent.csv"),
+    ],
+)
+def test_in_a_process_of_its_own(scenario: Path, tmp_path: Path, argv: list[str], told: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "poise", *argv], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and told in done.stderr
