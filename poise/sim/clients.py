@@ -20,7 +20,8 @@ class Clients:
 
     until: nobody arrives later.  turn: tells the control side of an event.  progress: output tokens that a request
     has by now.  next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
-    arrived, ended: how many did so far; last_at: when the last one ended.  attempts: how often a request was turned away and will be sent again.
+    arrived, ended: how many did so far; last_at: when the last one ended.
+    attempts: how often a request was turned away and will be sent again.
     """
 
     def __init__(
