@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -109,10 +109,11 @@ class Cluster(CoreCluster):
 class Result:
     """One simulated run: figures on demand; `run` has the raw columns."""
 
-    def __init__(self, run: Run, cluster: CoreCluster, trace: Trace | None) -> None:
+    def __init__(self, run: Run, cluster: CoreCluster, trace: Trace | None, again: Callable[[], Trace]) -> None:
         self.run = run
         self.cluster = cluster
         self._trace = trace
+        self._again = again
 
     def metrics(self, slo: Slo | None = None, *, warmup_s: float = 0.0) -> Metrics:
         """All figures, of requests that arrived after `warmup_s` seconds."""
@@ -145,9 +146,9 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The recorded events and actions; UserError when none were asked for."""
+        """All events and actions; where they were not recorded, the same run is simulated again with a record."""
         if self._trace is None:
-            raise UserError("run.trace: nothing was recorded; simulate with trace=True")
+            self._trace = self._again()
         return self._trace
 
     def save_requests(self, path: str | Path) -> None:
@@ -189,7 +190,8 @@ def simulate(
     from poise.scenario import simulate as room
 
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
-    run = room.simulate(
+    once = partial(
+        room.simulate,
         cluster,
         workload,
         policies,
@@ -198,9 +200,12 @@ def simulate(
         seed=seed,
         until=until,
         drain=drain,
-        sample_s=sample_s,
-        slices=slices,
-        trace=kept,
-        progress=progress,
     )
-    return Result(run, cluster, kept)
+
+    def again() -> Trace:
+        record = Trace({"seed": seed})
+        once(trace=record)
+        return record
+
+    run = once(sample_s=sample_s, slices=slices, trace=kept, progress=progress)
+    return Result(run, cluster, kept, again)

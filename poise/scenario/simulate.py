@@ -56,6 +56,12 @@ def simulate(
     one_step: the slow reference, every held batch cut to one step.
     Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
     """
+    if workload.endless is not None:
+        if until is None:
+            raise ScenarioError(
+                "workload: the arrivals have no end; give requests or duration_s, or simulate with `until`"
+            )
+        workload = workload.endless(until)
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
         seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, one_step=one_step, progress=progress,

@@ -6,6 +6,7 @@ were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -69,7 +70,10 @@ class Options(TypedDict, total=False):
 def poisson(
     rate: float, *, requests: int | None = None, duration_s: float | None = None, **options: Unpack[Options]
 ) -> Workload:
-    """Return Poisson arrivals at `rate` per second: `requests` of them, or those within `duration_s`, or the fewer."""
+    """Return Poisson arrivals at `rate` per second: `requests` of them, or those within `duration_s`, or the fewer.
+
+    With neither they have no end: the simulation's `until` gives it.
+    """
     return gamma(rate, 1.0, requests=requests, duration_s=duration_s, **options)
 
 
@@ -81,6 +85,9 @@ def gamma(
     Shape 1/cv² and scale cv²/rate, as BurstGPT (arXiv 2401.17644) and ServeGen fit them; `cv` 0 gives equal gaps.
     """
     rate, cv = positive("rate", rate), positive("cv", cv, zero=True)
+    if requests is None and duration_s is None:
+        first = gamma(rate, cv, requests=1, **options)
+        return _endless(first, lambda seconds: gamma(rate, cv, duration_s=seconds, **options))
     rng = stream(options.get("seed", 0), "arrival")
 
     def gaps(rows: int) -> Floats:
@@ -99,6 +106,9 @@ def constant(
 ) -> Workload:
     """Return one request every `gap_s` seconds, the first at 0."""
     positive("gap_s", gap_s)
+    if requests is None and duration_s is None:
+        first = constant(gap_s, requests=1, **options)
+        return _endless(first, lambda seconds: constant(gap_s, duration_s=seconds, **options))
     limit = _rows(requests, duration_s, 1 / gap_s)
     arrival: Floats = np.arange(limit, dtype=np.float64) * gap_s
     if duration_s is not None:
@@ -117,6 +127,11 @@ def closed(concurrency: int, requests: int, **options: Unpack[Options]) -> Workl
 def all_at_once(requests: int, **options: Unpack[Options]) -> Workload:
     """Return `requests` that all arrive at 0: an offline batch."""
     return _workload(np.zeros(_rows(requests, None, 0)), options, {"kind": "all_at_once"})
+
+
+def _endless(first: Workload, draw: Callable[[float], Workload]) -> Workload:
+    """No rows yet: how many there are is known when the simulation's end is. `first` had its options checked."""
+    return Workload(first.arrival[:0], first.prompt[:0], first.output[:0], endless=draw, source=first.source)
 
 
 def _rows(requests: int | None, duration_s: float | None, rate: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -57,6 +58,7 @@ class Workload:
     retry: how often a client whose request was refused or lost sends it again.
     concurrency: closed load: at most so many requests in the system, the next one enters when one ends; 0 is open
     load.
+    endless: draws the rows of so many seconds, where the arrivals were given no end; there are no rows then.
     source: where the rows come from and what was done to them, for provenance.
     """
 
@@ -78,6 +80,7 @@ class Workload:
     timeout: NDArray[np.int64] | None = None
     retry: int = 0
     concurrency: int = 0
+    endless: Callable[[float], Workload] | None = None
     source: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:

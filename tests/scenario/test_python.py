@@ -33,13 +33,25 @@ def test_a_result_answers_questions(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
 
 
-def test_a_trace_is_kept_when_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="trace=True"):
-        _ = _result().trace
+def test_a_trace_is_kept_or_made_by_running_again(tmp_path: Path) -> None:
     run = _result(trace=True)
     run.trace.save(tmp_path / "run.jsonl")
     assert len(list(ps.Trace.load(tmp_path / "run.jsonl").events)) >= 60
     assert run.run.records.ended_at == _result().run.records.ended_at
+    assert _result().trace.lines == run.trace.lines
+
+
+def test_arrivals_without_an_end_stop_where_the_simulation_does() -> None:
+    cluster = ps.Cluster.of("H100", count=1).replicas(1, model="llama-3.1-8b")
+    endless = ps.workload.poisson(rate=5.0, seed=3)
+    assert len(endless) == 0
+    run = ps.simulate(cluster, endless, until=20.0)
+    assert (
+        run.run.records.arrived_at
+        == ps.simulate(cluster, ps.workload.poisson(rate=5.0, duration_s=20.0, seed=3)).run.records.arrived_at
+    )
+    with pytest.raises(ScenarioError, match="no end; give requests or duration_s"):
+        ps.simulate(cluster, endless)
 
 
 def test_clusters_are_cut_from_machines() -> None:

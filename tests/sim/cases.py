@@ -75,7 +75,7 @@ class Case:
                 self.engine,
                 self.cost,
                 self.blocks,
-                batcher=Chunked(self.long_prefill),
+                batcher=Chunked(long_prefill=self.long_prefill),
                 preempt=LastAdmitted(self.swap),
                 queue=Priority() if self.ordered else None,
                 cache=KeepSessions(self.ttl) if self.ttl else None,

@@ -22,10 +22,15 @@ _PREEMPTED = Batch((), ALL, ONE_STEP)
 
 @dataclass(slots=True)
 class Chunked:
-    """Compose vLLM v1's batch. long_prefill: most prompt tokens of one request in a step, 0 for no cap."""
+    """Compose vLLM v1's batch.
+
+    tokens: the budget of a step, 0 for the engine's own.  long_prefill: most prompt tokens of one request in a step,
+    0 for no cap.
+    """
 
     decodes_alone: ClassVar[bool] = True
 
+    tokens: int = 0
     long_prefill: int = 0
 
     def compose(self, lane: LaneView) -> Batch:
@@ -34,8 +39,7 @@ class Chunked:
         waiting = lane.waiting if lane.spec.prefill else 0
         if not prefilling and not waiting:
             return _DECODES
-        engine = lane.engine
-        budget = engine.token_budget - lane.decoding
+        budget = (self.tokens or lane.engine.token_budget) - lane.decoding
         cap = self.long_prefill or budget
         entries: list[Entry] = []
         blocks = 0
