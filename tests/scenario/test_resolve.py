@@ -97,7 +97,7 @@ def test_nothing_is_left_to_defaults(tmp_path: Path) -> None:
     told = resolved(_problem(tmp_path, CASES[0]))
     assert told["workload"] == {"poisson": {"prompt_tokens": 512, "output_tokens": 128, "rate": 5.0, "requests": 9}}
     assert told["cluster"]["pools"][0]["device"] == "H100-SXM-80GB"
-    assert told["policies"]["batcher"] == {"chunked": {"long_prefill": 0}}
+    assert told["policies"]["batcher"] == {"chunked": {"tokens": 0, "long_prefill": 0}}
     assert 0 < told["cost"]["gemm_bf16"] <= 1
     assert told["model"] in {model.name for model in models()}
 

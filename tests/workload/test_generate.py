@@ -134,7 +134,7 @@ def test_pairs_stay_together() -> None:
         (lambda: poisson(float("inf"), requests=5), "rate is inf; it must be finite"),
         (lambda: poisson("4", requests=5), "rate is '4'; it must be a number"),
         (lambda: gamma(1.0, -1.0, requests=5), "cv is -1.0"),
-        (lambda: poisson(1.0, prompt_tokens=0), "prompt_tokens"),
+        (lambda: poisson(1.0, prompt_tokens=-3), "prompt_tokens is -3"),
         (lambda: poisson(1.0, requests=0), "requests is 0"),
         (lambda: poisson(1.0, requests=2.5), "requests is 2.5; it must be a whole number"),
         (lambda: poisson(1.0, duration_s=0.0), "duration_s is 0.0"),
