@@ -119,6 +119,14 @@ class LaneState:
             return 0
         return min(steps_within(self.first, self.growth, now - self.began_at, passed), self.steps - 1)
 
+    def context(self, now: int, passed: bool) -> int:
+        """KV tokens that the lane's requests hold at `now`."""
+        group = self.group
+        tokens = group.offsets + group.n * (group.step + self.done(now, passed)) if group.n else 0
+        for sequence in (*self.prefilling, *self.joining, *self.paused.values()):
+            tokens += sequence.computed
+        return tokens
+
     def reach(self, now: int, passed: bool = True) -> int:
         """The group's step counter up to which blocks are taken at `now`, the step under way included."""
         if not self.decoded:

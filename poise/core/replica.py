@@ -200,17 +200,21 @@ class Replica:
             return sequence.output_tokens - (sequence.done_at_step - step)
         return sequence.produced
 
-    def look(self, now: int, passed: bool = False) -> tuple[int, int, int, int, int]:
-        """`(tokens, queued_tokens, waiting, running, free_blocks)` at `now`, as `view.REPORTED` names them."""
+    def look(self, name: str, now: int, passed: bool = False) -> int:
+        """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is gone."""
         if self.closed:
-            return 0, 0, 0, 0, 0
-        tokens = self.queued_tokens
-        for lane in self.lanes:
-            group = lane.group
-            tokens += group.offsets + group.n * (group.step + lane.done(now, passed))
-            for sequence in (*lane.prefilling, *lane.joining, *lane.paused.values()):
-                tokens += sequence.computed
-        return tokens, self.queued_tokens, len(self.waiting), self.running, self.space.available(now, passed)
+            return 0
+        if name == "tokens":
+            return self.queued_tokens + sum([lane.context(now, passed) for lane in self.lanes])
+        if name == "queued_tokens":
+            return self.queued_tokens
+        if name == "waiting":
+            return len(self.waiting)
+        if name == "running":
+            return self.running
+        if name == "requests":
+            return len(self.waiting) + self.running
+        return self.space.available(now, passed)
 
     # Room ------------------------------------------------------------------------------------------------------------
 

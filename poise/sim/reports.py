@@ -10,7 +10,6 @@ from poise.core.kv import CacheListener
 from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
 from poise.core.units import ps
-from poise.core.view import REPORTED
 
 
 class Reports:
@@ -50,12 +49,10 @@ class Reports:
     def measure(self, now: int, passed: Callable[[int], bool], arrives: int) -> Reported:
         """All replicas as they are at `now`, in a report that arrives at `arrives`."""
         self.refresh(now, passed)
-        columns: dict[str, list[int]] = {}
-        if self._names:
-            looks = [replica.look(now, passed(number)) for number, replica in enumerate(self._replicas)]
-            known = dict(zip(REPORTED, map(list, zip(*looks, strict=True)), strict=True))
-            known["requests"] = [look[2] + look[3] for look in looks]
-            columns = {name: known[name] for name in self._names}
+        columns = {
+            name: [replica.look(name, now, passed(number)) for number, replica in enumerate(self._replicas)]
+            for name in self._names
+        }
         changes = tuple((number, extent, entered) for (number, extent), entered in sorted(self._changes.items()))
         self._changes.clear()
         return Reported(arrives, now, columns, changes)

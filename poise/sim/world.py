@@ -356,8 +356,8 @@ class World:
         now = self.agenda.now
         for number, replica in enumerate(self.replicas):
             if self.lifecycle.alive[number]:
-                _, _, waiting, running, free = replica.look(now, self.passed(number))
-                self.run.samples.append((now, number, waiting, running, replica.pool.total - free))
+                used = replica.pool.total - replica.space.available(now, self.passed(number))
+                self.run.samples.append((now, number, len(replica.waiting), replica.running, used))
         if self._goes_on():
             self.agenda.push(now + self._sample, SAMPLE)
 
