@@ -1,0 +1,18 @@
+"""Every policy of every slot keeps the contract that the test kit checks."""
+
+from __future__ import annotations
+
+import pytest
+
+from poise.policies.find import build, names
+from poise.testing import check_batcher, check_router
+
+
+@pytest.mark.parametrize("name", names("router"))
+def test_router(name: str) -> None:
+    check_router(lambda: build("router", name))
+
+
+@pytest.mark.parametrize("name", names("batcher"))
+def test_batcher(name: str) -> None:
+    check_batcher(lambda: build("batcher", name), cases=40)

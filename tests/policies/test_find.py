@@ -1,0 +1,60 @@
+"""Policies by name, by module and class, by entry point; and what is said when there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from poise.core.errors import ScenarioError
+from poise.policies import find as finding
+from poise.policies.find import SLOTS, build, find, names
+from poise.policies.route.prefix_cache import PrefixCache
+from poise.policies.route.round_robin import RoundRobin
+
+
+def test_every_file_is_found_by_its_name() -> None:
+    assert {"round_robin", "least_requests", "least_tokens", "prefix_cache"} <= set(names("router"))
+    for slot in SLOTS:
+        for name in names(slot):
+            assert find(slot, name).__module__.endswith(f".{name}")
+            assert build(slot, name) is not None
+
+
+def test_a_class_elsewhere_is_named_by_module_and_class() -> None:
+    assert find("router", "poise.policies.route.round_robin:RoundRobin") is RoundRobin
+
+
+def test_parameters_reach_the_class() -> None:
+    assert build("router", "prefix_cache", {"imbalance": 4, "deviations": 1}) == PrefixCache(4, 1)
+
+
+def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "mine"
+
+        def load(self) -> Any:
+            return RoundRobin
+
+    monkeypatch.setattr(finding, "entry_points", lambda group: [Entry()] if group == "poise.policies" else [])
+    assert find("router", "mine") is RoundRobin
+    assert "mine" in names("router") and "mine" not in names("batcher")
+
+
+@pytest.mark.parametrize(
+    ("slot", "name", "parameters", "said"),
+    [
+        ("router", "round_robbin", {}, r"policies\.router: 'round_robbin' is no router; did you mean round_robin"),
+        ("router", "xyz", {}, "known: least_requests"),
+        ("router", "prefix_cache", {"imbalence": 3}, r"unknown parameter 'imbalence'; did you mean imbalance\?"),
+        ("router", "prefix_cache", {"imbalance": "x"}, "'x' is no int; give a value like 16"),
+        ("router", "prefix_cache", {"imbalance": True}, "True is no int"),
+        ("router", "nowhere:Thing", {}, "cannot import 'nowhere'"),
+        ("router", "poise.policies.route.round_robin:Nothing", {}, "has no 'Nothing'; name a class in it"),
+        ("router", "poise.policies.batch.chunked:Chunked", {}, "has no method 'route', which a router must have"),
+        ("batcher", "chunk", {}, "did you mean chunked"),
+    ],
+)
+def test_errors_name_the_cure(slot: str, name: str, parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        build(slot, name, parameters)
