@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from peers.dynamo import Dynamo
 from peers.load import TRACE, Load
 from peers.ours import Poise
-from peers.process import Peer, Spent, spend
+from peers.process import Failed, Peer, Spent, spend
 from peers.vidur import Vidur
 
 ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
@@ -99,7 +99,12 @@ class Bench:
                         continue
                     seen.add(key)
                     show(f"{peer.name} {case.name} {requests} …")
-                    self.spent.setdefault(key, []).append(peer.measure(*key[1:]))
+                    try:
+                        self.spent.setdefault(key, []).append(peer.measure(*key[1:]))
+                    except Failed as error:
+                        if peer is self.peers[0]:
+                            raise
+                        print(f"{error}\n{peer.name} is left out of {case.load.name}", file=sys.stderr)
         show("")
 
     def cost(self, peer: Peer, case: Case) -> Cost | None:
@@ -108,6 +113,8 @@ class Bench:
         if router is None:
             return None
         small, large = (self.spent[peer.name, case.load, router, size] for size in self.sizes(peer, case))
+        if not (small and large):
+            return None
         more = large[0].requests - small[0].requests
         seconds = median(run.cpu_s for run in large)
         loops = [median(run.told.get("simulated_s", 0.0) for run in runs) for runs in (small, large)]
@@ -188,7 +195,10 @@ def main() -> None:
         bench = Bench(peers)
         start = start_up(max(told.repeat, 3))
         for _ in range(told.repeat):
-            bench.round(chosen)
+            try:
+                bench.round(chosen)
+            except Failed as error:
+                sys.exit(f"bench: {error}")
     where = f"python {platform.python_version()} on {platform.machine()}, load average {os.getloadavg()[0]:.1f}"
     print(f"{where}, medians of {told.repeat}")
     print("CPU seconds to start: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in start.items()))

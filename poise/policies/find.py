@@ -6,7 +6,6 @@ import importlib
 import inspect
 import pkgutil
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 from typing import Any
 
 from poise.core.errors import ScenarioError
@@ -23,13 +22,7 @@ SLOTS = {
 
 def names(slot: str) -> list[str]:
     """The names of all built-in policies of a slot, and of those that other packages registered."""
-    folder, method = SLOTS[slot]
-    try:
-        package = importlib.import_module(f"poise.policies.{folder}")
-    except ModuleNotFoundError:
-        return sorted(_registered(method))
-    built_in = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    return sorted({*built_in, *_registered(method)})
+    return sorted({*_built_in(slot), *_registered(SLOTS[slot][1])})
 
 
 def find(slot: str, name: str) -> type:
@@ -37,14 +30,14 @@ def find(slot: str, name: str) -> type:
     folder, method = SLOTS[slot]
     if ":" in name:
         return _outside(slot, name, method)
-    if name in names(slot):
-        registered = _registered(method)
-        if name in registered:
-            return registered[name]
+    if name in _built_in(slot):
         module = importlib.import_module(f"poise.policies.{folder}.{name}")
         own = [kind for kind in vars(module).values() if _fills(kind, method) and kind.__module__ == module.__name__]
         found: type = own[0]
         return found
+    registered = _registered(method)
+    if name in registered:
+        return registered[name]
     near = get_close_matches(name, names(slot), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names(slot))}"
     raise ScenarioError(f"policies.{slot}: {name!r} is no {slot}; {hint} (or give package.module:Class)")
@@ -86,12 +79,23 @@ def _alike(value: Any, default: Any) -> bool:
     return isinstance(value, type(default))
 
 
+def _built_in(slot: str) -> list[str]:
+    folder = SLOTS[slot][0]
+    try:
+        package = importlib.import_module(f"poise.policies.{folder}")
+    except ModuleNotFoundError:
+        return []
+    return [module.name for module in pkgutil.iter_modules(package.__path__)]
+
+
 def _fills(kind: Any, method: str) -> bool:
     return inspect.isclass(kind) and callable(getattr(kind, method, None)) and not getattr(kind, "_is_protocol", False)
 
 
 def _registered(method: str) -> dict[str, type]:
-    """Policies of other packages, by entry-point name; loaded only when the class could fill the slot."""
+    """Policies of other packages, by entry-point name; those whose class could fill the slot."""
+    from importlib.metadata import entry_points  # 20 ms that a built-in name need not pay
+
     found: dict[str, type] = {}
     for entry in entry_points(group="poise.policies"):
         kind = entry.load()

@@ -19,7 +19,7 @@ from poise.testing.solo import Log, drive
 from poise.testing.workloads import Case, a_case
 
 
-def check_batcher(make: Callable[[], Batcher], *, seed: int = 0, cases: int = 30, chunks: bool = True) -> None:
+def check_batcher(make: Callable[[], Batcher], *, seed: int = 0, cases: int = 100, chunks: bool = True) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Batcher` that the batchers which `make()` builds do not keep.
 
     The rules, on `cases` random small workloads, each run to its end on a real replica whose own sums are checked: no
@@ -68,7 +68,7 @@ def _run(batcher: Batcher, case: Case, one_step: bool) -> tuple[Log, tuple[int, 
         watched.admitted = ()
         check_replica(replica, now, passed)
 
-    log = drive(replica, case.clients, after)
+    log = drive(replica, case.clients, after, most_turns=20_000)
     stats = replica.stats
     return log, (stats.steps, stats.prompt_tokens, stats.decode_tokens)
 
@@ -99,7 +99,11 @@ class _Watched:
                 f"composes {batch!r} but its deep copy, asked the same, {again!r}; keep no state outside the object"
             )
         _check_batch(lane, batch)
-        if self.promised and not (lane.prefilling or lane.waiting or lane.paused) and batch != ALL_DECODES:
+        if (
+            self.promised
+            and not (lane.prefilling or lane.waiting or lane.paused or lane.preempted)
+            and batch != ALL_DECODES
+        ):
             raise RuleBroken(
                 f"composes {batch!r} where nothing but decodes is left; `decodes_alone` says {ALL_DECODES!r}"
             )

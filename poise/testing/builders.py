@@ -148,7 +148,7 @@ def _admit(replica: Replica, lane: LaneState, sequence: Sequence, computed: int)
     replica.add(sequence, 0)
     replica.admit(sequence, lane)
     tokens = max(computed - sequence.computed, 0)
-    if not replica.space.fits(replica.space.blocks_for(sequence, tokens)):
+    if not lane.room(lane.blocks_for(sequence, tokens)):
         raise ValueError(f"request {sequence.id} does not fit the replica's KV blocks; give more `blocks`")
     if tokens:
         replica.pool.grow(sequence, tokens)

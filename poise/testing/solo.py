@@ -14,7 +14,7 @@ from poise.testing.rule import RuleBroken
 OUTCOMES = {FIRST_TOKEN: "first token", DONE: "done", PREFILLED: "prefilled", PULL: "pull", PREEMPTED: "preempted"}
 """Names of what a turn may report."""
 
-_PATIENCE = 100  # turns at one instant without an outcome, after which nothing will come of it
+_STANDSTILL = 100  # turns at one instant without an outcome, after which nothing will come of it
 
 
 class Client(NamedTuple):
@@ -33,15 +33,22 @@ Log = list[tuple[int, str, int]]
 """What came of it: `(instant, outcome, request)`, instants in picoseconds."""
 
 
-def drive(replica: Replica, clients: Sequence[Client], after: Callable[[int, bool], None] | None = None) -> Log:
+def drive(
+    replica: Replica,
+    clients: Sequence[Client],
+    after: Callable[[int, bool], None] | None = None,
+    *,
+    most_turns: int = 1_000_000,
+) -> Log:
     """Let the clients come (and leave) until nothing happens any more; tell every outcome.
 
     after: called after each happening with the instant and whether the replica's step that ends then has been dealt
-    with.  RuleBroken if requests are left, or time stands still.
+    with.  RuleBroken if requests are left, if time stands still, or after `most_turns` turns.
     """
     log: Log = []
     happenings = _happenings(clients)
-    turns, at = 0, -1
+    turns = still = 0
+    at = -1
     while happenings or replica.next_at < NEVER:
         if happenings and happenings[0][0] <= replica.next_at:
             now, leaves, client = happenings.pop(0)
@@ -56,17 +63,20 @@ def drive(replica: Replica, clients: Sequence[Client], after: Callable[[int, boo
             now = replica.next_at
             outcomes = replica.turn(now)
             log.extend((now, OUTCOMES[code], running.id) for code, running in outcomes)
-            turns = 0 if outcomes or now != at else turns + 1
+            turns, still = turns + 1, 0 if outcomes or now != at else still + 1
             at, passed = now, True
-            if turns > _PATIENCE:
+            if still > _STANDSTILL:
                 raise RuleBroken(
-                    f"asked {_PATIENCE} times at instant {now} ps, it never lets a step begin or the lane idle"
+                    f"asked {still} times at instant {now} ps, it lets neither a step begin nor the lane idle"
                 )
+            if turns > most_turns:
+                left = next(iter(replica.sequences.values()))
+                raise RuleBroken(f"does not end {left!r} in {turns} turns: it starves, or is preempted again and again")
         if after is not None:
             after(now, passed)
     if replica.sequences:
-        left = list(replica.sequences.values())
-        raise RuleBroken(f"leaves {left[0]!r} for ever: the lanes idle and nothing else will come")
+        left = next(iter(replica.sequences.values()))
+        raise RuleBroken(f"leaves {left!r} for ever: the lanes idle and nothing else will come")
     return log
 
 

@@ -66,15 +66,15 @@ def a_case(seed: int, chunks: bool = True) -> Case:
     window = rng.choice((0, 0, 16))
     if window:
         cost = replace(cost, window=window, window_s=unit)
-    return Case(engine, rng.choice((fits, fits, 2 * fits, 6 * fits)), cost, clients, rng.random() < 0.5)
+    return Case(engine, rng.choice((fits, fits, 3 * fits // 2, 2 * fits, 6 * fits)), cost, clients, rng.random() < 0.5)
 
 
 def _clients(rng: random.Random, tick: int) -> tuple[Client, ...]:
-    spread = rng.choice((1, 20, 200))
+    spread = rng.choice((1, 20, 60, 200))
     families = rng.choice((0, 1, 3))
     clients: list[Client] = []
     at = 0
-    for number in range(rng.randint(1, 12)):
+    for number in range(rng.randint(2, 12)):
         at += rng.randrange(spread) * tick
         prompt = rng.randint(1, 50)
         ids, ends = _extents(rng, prompt, rng.randrange(families)) if families else ((), ())

@@ -81,12 +81,16 @@ class BlockPool:
                 self.queue += self.cached[extent][::-1]
 
     def grow(self, work: Work, tokens: int) -> None:
-        """Compute tokens: take blocks for them, then make findable what is full now."""
+        """Compute tokens: take blocks for them, then make findable what is full now.
+
+        Copies of others count even where taking these very blocks forgot them: `KvPool` evicts at the end of a chunk.
+        """
+        there = set(self.cached)
         work.computed += tokens
         while len(work.blocks) * self.size < work.computed:
             work.blocks.append(self._take())
         while work.known < len(work.ids):
-            self._share(work, work.known)
+            self._share(work, work.known, there)
             if work.computed < work.ends[work.known]:
                 break
             work.known += 1
@@ -115,14 +119,14 @@ class BlockPool:
                 del self.cached[block.extent]
         return Block()
 
-    def _share(self, work: Work, index: int) -> None:
+    def _share(self, work: Work, index: int, there: set[int]) -> None:
         """Give the full blocks of an extent to it, unless somebody else's copies are there already."""
         extent = work.ids[index]
         first, last = self._span(work, index)
         full = work.blocks[first : min(last, work.computed // self.size)]
         if not full:
             return
-        if extent not in self.cached:
+        if extent not in there:
             self.cached[extent] = []
             self.holders[extent] = 1
             work.held.append(extent)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
 import pytest
 
 from poise.core.errors import ScenarioError
-from poise.policies import find as finding
 from poise.policies.find import SLOTS, build, find, names
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
@@ -36,7 +36,7 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
         def load(self) -> Any:
             return RoundRobin
 
-    monkeypatch.setattr(finding, "entry_points", lambda group: [Entry()] if group == "poise.policies" else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry()] if group == "poise.policies" else [])
     assert find("router", "mine") is RoundRobin
     assert "mine" in names("router") and "mine" not in names("batcher")
 

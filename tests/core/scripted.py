@@ -1,0 +1,59 @@
+"""A router that does as a function says, and a control that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from poise.core.action import Decision, Hold, Route
+from poise.core.chance import Chance
+from poise.core.control import Control
+from poise.core.event import Arrived
+from poise.core.request import RequestView
+from poise.core.state import ReplicaSpec
+from poise.core.view import ClusterView
+
+Rule = Callable[[RequestView, ClusterView], Any]
+
+
+class Scripted:
+    """Routes as a function says."""
+
+    def __init__(self, rule: Rule, needs: tuple[str, ...] = ("requests",)) -> None:
+        self.rule = rule
+        self.needs = needs
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Decision:
+        decision: Decision = self.rule(request, cluster)
+        return decision
+
+
+def first_able(request: RequestView, cluster: ClusterView) -> Decision:
+    return Route(cluster.able(request)[0])
+
+
+def at_most(count: int) -> Rule:
+    """Hold whatever finds `count` requests everywhere."""
+
+    def rule(request: RequestView, cluster: ClusterView) -> Decision:
+        free = [replica for replica in cluster.able(request) if cluster.requests[replica] < count]
+        return Route(free[0]) if free else Hold("full")
+
+    return rule
+
+
+def a_control(rule: Rule = first_able, replicas: int | list[ReplicaSpec] = 1, **settings: Any) -> Control:
+    specs = [ReplicaSpec()] * replicas if isinstance(replicas, int) else replicas
+    return Control(Scripted(rule), specs, **settings)
+
+
+def a_request(number: int, at: int = 0, prompt: int = 10, **fields: Any) -> RequestView:
+    return RequestView(number, at, prompt, **fields)
+
+
+def arrive(control: Control, *numbers: int, at: int = 0) -> list[Any]:
+    return [action for number in numbers for action in control.handle(Arrived(at, a_request(number, at)))]
+
+
+def held(control: Control) -> list[int]:
+    return [request.id for request in control.held]

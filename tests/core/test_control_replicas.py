@@ -1,0 +1,189 @@
+"""Control when replicas go, when prefill and decode are apart, and what it asks of its router."""
+
+from __future__ import annotations
+
+import pytest
+
+from poise.core.action import Abort, Decision, Dispatch, Hold, Route
+from poise.core.chance import Chance
+from poise.core.control import Control
+from poise.core.errors import PolicyError
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Draining,
+    Event,
+    Finished,
+    FirstToken,
+    Joined,
+    Left,
+    Lost,
+    Prefilled,
+)
+from poise.core.request import RequestView
+from poise.core.spec import Belief
+from poise.core.state import ReplicaSpec
+from poise.core.view import ClusterView
+
+from .scripted import Rule, a_control, a_request, arrive, at_most, first_able, held
+
+# Replicas that go -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_lost_replica_ran_is_sent_again_oldest_first_ahead_of_the_held() -> None:
+    control = a_control(
+        lambda request, cluster: Hold("wait") if request.id == 9 and cluster.now < 5 else first_able(request, cluster),
+        2,
+    )
+    for number, at in ((4, 0), (2, 1), (3, 2), (9, 3)):
+        control.handle(Arrived(at, a_request(number, at)))
+    assert control.handle(Lost(5, 0)) == tuple(Dispatch(number, 1, 1, True) for number in (4, 2, 3, 9))
+    assert list(control.state.requests) == [0, 4]
+
+
+def test_a_request_whose_only_replica_is_lost_waits() -> None:
+    control = a_control()
+    arrive(control, 0)
+    assert control.handle(Lost(1, 0)) == ()
+    assert held(control) == [0]
+    assert control.handle(Joined(2, 0)) == [Dispatch(0, 0, 0, True)]
+
+
+def test_resuming_is_a_choice() -> None:
+    control = a_control(replicas=2, resume=False)
+    assert arrive(control, 0) == [Dispatch(0, 0, 0, False)]
+
+
+def test_a_draining_replica_ends_its_requests_and_takes_no_new_ones() -> None:
+    control = a_control(replicas=2)
+    arrive(control, 0)
+    assert control.handle(Draining(1, 0)) == ()
+    assert arrive(control, 1, at=2) == [Dispatch(1, 1, 1, True)]
+    assert control.handle(Finished(3, 0, 1)) == ()
+    assert control.handle(Left(4, 0)) == ()
+    assert list(control.state.requests) == [0, 1]
+
+
+# Prefill and decode apart ---------------------------------------------------------------------------------------------
+
+PAIR = [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode"), ReplicaSpec(role="decode")]
+
+
+def least_requests(request: RequestView, cluster: ClusterView) -> Decision:
+    return Route(min(cluster.able(request), key=lambda replica: cluster.requests[replica]))
+
+
+def test_the_router_is_asked_for_each_half_of_a_pair() -> None:
+    stages: list[str] = []
+
+    def rule(request: RequestView, cluster: ClusterView) -> Decision:
+        stages.append(cluster.stage)
+        return least_requests(request, cluster)
+
+    control = a_control(rule, PAIR)
+    assert arrive(control, 0, 1) == [Dispatch(0, 0, 1, True), Dispatch(1, 0, 2, True)]
+    assert stages == ["serve", "decode"] * 2
+    assert control.state.stage == "serve"
+    assert list(control.state.requests) == [2, 1, 1]
+
+
+def test_a_route_may_name_its_decode_half() -> None:
+    control = a_control(lambda request, cluster: Route(0, decode=2), PAIR)
+    assert arrive(control, 0) == [Dispatch(0, 0, 2, True)]
+
+
+def test_a_pair_is_freed_half_by_half() -> None:
+    control = a_control(least_requests, PAIR)
+    arrive(control, 0)
+    control.handle(Prefilled(1, 0, 0))
+    assert list(control.state.requests) == [0, 1, 0]
+    control.handle(Finished(2, 0, 4))
+    assert list(control.state.requests) == [0, 0, 0]
+
+
+def test_without_a_decode_half_a_request_is_held() -> None:
+    control = a_control(least_requests, [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode", up=False)])
+    assert arrive(control, 0) == []
+    assert control.handle(Joined(1, 1)) == [Dispatch(0, 0, 1, True)]
+
+
+@pytest.mark.parametrize(("prefilled", "aborts"), [(False, (Abort(0, 0), Abort(0, 1))), (True, (Abort(0, 1),))])
+def test_a_client_that_leaves_is_aborted_where_its_request_is(prefilled: bool, aborts: tuple[Abort, ...]) -> None:
+    control = a_control(least_requests, PAIR)
+    arrive(control, 0)
+    if prefilled:
+        control.handle(Prefilled(1, 0, 0))
+    assert control.handle(Cancelled(2, 0, "left")) == aborts
+    assert list(control.state.requests) == [0, 0, 0]
+
+
+def test_losing_one_half_gives_up_the_other() -> None:
+    control = a_control(least_requests, PAIR)
+    arrive(control, 0, 1)
+    assert control.handle(Lost(1, 1)) == (Abort(0, 0), Dispatch(0, 0, 2, True))
+    assert list(control.state.requests) == [2, 0, 2]
+
+
+def test_losing_the_prefill_half_does_not_matter_once_it_is_done() -> None:
+    control = a_control(least_requests, PAIR)
+    arrive(control, 0)
+    control.handle(Prefilled(1, 0, 0))
+    assert control.handle(Lost(2, 0)) == ()
+    assert set(control.flights) == {0}
+
+
+# The router as an object ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "replicas", "message"),
+    [
+        (lambda request, cluster: Route(7), 2, r"Scripted routed request 3 to replica 7, .*able \(0, 1\)"),
+        (lambda request, cluster: 0, 2, "Scripted answered 0; it must be a Route, a Hold or a Reject"),
+        (lambda request, cluster: None, 2, "Scripted answered None"),
+        (
+            lambda request, cluster: Route(0, decode=0),
+            PAIR,
+            r"Scripted paired request 3 with replica 0, .*able \(1, 2\)",
+        ),
+        (lambda request, cluster: Route(0), PAIR, r"Scripted paired request 3 with replica 0, .*able \(1, 2\)"),
+    ],
+)
+def test_errors_name_the_policy_and_the_rule(rule: Rule, replicas: int | list[ReplicaSpec], message: str) -> None:
+    control = a_control(rule, replicas)
+    with pytest.raises(PolicyError, match=message):
+        arrive(control, 3)
+
+
+def test_a_router_may_observe_every_event_before_it_is_asked() -> None:
+    class Watching:
+        needs = ()
+
+        def __init__(self) -> None:
+            self.log: list[str] = []
+
+        def observe(self, event: Event) -> None:
+            self.log.append(type(event).__name__)
+
+        def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
+            self.log.append("route")
+            return Route(0)
+
+    given = Watching()
+    control = Control(given, [ReplicaSpec()])
+    arrive(control, 0)
+    control.handle(FirstToken(1, 0, 0))
+    control.handle(Finished(2, 0, 3))
+    assert control.router.log == ["Arrived", "route", "FirstToken", "Finished"]  # type: ignore[attr-defined]
+    assert given.log == [], "the router is copied"
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    control = a_control(at_most(1), 2, belief=Belief(0, 0, True))
+    arrive(control, 0)
+    clone = control.clone()
+    assert arrive(clone, 1) == arrive(control, 1) == [Dispatch(1, 1, 1, True)]
+    arrive(clone, 2)
+    assert (held(clone), held(control)) == ([2], [])
+    clone.handle(Finished(1, 0, 1))
+    assert list(control.state.requests) == [1, 1]

@@ -1,0 +1,88 @@
+"""The prefix index against a slow loop, and the memory of what was sent."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poise.core.prefix import PrefixIndex, SentPrefixes
+
+REPLICAS = 5
+changes = st.lists(st.tuples(st.integers(0, REPLICAS - 1), st.integers(0, 6), st.sampled_from("++++--x")), max_size=40)
+chains = st.lists(st.integers(0, 6), unique=True, max_size=6)
+
+
+def slow_match(holds: list[set[int]], ids: list[int], ends: list[int]) -> list[int]:
+    """Walk the prompt on each replica on its own."""
+    found = []
+    for held in holds:
+        tokens = 0
+        for extent, end in zip(ids, ends, strict=True):
+            if extent not in held:
+                break
+            tokens = end
+        found.append(tokens)
+    return found
+
+
+@given(changes, chains, st.lists(st.integers(1, 9), min_size=6, max_size=6))
+def test_match_walks_all_replicas_at_once(told: list[tuple[int, int, str]], ids: list[int], lengths: list[int]) -> None:
+    index = PrefixIndex(REPLICAS)
+    holds: list[set[int]] = [set() for _ in range(REPLICAS)]
+    for replica, extent, what in told:
+        if what == "+":
+            index.add(replica, extent)
+            holds[replica].add(extent)
+        elif what == "-":
+            index.remove(replica, extent)
+            holds[replica].discard(extent)
+        else:
+            index.forget(replica)
+            holds[replica].clear()
+    ends = [sum(lengths[: place + 1]) for place in range(len(ids))]
+    assert index.match(ids, ends) == slow_match(holds, ids, ends)
+
+
+def test_an_index_of_many_replicas_is_no_different() -> None:
+    index = PrefixIndex(300)
+    for replica in range(0, 300, 7):
+        index.add(replica, 4)
+        if replica % 2:
+            index.add(replica, 5)
+    assert index.match((4, 5), (10, 30)) == [0 if replica % 7 else 30 if replica % 2 else 10 for replica in range(300)]
+
+
+sends = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 4)), max_size=30)
+
+
+@given(sends, st.integers(1, 60))
+def test_what_was_sent_is_remembered_up_to_the_room_of_the_cache(sent: list[tuple[int, int, int]], room: int) -> None:
+    """The least recently sent goes first: the model is a plain list of (extent, tokens) in order of sending."""
+    index = PrefixIndex(2)
+    memory = SentPrefixes(index, [room, room])
+    model: list[list[tuple[int, int]]] = [[], []]
+    for replica, family, depth in sent:
+        ids = tuple(family * 10 + place for place in range(depth))
+        ends = tuple(5 * (place + 1) + family for place in range(depth))
+        memory.send(replica, ids, ends)
+        for place, extent in enumerate(ids):
+            tokens = ends[place] - (ends[place - 1] if place else 0)
+            model[replica] = [each for each in model[replica] if each[0] != extent] + [(extent, tokens)]
+        while sum(tokens for _, tokens in model[replica]) > room:
+            model[replica].pop(0)
+        for number in (0, 1):
+            known = {extent for extent, _ in model[number]}
+            for extent in range(40):
+                assert index.match((extent,), (1,))[number] == (extent in known)
+
+
+def test_what_was_sent_is_found_until_the_replica_is_lost() -> None:
+    index = PrefixIndex(3)
+    memory = SentPrefixes(index, [100, 100, 100])
+    memory.send(0, (1, 2), (10, 30))
+    memory.send(2, (1,), (10,))
+    assert index.match((1, 2), (10, 30)) == [30, 0, 10]
+    memory.forget(0)
+    assert index.match((1, 2), (10, 30)) == [0, 0, 10]
+    memory.send(0, (1,), (10,))
+    assert index.match((1, 2), (10, 30)) == [10, 0, 10]
