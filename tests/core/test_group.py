@@ -75,7 +75,21 @@ class GroupOfPlainSequences(RuleBasedStateMachine):
         most = min(member.left for member in self.members.values())
         if self.window:
             most = min(most, self.group.steps_to_crossing())
-        steps = data.draw(st.integers(1, most))
+        self._advance(data.draw(st.integers(1, most)))
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), steps=st.integers(1, 9))
+    def pause(self, data: st.DataObject, steps: int) -> None:
+        """A member stands aside while the others go on, and comes back with as much to do as before."""
+        member = self.members.pop(data.draw(st.sampled_from(sorted(self.members))))
+        self.group.leave(member.sequence)
+        for _ in range(steps):
+            self._advance(1)
+        self._enter(member.sequence)
+
+    def _advance(self, steps: int) -> None:
+        if self.window:
+            self.group.steps_to_crossing()
         self.group.step += steps
         for member in self.members.values():
             member.computed += steps
@@ -102,7 +116,11 @@ class GroupOfPlainSequences(RuleBasedStateMachine):
             assert group.context(step + ahead) == sum(member.computed + ahead + 1 for member in members)
         now = group.private(step)
         assert group.growth() == group.private(step + 1) - now
-        assert group.next_finish - step == min([member.left for member in members], default=(1 << 60) - step)
+
+    @rule()
+    def look_ahead(self) -> None:
+        left = [member.left for member in self.members.values()]
+        assert self.group.next_finish == (self.group.step + min(left) if left else 1 << 60)
 
     @invariant()
     def the_window_is_right(self) -> None:

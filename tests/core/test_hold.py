@@ -52,6 +52,14 @@ def test_boundaries_of_long_holds(first: int, growth: int, steps: int, off: int)
     assert steps_within(first, growth, elapsed, False) == (steps if off > 0 else steps - 1)
 
 
+@given(st.integers(2**52, 2**56), st.integers(1, 9), st.integers(1, 60), st.integers(-1, 1))
+def test_boundaries_where_the_root_is_off(first: int, growth: int, steps: int, off: int) -> None:
+    """Steps so long and growing so slowly that a float cannot tell one from the next."""
+    elapsed = span(first, growth, steps) + off
+    assert steps_within(first, growth, elapsed, True) == (steps - 1 if off < 0 else steps)
+    assert steps_within(first, growth, elapsed, False) == (steps if off > 0 else steps - 1)
+
+
 @given(st.integers(1, 2**60), st.integers(0, 2**60), st.integers(0, 2**61))
 def test_cutting_a_hold_in_two_changes_no_end(first: int, growth: int, elapsed: int) -> None:
     """A batch cut at a boundary and gone on with ends its steps at the same instants: why integers were chosen."""

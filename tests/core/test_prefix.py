@@ -84,5 +84,5 @@ def test_what_was_sent_is_found_until_the_replica_is_lost() -> None:
     assert index.match((1, 2), (10, 30)) == [30, 0, 10]
     memory.forget(0)
     assert index.match((1, 2), (10, 30)) == [0, 0, 10]
-    memory.send(0, (1,), (10,))
-    assert index.match((1, 2), (10, 30)) == [10, 0, 10]
+    memory.send(0, (1, 5), (10, 100))
+    assert index.match((1, 5), (10, 100)) == [100, 0, 10], "its room is whole again"

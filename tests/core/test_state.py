@@ -145,6 +145,12 @@ def test_a_request_that_nobody_will_ever_take_is_hopeless(
     assert reason in told if reason else not told
 
 
+def test_a_request_fits_to_the_last_token() -> None:
+    state = State([ReplicaSpec(capacity_tokens=5), ReplicaSpec(capacity_tokens=11), ReplicaSpec()], Belief(), ())
+    assert list(state.able(a_request(prompt=10))) == [1, 2]
+    assert list(state.able(a_request(prompt=11))) == [2]
+
+
 def test_who_is_gone_has_nothing_left() -> None:
     state = a_state("requests", *REPORTED, "cached_tokens")
     state.report(0, {name: [3, 4] for name in state.reported}, ())

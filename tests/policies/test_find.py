@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +60,61 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
 def test_errors_name_the_cure(slot: str, name: str, parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         build(slot, name, parameters)
+
+
+MODULE = '''
+class Needy:
+    """A router with parameters."""
+
+    needs = ()
+
+    def __init__(self, share: float, name: str = "x", limit: int | None = None) -> None:
+        if share > 1:
+            raise ValueError("share 2 is above 1; give a part of 1")
+        self.share = share
+
+    def route(self, request, cluster, chance):
+        raise NotImplementedError
+'''
+
+
+@pytest.fixture
+def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A router in a module of the user's own."""
+    (tmp_path / "needy_routers.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "needy_routers", raising=False)
+    return "needy_routers:Needy"
+
+
+def test_the_users_own_class_is_built(needy: str) -> None:
+    assert build("router", needy, {"share": 1, "limit": 4}).share == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({}, "parameter 'share' is missing; give it a value"),
+        ({"share": 0.5, "name": 3}, "name: 3 is no str; give a value like 'x'"),
+        ({"share": 0.5, "shade": 3}, r"unknown parameter 'shade'; did you mean share\?"),
+        ({"share": 0.5, "zzz": 3}, "unknown parameter 'zzz'; it has share, name, limit"),
+        ({"share": 2}, "share 2 is above 1; give a part of 1"),
+    ],
+)
+def test_parameters_are_checked_against_the_class_itself(needy: str, parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said) as raised:
+        build("router", needy, parameters)
+    assert str(raised.value).startswith(f"policies.router.{needy}")
+
+
+def test_a_policy_that_another_package_registers_must_fit_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "theirs"
+
+        def load(self) -> Any:
+            return PrefixCache
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry()])
+    with pytest.raises(ScenarioError, match="'theirs' is no batcher"):
+        find("batcher", "theirs")
+    assert names("cache") == []
