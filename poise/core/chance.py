@@ -47,9 +47,11 @@ class Chance:
 
     def least(self, able: Sequence[int], column: Sequence[Any] | Callable[[int], Any]) -> int:
         """The replica of `able` with the least of `column` (a column over replicas, or a function); ties are drawn."""
+        whole = False
         if callable(column):
             values = [column(replica) for replica in able]
         elif len(able) == len(column):
+            whole = True
             values = column  # type: ignore[assignment]  # every replica is able: the column as it stands
         else:
             values = [column[replica] for replica in able]
@@ -59,4 +61,4 @@ class Chance:
         if ties > 1:  # walk to the drawn one of equals: each step is one scan in C
             for _ in range(self.bits() * ties >> 64):
                 place = values.index(least, place + 1)
-        return able[place]
+        return place if whole else able[place]

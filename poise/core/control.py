@@ -169,7 +169,7 @@ class Control:
         flight = self.flights.get(event.request)
         if flight is None:
             self.held = deque(request for request in self.held if request.id != event.request)
-            return ()
+            return self._ask_held() if self.held else ()
         self._land(self.flights.pop(event.request))
         places = {flight.decode} if flight.prefilled else {flight.replica, flight.decode}
         aborts = [Abort(event.request, replica) for replica in sorted(places)]

@@ -87,9 +87,13 @@ class LaneState:
         return iter(self.replica.waiting)
 
     def decodes(self) -> Iterator[Sequence]:
-        """The decoding requests of this lane in order of admission."""
+        """The decoding requests of this lane in order of admission, their progress brought up to date."""
         yield from self.paused.values()
-        yield from self.group
+        group = self.group
+        for sequence in group:
+            sequence.computed = sequence.offset + group.step
+            sequence.produced = sequence.output_tokens - (sequence.done_at_step - group.step)
+            yield sequence
 
     def newest(self) -> Sequence:
         """The decoding request of this lane that joined last."""

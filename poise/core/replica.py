@@ -416,6 +416,9 @@ class Replica:
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
                     lane.cut(now, True)
+        if self.waiting and not any(lane.steps for lane in lanes) and any(lane.preempted for lane in lanes):
+            for lane in lanes:  # who gave way in a step that never began can be admitted in the next
+                lane.preempted, lane.until = False, now
         until = min([lane.until for lane in lanes])
         if any(lane.steps for lane in lanes):
             if self._busy_from == NEVER:

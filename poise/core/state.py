@@ -66,7 +66,12 @@ class State:
         if self.prefix is not None and belief.prefix == "own":
             self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in replicas])
         self._since_report: deque[tuple[int, int, int, int]] = deque()
-        self._corrects = belief.in_flight and bool({"tokens", "queued_tokens", "waiting"} & set(self.reported))
+        # A report made for the decision itself already shows all that was sent.
+        self._corrects = (
+            belief.in_flight
+            and belief.period_s > 0
+            and bool({"tokens", "queued_tokens", "waiting"} & set(self.reported))
+        )
         self._able: dict[tuple[str, int], tuple[tuple[int, ...], int]] = {}
 
     # What routers read -----------------------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class State:
     def report(self, measured_at: int, columns: dict[str, list[int]], cached: Iterable[tuple[int, int, bool]]) -> None:
         """Take over a report, and add again what was sent since it was measured."""
         for name, column in columns.items():
-            setattr(self, name, column)
+            setattr(self, name, list(column))  # the event stays as it was told
         if self._corrects:
             since = self._since_report
             while since and since[0][0] < measured_at:

@@ -74,7 +74,7 @@ class Trace:
             try:
                 name, *fields = json.loads(line)
                 yield _read(name, fields)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, IndexError):
                 raise TraceError(
                     f"line {number} of the trace is neither an event nor an action: {line[:80]!r}"
                 ) from None

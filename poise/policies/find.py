@@ -106,6 +106,8 @@ def _registered(method: str) -> dict[str, type]:
 
 def _outside(slot: str, name: str, method: str) -> type:
     module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name:
+        raise ScenarioError(f"policies.{slot}: {name!r} names no class; write package.module:Class")
     try:
         kind = getattr(importlib.import_module(module_name), class_name)
     except ModuleNotFoundError as error:

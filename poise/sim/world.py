@@ -275,6 +275,8 @@ class World:
             heappush(self.agenda.heap, replica.next_at << AT_BITS | STEP_KEY | number)
 
     def _refuse(self, action: Refuse) -> None:
+        if self.records.status[action.request] != UNFINISHED:
+            return  # its client left at this very instant, which the control side is told next
         if not self.clients.try_again(action.request):
             refusals = self.run.refusals
             refusals[action.reason] = refusals.get(action.reason, 0) + 1

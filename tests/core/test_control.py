@@ -130,7 +130,7 @@ def test_who_leaves_is_aborted_and_makes_room() -> None:
 def test_who_leaves_while_held_is_forgotten() -> None:
     control = a_control(at_most(1))
     arrive(control, 0, 1, 2)
-    assert control.handle(Cancelled(3, 1, "left")) == ()
+    assert not control.handle(Cancelled(3, 1, "left"))
     assert held(control) == [2]
 
 

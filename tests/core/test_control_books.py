@@ -44,6 +44,7 @@ class Books(RuleBasedStateMachine):
         self.control: Control = a_control(moody, [*specs, ReplicaSpec(role=roles[-1], up=last_up)])
         self.status = [SERVING] * len(specs) + [SERVING if last_up else STARTING]
         self.open: dict[int, Dispatch | None] = {}  # where each open request was sent; None: held
+        self.places: dict[int, set[int]] = {}  # where each request was sent last
         self.done: set[int] = set()
         self.now = self.count = 0
 
@@ -57,10 +58,12 @@ class Books(RuleBasedStateMachine):
                 assert self.status[action.replica] == SERVING
                 assert self.status[action.decode] == SERVING or not isinstance(event, Arrived | Tick)
                 self.open[action.request] = action
+                self.places[action.request] = {action.replica, action.decode}
             elif isinstance(action, Refuse):
                 assert self.open.pop(action.request) is None, "refused while it was somewhere"
             elif isinstance(action, Abort):
-                assert action.request not in self.control.held
+                assert action.replica in self.places[action.request], "stopped where it never was"
+                assert event != Lost(event.at, action.replica), "stopped where nothing is left"
             else:
                 assert isinstance(action, Wake)
                 assert action.at > event.at

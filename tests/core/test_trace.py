@@ -16,7 +16,19 @@ from poise.core import event as events
 from poise.core.action import Abort, Dispatch, Refuse, Wake
 from poise.core.control import Control
 from poise.core.errors import TraceError
-from poise.core.event import Arrived, Cancelled, Finished, FirstToken, Joined, Lost, Prefilled, Refused, Reported, Tick
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Event,
+    Finished,
+    FirstToken,
+    Joined,
+    Lost,
+    Prefilled,
+    Refused,
+    Reported,
+    Tick,
+)
 from poise.core.request import RequestView
 from poise.core.spec import Belief
 from poise.core.state import ReplicaSpec
@@ -98,7 +110,7 @@ def test_the_true_output_length_is_never_recorded_before_it_is_known() -> None:
 def a_day(control: Control) -> Trace:
     """Some requests come, wait, end and lose their replica; all of it recorded."""
     trace = Trace()
-    happened = [
+    happened: list[Event] = [
         *[Arrived(number, RequestView(number, number, 10 + number, ids=(1, 2), ends=(4, 8))) for number in range(5)],
         Reported(6, 5, {"tokens": [7, 3]}, ((0, 1, True),)),
         FirstToken(7, 0, 0),

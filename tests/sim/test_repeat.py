@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from poise.core.errors import TraceError
-from poise.core.spec import Belief, Cluster, Engine, Pool
+from poise.core.records import UNFINISHED
+from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
 from poise.core.trace import Trace, replay
 from poise.cost import Roofline
 from poise.policies import Policies
@@ -18,6 +20,7 @@ from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.scenario.simulate import build_world, simulate
 from poise.testing.cost import LinearCost
+from poise.testing.invariants import check_world
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
 from tests.sim.cases import DEVICE, MODEL
 
@@ -119,3 +122,13 @@ def test_roofline_is_the_default_cost() -> None:
     one = simulate(cluster(), traffic(requests=50))
     other = simulate(cluster(), traffic(requests=50), cost=Roofline())
     assert one.records.ended_at == other.records.ended_at
+
+
+def test_a_client_that_leaves_as_it_is_refused_ends_once() -> None:
+    """With perfect reports the held are asked again just before a time-out is told: the refusal comes too late."""
+    lost = (Fault(0.0, "lost", 0),)
+    alone = Cluster((Pool(MODEL, DEVICE, engine=Engine(kv_blocks=2, token_budget=256)),), faults=lost)
+    prompts = Workload(np.zeros(2, "i8"), np.array([8, 40], "i4"), np.ones(2, "i4"), timeout=np.full(2, 10**9, "i8"))
+    policies, belief = Policies(router=LeastTokens()), Belief(0.0, 0.0)
+    run = simulate(alone, prompts, policies, cost=Linear(), belief=belief, after_event=check_world)
+    assert run.offered == 2 and UNFINISHED not in run.records.status
