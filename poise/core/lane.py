@@ -329,8 +329,8 @@ class LaneState:
             first += per_window * group.window_context(step)
             growth += per_window * group.short
         if steps > 1:
-            pool = replica.pool  # a bound first, as in `Replica.room`
-            taken = pool.held + pool.explicit + (group.offsets + n * (step + steps)) // pool.block + n - group.shared
+            pool = replica.pool  # the bound first, as in `Space.fits`
+            taken = pool.held + pool.explicit + group.private_at_most(step + steps)
             if taken > pool.total or len(replica.lanes) > 1:
                 steps = self.space.steps(self, steps)
         self.tokens = 0

@@ -42,8 +42,8 @@ class Space:
         pool = self.pool
         left = pool.total - pool.held - pool.explicit - blocks
         if self.only is not None:
-            group = self.only.group  # a bound first: the sum of contexts, and one block more for each
-            if left >= (group.offsets + group.n * (group.step + 1)) // pool.block + group.n - group.shared:
+            group = self.only.group  # the bound first: it settles most questions
+            if left >= group.private_at_most(group.step + 1):
                 return True
         return left >= self._taken_ahead()
 
@@ -76,9 +76,9 @@ class Space:
         """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
         pool, group = self.pool, lane.group
         left = pool.total - pool.held - pool.explicit
-        others = [other for other in self.lanes if other is not lane]
-        for other in others:
-            left -= other.group.private(other.group.step + (other.steps if other.decoded else 0))
+        for other in self.lanes:
+            if other is not lane:
+                left -= _taken_at_end(other)
         return max(1, group.steps_within(left - group.private(group.step), limit))
 
     def _taken_ahead(self) -> int:
@@ -91,5 +91,9 @@ class Space:
     def crowded(self) -> bool:
         """Whether the lanes' holds together may take more blocks than there are."""
         pool = self.pool
-        ends = [lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0)) for lane in self.lanes]
-        return sum(ends) > pool.total - pool.held - pool.explicit
+        return sum(map(_taken_at_end, self.lanes)) > pool.total - pool.held - pool.explicit
+
+
+def _taken_at_end(lane: LaneState) -> int:
+    """Blocks that a lane's decodes alone use when its hold ends."""
+    return lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0))
