@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from poise.core.event import (
     Reported,
     Tick,
 )
+from poise.core.held import Held
 from poise.core.policy import Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
@@ -69,7 +69,7 @@ class Control:
         self.state = State(replicas, belief or Belief(), getattr(router, "needs", ()), index)
         self.chance = Chance(seed)
         self.resume = resume
-        self.held: deque[RequestView] = deque()
+        self.held = Held(getattr(self.router, "group", _model))
         self.flights: dict[int, Flight] = {}
         self.observes = hasattr(router, "observe")
 
@@ -88,12 +88,11 @@ class Control:
 
     def _arrived(self, event: Arrived) -> Actions:
         request = event.request
-        if self.held:  # nobody overtakes who is held
-            self.held.append(request)
+        if self.held and self.held.join_queue(request):
             return ()
         action = self._decide(request)
         if action is None or type(action) is Wake:
-            self.held.append(request)
+            self.held.add(request)
         return () if action is None else (action,)
 
     def _decide(self, request: RequestView) -> Action | None:
@@ -168,7 +167,7 @@ class Control:
     def _cancelled(self, event: Cancelled) -> Actions:
         flight = self.flights.get(event.request)
         if flight is None:
-            self.held = deque(request for request in self.held if request.id != event.request)
+            self.held.remove(event.request)
             return self._ask_held() if self.held else ()
         self._land(self.flights.pop(event.request))
         places = {flight.decode} if flight.prefilled else {flight.replica, flight.decode}
@@ -202,15 +201,16 @@ class Control:
             state.requests[flight.decode] -= 1
 
     def _ask_held(self) -> Actions:
-        """Ask for the held requests again, in order, until one is held again."""
+        """Ask for the held requests again, in order, until the first of each group is held again."""
         actions: list[Action] = []
-        while self.held:
-            action = self._decide(self.held[0])
+
+        def decide(request: RequestView) -> bool:
+            action = self._decide(request)
             if action is not None:
                 actions.append(action)
-            if action is None or type(action) is Wake:
-                break
-            self.held.popleft()
+            return not (action is None or type(action) is Wake)
+
+        self.held.ask(decide)
         return actions
 
     # Replicas --------------------------------------------------------------------------------------------------------
@@ -232,8 +232,7 @@ class Control:
             self._land(self.flights.pop(flight.request.id))
             for place in {flight.replica, flight.decode} - {event.replica}:
                 actions.append(Abort(flight.request.id, place))
-        ordered = sorted((flight.request for flight in victims), key=lambda request: (request.arrived_at, request.id))
-        self.held.extendleft(reversed(ordered))
+        self.held.put_back(flight.request for flight in victims)
         return (*actions, *self._ask_held())
 
     def _joined(self, event: Joined) -> Actions:
@@ -246,7 +245,7 @@ class Control:
 
     def _left(self, event: Left) -> Actions:
         self.state.set_status(event.replica, GONE)
-        return ()
+        return self._ask_held() if self.held else ()
 
     def _nothing(self, event: FirstToken) -> Actions:
         return ()
@@ -257,6 +256,10 @@ class Control:
     @property
     def _name(self) -> str:
         return type(self.router).__name__
+
+
+def _model(request: RequestView) -> int:
+    return request.model
 
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {

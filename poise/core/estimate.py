@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     """The duration of a step as a straight line in the KV tokens that its decodes read, in picoseconds.
 
     duration = base + per_kv · Σ context + per_window · Σ min(context, window), sums over the decodes, valid while
-    Σ context ≤ `until_kv`. Because decodes grow by one token a step, k equal steps have a closed form.
+    Σ context ≤ `until_kv`; at least 1. Because decodes grow by one token a step, k equal steps have a closed form.
     """
 
     base: int
@@ -49,7 +49,10 @@ class Estimator(Protocol):
     window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
     """
 
-    window: int
+    @property
+    def window(self) -> int:
+        """Tokens that a sliding-window layer attends to."""
+        ...
 
     def step(self, shape: StepShape) -> Piece:
         """The piece that holds for `shape`; `Piece.per_kv` and `per_window` cover the decodes only."""

@@ -214,11 +214,15 @@ class LaneState:
         elif batch.entries:
             self.until = now  # who was admitted without work may have some now
 
-    def _join(self) -> None:
+    def decode(self, sequence: Sequence) -> None:
+        """Take a sequence into the group, which counts its blocks from now on; only between two steps."""
         pool = self.replica.pool
+        pool.explicit -= pool.private(sequence)
+        self.group.join(sequence)
+
+    def _join(self) -> None:
         for sequence in self.joining:
-            pool.explicit -= pool.private(sequence)
-            self.group.join(sequence)
+            self.decode(sequence)
         self.joining.clear()
 
     def _choose_decodes(self, batch: Batch) -> None:
@@ -229,8 +233,7 @@ class LaneState:
         chosen = None if isinstance(batch.decode, int) else set(batch.decode)
         for sequence in [each for each in self.paused.values() if chosen is None or each.id in chosen]:
             del self.paused[sequence.id]
-            pool.explicit -= pool.private(sequence)
-            group.join(sequence)
+            self.decode(sequence)
         if chosen is not None:
             for sequence in [each for each in group if each.id not in chosen]:
                 group.leave(sequence)

@@ -76,18 +76,18 @@ class SentPrefixes:
         self._used = [0] * len(self.room)
 
     def send(self, replica: int, ids: Sequence[int], ends: Sequence[int]) -> None:
-        """A prompt made of these extents goes to `replica`."""
+        """A prompt made of these extents goes to `replica`; as in an engine, its tail is forgotten before its head."""
         sent, index = self._sent[replica], self.index
-        start = used = 0
-        for extent, end in zip(ids, ends, strict=True):
+        used = self._used[replica]
+        for place in range(len(ids) - 1, -1, -1):
+            extent = ids[place]
             if extent in sent:
                 sent.move_to_end(extent)
             else:
-                sent[extent] = end - start
-                used += end - start
+                tokens = ends[place] - ends[place - 1] if place else ends[0]
+                sent[extent] = tokens
+                used += tokens
                 index.add(replica, extent)
-            start = end
-        used += self._used[replica]
         while used > self.room[replica] and sent:
             extent, tokens = sent.popitem(last=False)
             used -= tokens

@@ -287,8 +287,7 @@ class Replica:
             if self.space.only is None:
                 self._hand_over(sequence)
             else:  # the lane is between two steps: no need to wait for its next one
-                self.pool.explicit -= self.pool.private(sequence)
-                lane.group.join(sequence)
+                lane.decode(sequence)
 
     def finish(self, sequence: Sequence, lane: LaneState) -> None:
         """A sequence (off `explicit` and out of its group) made its last token: pin or free its KV."""

@@ -94,12 +94,15 @@ class State:
 
     def hopeless(self, request: RequestView) -> str:
         """Why no replica, up or not, will ever take the request; empty if one may."""
-        serves = [each for each in self.replicas if each.model in (-1, request.model) and each.role != "decode"]
-        if not serves:
+        longest = {"mixed": 0, "prefill": 0, "decode": 0}
+        for replica, status in zip(self.replicas, self.status, strict=True):
+            if status != GONE and replica.model in (-1, request.model):
+                longest[replica.role] = max(longest[replica.role], replica.capacity_tokens)
+        most = max(longest["mixed"], min(longest["prefill"], longest["decode"]))
+        if not most:
             return f"no replica serves model {request.model}"
-        longest = max(each.capacity_tokens for each in serves)
-        if request.prompt_tokens + 1 > longest:
-            return f"prompt and one more token exceed the {longest} tokens that a replica can hold"
+        if request.prompt_tokens + 1 > most:
+            return f"prompt and one more token exceed the {most} tokens that a replica can hold"
         return ""
 
     def set_status(self, replica: int, status: int) -> None:

@@ -280,7 +280,9 @@ class World:
         if not self.clients.try_again(action.request):
             refusals = self.run.refusals
             refusals[action.reason] = refusals.get(action.reason, 0) + 1
-            self.clients.end(action.request, REJECTED)
+            last = self.records.replica[action.request]
+            lost = last >= 0 and not self.lifecycle.alive[last]
+            self.clients.end(action.request, LOST if lost else REJECTED)
 
     def _abort(self, row: int, number: int) -> None:
         replica = self.replicas[number]

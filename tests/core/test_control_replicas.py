@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poise.core.action import Abort, Decision, Dispatch, Hold, Route
+from poise.core.action import Abort, Decision, Dispatch, Hold, Refuse, Route
 from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.errors import PolicyError
@@ -41,12 +41,55 @@ def test_what_a_lost_replica_ran_is_sent_again_oldest_first_ahead_of_the_held() 
     assert list(control.state.requests) == [0, 4]
 
 
-def test_a_request_whose_only_replica_is_lost_waits() -> None:
-    control = a_control()
+def test_a_request_whose_replica_is_lost_waits_for_one_that_starts() -> None:
+    control = a_control(replicas=[ReplicaSpec(), ReplicaSpec(up=False)])
     arrive(control, 0)
     assert control.handle(Lost(1, 0)) == ()
     assert held(control) == [0]
-    assert control.handle(Joined(2, 0)) == [Dispatch(0, 0, 0, True)]
+    assert control.handle(Joined(2, 1)) == [Dispatch(0, 1, 1, True)]
+
+
+def test_a_request_that_only_lost_replicas_could_take_is_refused_and_blocks_nobody() -> None:
+    control = a_control(replicas=[ReplicaSpec(model=0), ReplicaSpec(model=1)])
+    arrive(control, 0)
+    assert control.handle(Lost(1, 0)) == (Refuse(0, "no replica serves model 0"),)
+    assert not held(control)
+
+
+def test_who_is_held_when_the_last_replica_leaves_is_refused() -> None:
+    control = a_control(at_most(0))
+    arrive(control, 0)
+    control.handle(Draining(1, 0))
+    assert held(control) == [0]
+    assert control.handle(Left(2, 0)) == [Refuse(0, "no replica serves model 0")]
+
+
+def test_models_do_not_wait_for_one_another() -> None:
+    control = a_control(at_most(1), [ReplicaSpec(model=0), ReplicaSpec(model=1)])
+    for number, model in enumerate((0, 0, 0, 1, 1)):
+        control.handle(Arrived(number, a_request(number, number, model=model)))
+    assert sorted(control.flights) == [0, 3]
+    assert held(control) == [1, 2, 4]
+    assert control.handle(Finished(9, 3, 1)) == [Dispatch(4, 1, 1, True)]
+    assert control.handle(Finished(9, 0, 1)) == [Dispatch(1, 0, 0, True)]
+
+
+def test_a_router_may_name_the_groups() -> None:
+    class Tenants:
+        needs = ("requests",)
+
+        def group(self, request: RequestView) -> int:
+            return request.tenant
+
+        def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold:
+            return Hold("first tenant waits") if request.tenant == 0 else Route(0)
+
+    control = Control(Tenants(), [ReplicaSpec()])
+    actions = [control.handle(Arrived(number, a_request(number, number, tenant=number % 2))) for number in range(4)]
+    assert [len(each) for each in actions] == [0, 1, 0, 1]
+    assert held(control) == [0, 2]
+    assert control.handle(Cancelled(9, 0, "left")) == []
+    assert held(control) == [2]
 
 
 def test_resuming_is_a_choice() -> None:

@@ -57,7 +57,7 @@ sends = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 
 
 @given(sends, st.integers(1, 60))
 def test_what_was_sent_is_remembered_up_to_the_room_of_the_cache(sent: list[tuple[int, int, int]], room: int) -> None:
-    """The least recently sent goes first: the model is a plain list of (extent, tokens) in order of sending."""
+    """The least recently sent goes first, tails before heads: the model is a plain list of (extent, tokens)."""
     index = PrefixIndex(2)
     memory = SentPrefixes(index, [room, room])
     model: list[list[tuple[int, int]]] = [[], []]
@@ -65,7 +65,7 @@ def test_what_was_sent_is_remembered_up_to_the_room_of_the_cache(sent: list[tupl
         ids = tuple(family * 10 + place for place in range(depth))
         ends = tuple(5 * (place + 1) + family for place in range(depth))
         memory.send(replica, ids, ends)
-        for place, extent in enumerate(ids):
+        for place, extent in reversed(list(enumerate(ids))):
             tokens = ends[place] - (ends[place - 1] if place else 0)
             model[replica] = [each for each in model[replica] if each[0] != extent] + [(extent, tokens)]
         while sum(tokens for _, tokens in model[replica]) > room:

@@ -1,0 +1,91 @@
+"""The requests that wait at the gateway: one queue for each group, and nobody overtakes within a group."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heapreplace
+
+from poise.core.request import RequestView
+
+
+def _order(request: RequestView) -> tuple[int, int]:
+    return request.arrived_at, request.id
+
+
+class Held:
+    """First come, first served within a group; groups do not wait for one another.
+
+    group: names a request's group (its model, or what the router's own `group` says).
+    """
+
+    __slots__ = ("_queues", "group")
+
+    def __init__(self, group: Callable[[RequestView], Hashable]) -> None:
+        self.group = group
+        self._queues: dict[Hashable, deque[RequestView]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def __iter__(self) -> Iterator[RequestView]:
+        """All, by arrival, then id."""
+        return iter(sorted((request for queue in self._queues.values() for request in queue), key=_order))
+
+    def join_queue(self, request: RequestView) -> bool:
+        """Queue a request behind others of its group; False where none is held (it may be asked for at once)."""
+        queue = self._queues.get(self.group(request))
+        if queue is None:
+            return False
+        queue.append(request)
+        return True
+
+    def add(self, request: RequestView) -> None:
+        """Hold a request, last in its group."""
+        self._queues.setdefault(self.group(request), deque()).append(request)
+
+    def put_back(self, requests: Iterable[RequestView]) -> None:
+        """Hold requests that were sent before, oldest first ahead of the others in their groups."""
+        for request in sorted(requests, key=_order, reverse=True):
+            self._queues.setdefault(self.group(request), deque()).appendleft(request)
+
+    def remove(self, request: int) -> None:
+        """Forget the request of this id, if it is held."""
+        for group, queue in self._queues.items():
+            for each in queue:
+                if each.id == request:
+                    queue.remove(each)
+                    if not queue:
+                        del self._queues[group]
+                    return
+
+    def ask(self, decide: Callable[[RequestView], bool]) -> None:
+        """Offer the groups' heads, oldest first, to `decide`, until it holds (False) the head of each group."""
+        if len(self._queues) == 1:  # mostly there is but one group
+            (group,) = self._queues
+            self._ask_one(group, decide)
+            return
+        heads = [(_order(queue[0]), place, group) for place, (group, queue) in enumerate(self._queues.items())]
+        heapify(heads)
+        while heads:
+            _, place, group = heads[0]
+            queue = self._queues[group]
+            if not decide(queue[0]):
+                heappop(heads)
+                continue
+            queue.popleft()
+            if queue:
+                heapreplace(heads, (_order(queue[0]), place, group))
+            else:
+                del self._queues[group]
+                heappop(heads)
+
+    def _ask_one(self, group: Hashable, decide: Callable[[RequestView], bool]) -> None:
+        queue = self._queues[group]
+        while queue and decide(queue[0]):
+            queue.popleft()
+        if not queue:
+            del self._queues[group]
