@@ -55,6 +55,14 @@ class Abort(NamedTuple):
     replica: int
 
 
+class Move(NamedTuple):
+    """Bring request `request` from replica `source` to `target`: taken back from the queue, or migrated as it runs."""
+
+    request: int
+    source: int
+    target: int
+
+
 class Wake(NamedTuple):
     """Send a `Tick` at `at`."""
 
@@ -62,7 +70,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Wake
+Action = Dispatch | Refuse | Abort | Move | Wake
 
 ALL: Literal[-1] = -1
 """`Batch.decode`: every decoding request of the lane."""

@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poise.core.action import Abort, Action, Dispatch, Hold, Refuse, Reject, Route, Wake
+from poise.core.action import Abort, Action, Dispatch, Hold, Move, Refuse, Reject, Route, Wake
+from poise.core.books import Books
 from poise.core.chance import Chance
 from poise.core.errors import PolicyError
 from poise.core.event import (
@@ -19,13 +20,16 @@ from poise.core.event import (
     Joined,
     Left,
     Lost,
+    Moved,
     Prefilled,
     Refused,
     Reported,
+    Stayed,
     Tick,
 )
+from poise.core.flight import Flight
 from poise.core.held import Held
-from poise.core.policy import Router
+from poise.core.policy import Mover, Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
 from poise.core.spec import Belief
@@ -34,23 +38,11 @@ from poise.core.state import DRAINING, GONE, SERVING, ReplicaSpec, State
 Actions = Sequence[Action]
 
 
-class Flight:
-    """A request that was sent: where to, and where else it may go."""
-
-    __slots__ = ("decode", "fallback", "prefilled", "replica", "request")
-
-    def __init__(self, request: RequestView, replica: int, decode: int, fallback: tuple[int, ...]) -> None:
-        self.request = request
-        self.replica = replica
-        self.decode = decode
-        self.fallback = fallback
-        self.prefilled = False
-
-
 class Control:
-    """Routes, holds and rejects requests on belief.
+    """Routes, holds, rejects and moves requests on belief.
 
-    router: the policy (deep-copied, so that two controls never share its state).  replicas: what is known beforehand.
+    router, mover: the policies (deep-copied, so that two controls never share their state); a router that can
+    `rebalance` is its own mover where none is given.  replicas: what is known beforehand.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again.
     index: the true prefix index, where `belief.prefix` is `oracle`.
     """
@@ -60,24 +52,34 @@ class Control:
         router: Router,
         replicas: Sequence[ReplicaSpec],
         *,
+        mover: Mover | None = None,
         belief: Belief | None = None,
         seed: int = 0,
         resume: bool = True,
         index: PrefixIndex | None = None,
     ) -> None:
-        self.router = copy.deepcopy(router)
-        self.state = State(replicas, belief or Belief(), getattr(router, "needs", ()), index)
+        if mover is None and hasattr(router, "rebalance"):
+            mover = router  # type: ignore[assignment]  # it has both methods
+        self.router, self.mover = copy.deepcopy((router, mover))
+        needs = {*getattr(router, "needs", ()), *getattr(mover, "needs", ())}
+        self.state = State(replicas, belief or Belief(), needs, index)
         self.chance = Chance(seed)
         self.resume = resume
         self.held = Held(getattr(self.router, "group", _model))
-        self.flights: dict[int, Flight] = {}
-        self.observes = hasattr(router, "observe")
+        self.books = Books(self.state, "flights" in needs)
+        self.flights = self.books.flights
+        policies: list[Any] = [self.router]
+        if mover is not None and mover is not router:  # type: ignore[comparison-overlap]  # one object may be both
+            policies.append(self.mover)
+        self._observers = [policy for policy in policies if hasattr(policy, "observe")]
+        self._eager = getattr(self.mover, "eager", False)
+        self.observes = bool(self._observers) or self.books.tracks
 
     def handle(self, event: Event) -> Actions:
         """What to do about `event`."""
         self.state.now = event.at
-        if self.observes:
-            self.router.observe(event)  # type: ignore[attr-defined]
+        for policy in self._observers:
+            policy.observe(event)
         return _HANDLERS[type(event)](self, event)
 
     def clone(self) -> Control:
@@ -93,6 +95,8 @@ class Control:
         action = self._decide(request)
         if action is None or type(action) is Wake:
             self.held.add(request)
+        if self._eager:
+            return (*(() if action is None else (action,)), *self._rebalance())
         return () if action is None else (action,)
 
     def _decide(self, request: RequestView) -> Action | None:
@@ -116,10 +120,7 @@ class Control:
                 if chosen is None:
                     return None
                 decode = chosen
-                if state.belief.in_flight:
-                    state.requests[decode] += 1
-            self.flights[request.id] = Flight(request, replica, decode, decision.fallback)
-            state.sent(state.now, request, replica)
+            self.books.send(Flight(request, replica, decode, decision.fallback, state.now))
             return Dispatch(request.id, replica, decode, self.resume)
         if type(decision) is Hold:
             return Wake(decision.wake_at) if decision.wake_at > state.now else None
@@ -150,33 +151,23 @@ class Control:
             state.stage = "serve"
 
     def _finished(self, event: Finished) -> Actions:
-        flight = self.flights.pop(event.request)
-        replica = flight.replica
-        if flight.decode == replica:
-            self.state.ended(event.at, flight.request, replica)
-        else:
-            self._land(flight)
+        self.books.end(event.request)
         return self._ask_held() if self.held else ()
 
     def _prefilled(self, event: Prefilled) -> Actions:
-        flight = self.flights[event.request]
-        flight.prefilled = True
-        self.state.ended(self.state.now, flight.request, flight.replica)
+        self.books.prefilled(event.request)
         return self._ask_held() if self.held else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
-        flight = self.flights.get(event.request)
-        if flight is None:
+        if event.request not in self.flights:
             self.held.remove(event.request)
             return self._ask_held() if self.held else ()
-        self._land(self.flights.pop(event.request))
-        places = {flight.decode} if flight.prefilled else {flight.replica, flight.decode}
-        aborts = [Abort(event.request, replica) for replica in sorted(places)]
+        flight = self.books.end(event.request)
+        aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
         return (*aborts, *self._ask_held())
 
     def _refused(self, event: Refused) -> Actions:
-        flight = self.flights.pop(event.request)
-        self._land(flight)
+        flight = self.books.end(event.request)
         while flight.fallback:
             replica, flight.fallback = flight.fallback[0], flight.fallback[1:]
             if replica in self.state.able(flight.request):
@@ -186,19 +177,8 @@ class Control:
 
     def _send_again(self, flight: Flight, replica: int, decode: int) -> Dispatch:
         request = flight.request
-        self.flights[request.id] = Flight(request, replica, decode, flight.fallback)
-        self.state.sent(self.state.now, request, replica)
-        if decode != replica and self.state.belief.in_flight:
-            self.state.requests[decode] += 1
+        self.books.send(Flight(request, replica, decode, flight.fallback, self.state.now))
         return Dispatch(request.id, replica, decode, self.resume)
-
-    def _land(self, flight: Flight) -> None:
-        """A request, no longer among the flights, is not at its replicas any more."""
-        state = self.state
-        if not flight.prefilled and state.status[flight.replica] != GONE:
-            state.ended(state.now, flight.request, flight.replica)
-        if flight.decode != flight.replica and state.belief.in_flight and state.status[flight.decode] != GONE:
-            state.requests[flight.decode] -= 1
 
     def _ask_held(self) -> Actions:
         """Ask for the held requests again, in order, until the first of each group is held again."""
@@ -213,11 +193,45 @@ class Control:
         self.held.ask(decide)
         return actions
 
+    # Moves -----------------------------------------------------------------------------------------------------------
+
+    def _rebalance(self) -> list[Move]:
+        """The moves that the mover wants now, entered in the books."""
+        assert self.mover is not None
+        moves = list(self.mover.rebalance(self.state))
+        for move in moves:
+            flight = self.flights.get(move.request)
+            self._check(move, flight)
+            assert flight is not None
+            self.books.move(flight, move.target)
+        return moves
+
+    def _check(self, move: Move, flight: Flight | None) -> None:
+        """A move must be possible as far as the control side knows."""
+        who, state = type(self.mover).__name__, self.state
+        if flight is None or flight.place != move.source:
+            place = "in no replica" if flight is None else f"at replica {flight.place}"
+            raise PolicyError(f"{who} asks for {move}, but the request is {place}")
+        if flight.target >= 0:
+            raise PolicyError(f"{who} asks for {move}, but the request is moving to replica {flight.target} already")
+        source, target = state.replicas[move.source], state.replicas[move.target]
+        serves = target.role == source.role and target.model in (-1, flight.request.model)
+        if move.source == move.target or not serves or state.status[move.target] != SERVING:
+            raise PolicyError(f"{who} asks for {move}, but replica {move.target} cannot take over from {move.source}")
+
+    def _moved(self, event: Moved) -> Actions:
+        self.books.moved(self.flights[event.request])
+        return self._ask_held() if self.held else ()
+
+    def _stayed(self, event: Stayed) -> Actions:
+        self.books.stayed(self.flights[event.request])
+        return self._ask_held() if self.held else ()
+
     # Replicas --------------------------------------------------------------------------------------------------------
 
     def _reported(self, event: Reported) -> Actions:
         self.state.report(event.measured_at, event.columns, event.cached)
-        return self._ask_held() if self.held else ()
+        return self._look_again()
 
     def _lost(self, event: Lost) -> Actions:
         """Send what ran on the lost replica elsewhere, oldest first, ahead of what is held."""
@@ -227,10 +241,13 @@ class Control:
             if event.replica == flight.decode or (event.replica == flight.replica and not flight.prefilled)
         ]
         self.state.set_status(event.replica, GONE)
+        for flight in self.flights.values():
+            if flight.target == event.replica:
+                flight.target = -1
         actions: list[Action] = []
         for flight in sorted(victims, key=lambda flight: flight.request.id):
-            self._land(self.flights.pop(flight.request.id))
-            for place in {flight.replica, flight.decode} - {event.replica}:
+            self.books.end(flight.request.id)
+            for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
                 actions.append(Abort(flight.request.id, place))
         self.held.put_back(flight.request for flight in victims)
         return (*actions, *self._ask_held())
@@ -247,11 +264,17 @@ class Control:
         self.state.set_status(event.replica, GONE)
         return self._ask_held() if self.held else ()
 
-    def _nothing(self, event: FirstToken) -> Actions:
+    def _first_token(self, event: FirstToken) -> Actions:
+        self.flights[event.request].first_token_at = event.at
         return ()
 
     def _tick(self, event: Tick) -> Actions:
-        return self._ask_held()
+        return self._look_again()
+
+    def _look_again(self) -> Actions:
+        """Something new is known: ask for those who are held, then whether anybody should move."""
+        actions = self._ask_held() if self.held else ()
+        return actions if self.mover is None else (*actions, *self._rebalance())
 
     @property
     def _name(self) -> str:
@@ -264,11 +287,13 @@ def _model(request: RequestView) -> int:
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Arrived: Control._arrived,
-    FirstToken: Control._nothing,
+    FirstToken: Control._first_token,
     Prefilled: Control._prefilled,
     Finished: Control._finished,
     Cancelled: Control._cancelled,
     Refused: Control._refused,
+    Moved: Control._moved,
+    Stayed: Control._stayed,
     Reported: Control._reported,
     Lost: Control._lost,
     Joined: Control._joined,

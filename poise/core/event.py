@@ -68,6 +68,25 @@ class Refused(NamedTuple):
     reason: str
 
 
+class Moved(NamedTuple):
+    """A request that was to be moved is at `target` now, with its KV cache if it had begun."""
+
+    at: int
+    request: int
+    source: int
+    target: int
+
+
+class Stayed(NamedTuple):
+    """A request that was to be moved stays at `source`: it ended or gave way, or there was no room at `target`."""
+
+    at: int
+    request: int
+    source: int
+    target: int
+    reason: str
+
+
 class Lost(NamedTuple):
     """A replica is gone, and with it all that it ran."""
 
@@ -110,6 +129,8 @@ Event = (
     | Finished
     | Cancelled
     | Refused
+    | Moved
+    | Stayed
     | Lost
     | Joined
     | Draining

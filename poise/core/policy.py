@@ -6,9 +6,10 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from poise.core.action import Batch, Hold, Reject, Route
+from poise.core.action import Batch, Hold, Move, Reject, Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView, LaneView, SequenceView
@@ -24,6 +25,22 @@ class Router(Protocol):
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
         """Decide for one request; `cluster.able(request)` is never empty."""
+        ...
+
+
+class Mover(Protocol):
+    """Which requests change their replica after they were sent. A router may have this method too.
+
+    A class may set `eager = True` to be asked after each arrival as well, not only after reports and wakes.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+        """The moves to begin now, of requests that `cluster.flights` shows and that are not moving."""
         ...
 
 
@@ -74,6 +91,7 @@ class Policies(Protocol):
     """A bundle with one policy for each slot; `None` where the mechanism's own rule holds."""
 
     router: Router
+    mover: Mover | None
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

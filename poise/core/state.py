@@ -10,7 +10,7 @@ from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Role
-from poise.core.view import REPORTED
+from poise.core.view import COLUMNS, REPORTED, FlightView
 
 STARTING, SERVING, DRAINING, GONE = range(4)
 """What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
@@ -20,7 +20,9 @@ class ReplicaSpec(NamedTuple):
     """What the control side is told of a replica beforehand.
 
     model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
-    cache_tokens: room of its prefix cache.  up: whether it serves from the start.
+    cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
+    prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
+    link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
     """
 
     model: int = -1
@@ -28,6 +30,11 @@ class ReplicaSpec(NamedTuple):
     capacity_tokens: int = 1 << 40
     cache_tokens: int = 1 << 40
     up: bool = True
+    blocks: int = 0
+    prefill_rate: float = 0.0
+    kv_token_bytes: float = 0.0
+    link_bw: float = 0.0
+    link_latency_s: float = 0.0
 
 
 class State:
@@ -52,12 +59,13 @@ class State:
         self.waiting = [0] * count
         self.running = [0] * count
         self.free_blocks = [0] * count
+        self.total_blocks = [replica.blocks for replica in replicas]
+        self.prefill_rate = [replica.prefill_rate for replica in replicas]
+        self.sent_to: list[dict[int, FlightView]] = [{} for _ in replicas]
         needed = set(needs)
-        unknown = needed - {*REPORTED, "requests", "cached_tokens"}
+        unknown = needed - set(COLUMNS)
         if unknown:
-            raise PolicyError(
-                f"a policy needs {sorted(unknown)}; the cluster view has {['requests', *REPORTED, 'cached_tokens']}"
-            )
+            raise PolicyError(f"a policy needs {sorted(unknown)}; the cluster view has {list(COLUMNS)}")
         self.reported = tuple(name for name in REPORTED if name in needed)
         if "requests" in needed and not belief.in_flight:
             self.reported = ("requests", *self.reported)
@@ -89,6 +97,18 @@ class State:
         """Prompt tokens of `request` believed to be in each replica's prefix cache."""
         assert self.prefix is not None, "declare 'cached_tokens' in `needs`"
         return self.prefix.match(request.ids, request.ends)
+
+    def flights(self, replica: int) -> Sequence[FlightView]:
+        """What was sent to `replica` and has not ended, in order of dispatch."""
+        return list(self.sent_to[replica].values())
+
+    def kv_seconds(self, tokens: int, source: int, target: int) -> float:
+        """Seconds to carry the KV cache of `tokens` tokens between two replicas over idle links; 0 to itself."""
+        origin, goal = self.replicas[source], self.replicas[target]
+        rate = min(origin.link_bw, goal.link_bw)
+        if source == target or not rate:
+            return 0.0
+        return tokens * origin.kv_token_bytes / rate + origin.link_latency_s
 
     # What Control writes ---------------------------------------------------------------------------------------------
 

@@ -11,6 +11,21 @@ from poise.core.spec import Engine, Lane
 REPORTED = ("tokens", "queued_tokens", "waiting", "running", "free_blocks")
 """Columns that the control side knows from reports; `requests` joins them where dispatches in flight do not count."""
 
+COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights")
+"""All that a policy may name in its `needs`."""
+
+
+class FlightView(Protocol):
+    """A request that the control side sent and that has not ended.
+
+    sent_at, first_token_at: picoseconds; -1 while no first token was seen.  target: where it is moving to, -1: nowhere.
+    """
+
+    request: RequestView
+    sent_at: int
+    first_token_at: int
+    target: int
+
 
 class ClusterView(Protocol):
     """What the control side knows of its replicas: columns over replicas, indexed by dense id.
@@ -56,6 +71,24 @@ class ClusterView(Protocol):
     @property
     def free_blocks(self) -> Sequence[int]:
         """KV blocks free or evictable."""
+        ...
+
+    @property
+    def total_blocks(self) -> Sequence[int]:
+        """KV blocks that each replica has; known beforehand, like the two below, and no part of `needs`."""
+        ...
+
+    @property
+    def prefill_rate(self) -> Sequence[float]:
+        """Prompt tokens per second that each replica computes at a full token budget, by the cost model."""
+        ...
+
+    def kv_seconds(self, tokens: int, source: int, target: int) -> float:
+        """Seconds to carry the KV cache of `tokens` tokens between two replicas over idle links; 0 to itself."""
+        ...
+
+    def flights(self, replica: int) -> Sequence[FlightView]:
+        """What was sent to `replica` and has not ended, in order of dispatch; declare `flights` in `needs`."""
         ...
 
     def able(self, request: RequestView) -> Sequence[int]:

@@ -12,12 +12,16 @@ from poise.core.errors import ScenarioError
 
 SLOTS = {
     "router": ("route", "route"),
+    "mover": ("move", "rebalance"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),
     "cache": ("cache", "keep"),
 }
 """For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
+
+COMMON = tuple(slot for slot in SLOTS if slot != "router")
+"""The slots that a scenario fills once, for all its routers."""
 
 
 def names(slot: str) -> list[str]:

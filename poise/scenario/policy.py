@@ -9,7 +9,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.policies import Policies
-from poise.policies.find import build, find
+from poise.policies.find import COMMON, build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.scenario.choice import Choice, choice, choices, labels
 from poise.scenario.load import Loaded
@@ -23,7 +23,7 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
     many = isinstance(section.router, list)
     rest = {
         slot: _built(loaded, slot, choice(value), ("policies", slot))
-        for slot in ("queue", "batcher", "preempt", "cache")
+        for slot in COMMON
         if (value := getattr(section, slot)) is not None
     }
     if loaded.scenario.engine.preemption == "swap":

@@ -9,6 +9,7 @@ from typing import Any
 from poise.core.model import Model
 from poise.core.spec import Engine
 from poise.cost import kv_blocks
+from poise.policies.find import COMMON
 from poise.scenario.build import Problem
 from poise.scenario.checks import engine_of, source_of
 from poise.scenario.choice import choice, choices
@@ -84,7 +85,7 @@ def _policies(problem: Problem) -> dict[str, Any]:
     section = problem.loaded.scenario.policies
     routers = [resolved_choice("router", each) for each in choices(section.router)]
     told: dict[str, Any] = {"router": routers if isinstance(section.router, list) else routers[0]}
-    for slot in ("queue", "batcher", "preempt", "cache"):
+    for slot in COMMON:
         value = getattr(section, slot)
         if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
             value = _DEFAULTS[slot]

@@ -149,6 +149,9 @@ class PoliciesSection(Section):
     router: Annotated[Any, AfterValidator(check_choices)] = Field(
         default="least_requests", description="a router, as in prefix_cache, or a list of routers to compare"
     )
+    mover: Annotated[Any, AfterValidator(check_choice)] = Field(
+        default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
+    )
     queue: Annotated[Any, AfterValidator(check_choice)] = Field(
         default=None, description="an order of admission, as in priority"
     )

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
-from poise.core.estimate import Estimator
+from poise.core.estimate import Chunk, Estimator, StepShape
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Pool
 from poise.core.state import ReplicaSpec
 from poise.core.trace import Trace
+from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.policies import Policies
+from poise.sim.network import link_bw
 from poise.sim.world import World
 
 if TYPE_CHECKING:
@@ -108,12 +110,20 @@ def build_world(
         tokens = blocks * pool.engine.block_tokens
         limit = min(pool.model.max_context, tokens)
         model = _serves(pool, workload.models)
+        told = ReplicaSpec(
+            model, pool.role, limit, tokens,
+            blocks=blocks,
+            prefill_rate=_prefill_rate(pool, estimator, limit),
+            kv_token_bytes=estimator.kv_bytes(limit) / limit,
+            link_bw=link_bw(cluster, pool),
+            link_latency_s=cluster.link_latency_s,
+        )  # fmt: skip
         for _ in range(pool.replicas):
-            specs.append(ReplicaSpec(model, pool.role, limit, tokens, len(specs) not in joining))
+            specs.append(told._replace(up=len(specs) not in joining))
             limits.append(limit)
             replicas.append(_replica(pool, estimator, blocks, policies, one_step))
     index = PrefixIndex(len(replicas))
-    control = Control(policies.router, specs, belief=belief, seed=seed, index=index)
+    control = Control(policies.router, specs, mover=policies.mover, belief=belief, seed=seed, index=index)
     return World(
         cluster, workload, control, replicas, limits,
         until_s=until, drain=drain, sample_s=sample_s, trace=trace, progress=progress, after_event=after_event,
@@ -134,6 +144,12 @@ def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, 
         sends=pool.role == "prefill",
         one_step=one_step,
     )
+
+
+def _prefill_rate(pool: Pool, estimator: Estimator, limit: int) -> float:
+    """Prompt tokens per second at a full token budget."""
+    tokens = min(pool.engine.token_budget, limit)
+    return tokens / seconds(estimator.step(StepShape(0, (Chunk(tokens, 0),))).base)
 
 
 def _serves(pool: Pool, models: tuple[str, ...]) -> int:

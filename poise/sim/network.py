@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poise.core.spec import Cluster
+from poise.core.spec import Cluster, Pool
 from poise.core.units import ps
 
 FALLBACK_BW = 12.5e9
 """Bytes/s of a link where neither the cluster nor the datasheet says: 100 Gbit/s."""
+
+
+def link_bw(cluster: Cluster, pool: Pool) -> float:
+    """Bytes/s one way of the link of each replica of a pool."""
+    device = pool.device
+    own = (device.scaleout_bw or device.host_bw or device.scaleup_bw) * pool.devices
+    return cluster.link_bw or own or FALLBACK_BW
 
 
 class Network:
@@ -28,11 +35,7 @@ class Network:
     @classmethod
     def of(cls, cluster: Cluster) -> Network:
         """The cluster's links: as stated, or the scale-out bandwidth of each replica's devices together."""
-        rates: list[float] = []
-        for pool in cluster.pools:
-            device = pool.device
-            own = (device.scaleout_bw or device.host_bw or device.scaleup_bw) * pool.devices
-            rates += [cluster.link_bw or own or FALLBACK_BW] * pool.replicas
+        rates = [link_bw(cluster, pool) for pool in cluster.pools for _ in range(pool.replicas)]
         return cls(rates, cluster.link_latency_s)
 
     def send(self, now: int, source: int, target: int, size: int) -> int:

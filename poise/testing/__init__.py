@@ -1,7 +1,8 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
-Builders: `a_request`, `a_replica`, `a_cluster`, `a_chance`, `a_lane`.  Conformance: `check_router`, `check_batcher`.
-Invariants: `check_replica`, `check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`.
+Builders: `a_request`, `a_replica`, `a_flight`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
+`check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost in round numbers: `LinearCost`.  One replica
+alone: `drive`.
 A policy that breaks a rule raises `RuleBroken`, which names the policy, the rule and the input. The names are loaded
 when they are first asked for, and nothing here needs a test framework.
 """
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from poise.testing.batcher import check_batcher as check_batcher
     from poise.testing.builders import a_chance as a_chance
     from poise.testing.builders import a_cluster as a_cluster
+    from poise.testing.builders import a_flight as a_flight
     from poise.testing.builders import a_lane as a_lane
     from poise.testing.builders import a_replica as a_replica
     from poise.testing.builders import a_request as a_request
@@ -32,6 +34,7 @@ _HOMES = {
     "RuleBroken": "rule",
     "a_chance": "builders",
     "a_cluster": "builders",
+    "a_flight": "builders",
     "a_lane": "builders",
     "a_replica": "builders",
     "a_request": "builders",

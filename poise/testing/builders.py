@@ -8,12 +8,13 @@ from typing import cast
 from poise.core.action import NONE, Batch
 from poise.core.chance import Chance
 from poise.core.estimate import Estimator
+from poise.core.flight import Flight
 from poise.core.lane import LaneState
 from poise.core.policy import Victim
 from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
 from poise.core.spec import Engine, Role
-from poise.core.view import LaneView
+from poise.core.view import FlightView, LaneView
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.cost import LinearCost
 
@@ -62,6 +63,9 @@ def a_replica(
     able: bool = True,
     model: int = -1,
     capacity_tokens: int = 1 << 40,
+    total_blocks: int = 1000,
+    prefill_rate: float = 10_000.0,
+    flights: tuple[FlightView, ...] = (),
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
     return ReplicaColumns(
@@ -76,17 +80,34 @@ def a_replica(
         able,
         model,
         capacity_tokens,
+        total_blocks,
+        prefill_rate,
+        flights,
     )
 
 
+def a_flight(
+    request: RequestView, *, replica: int = 0, sent_at: int = 0, first_token_at: int = -1, target: int = -1
+) -> FlightView:
+    """Build what the view shows of a request that was sent and has not ended; instants in picoseconds."""
+    flight = Flight(request, replica, replica, (), sent_at)
+    flight.first_token_at, flight.target = first_token_at, target
+    return flight
+
+
 def a_cluster(
-    *replicas: ReplicaColumns, now: int = 0, stage: str = "serve", needs: Iterable[str] | None = None
+    *replicas: ReplicaColumns,
+    now: int = 0,
+    stage: str = "serve",
+    needs: Iterable[str] | None = None,
+    kv_rate: float = 100_000.0,
 ) -> ClusterColumns:
     """Build a `ClusterView` of the replicas in order (one idle replica by default); `now` in picoseconds.
 
     needs: the columns that may be read (None: all); reading another one raises `RuleBroken`.
+    kv_rate: KV tokens per second that a link between two replicas carries.
     """
-    return ClusterColumns(replicas or (a_replica(),), now=now, stage=stage, needs=needs)
+    return ClusterColumns(replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate)
 
 
 def a_chance(seed: int = 0, key: int = 0) -> Chance:

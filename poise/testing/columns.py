@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from poise.core.request import RequestView
 from poise.core.spec import Role
-from poise.core.view import REPORTED
+from poise.core.view import REPORTED, FlightView
 from poise.testing.rule import RuleBroken
 
 LOADS = ("requests", *REPORTED)
@@ -18,7 +18,8 @@ class ReplicaColumns(NamedTuple):
     """One replica's entry in each column of the view, and what decides whether it is able.
 
     able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
-    capacity_tokens: the longest request that it can ever hold.
+    capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
+    prefill_rate: prompt tokens per second.  flights: what was sent to it and has not ended, in order of dispatch.
     """
 
     requests: int = 0
@@ -32,12 +33,16 @@ class ReplicaColumns(NamedTuple):
     able: bool = True
     model: int = -1
     capacity_tokens: int = 1 << 40
+    total_blocks: int = 1000
+    prefill_rate: float = 10_000.0
+    flights: tuple[FlightView, ...] = ()
 
 
 class ClusterColumns:
     """A `ClusterView` over hand-made replicas.
 
     needs: the columns that may be read; another one raises `RuleBroken`. None allows all.
+    kv_rate: KV tokens per second that a link carries.
     """
 
     def __init__(
@@ -47,10 +52,14 @@ class ClusterColumns:
         now: int = 0,
         stage: str = "serve",
         needs: Iterable[str] | None = None,
+        kv_rate: float = 100_000.0,
     ) -> None:
         self.now = now
         self.stage = stage
         self.needs = None if needs is None else tuple(needs)
+        self.kv_rate = kv_rate
+        self.total_blocks = [replica.total_blocks for replica in replicas]
+        self.prefill_rate = [replica.prefill_rate for replica in replicas]
         self._replicas = tuple(replicas)
         self._columns = {name: [getattr(replica, name) for replica in replicas] for name in LOADS}
 
@@ -103,10 +112,20 @@ class ClusterColumns:
             return [0] * len(self._replicas)
         return [min(replica.cached_tokens, request.prompt_tokens) for replica in self._replicas]
 
+    def flights(self, replica: int) -> Sequence[FlightView]:
+        """What was sent to `replica` and has not ended, in order of dispatch."""
+        self._allow("flights", f"flights({replica})")
+        return self._replicas[replica].flights
+
+    def kv_seconds(self, tokens: int, source: int, target: int) -> float:
+        """Seconds to carry the KV cache of `tokens` tokens between two replicas; 0 to itself."""
+        return 0.0 if source == target else tokens / self.kv_rate
+
     def picture(self) -> dict[str, Any]:
         """A copy of everything that the view shows, to compare with later."""
         columns = {name: tuple(column) for name, column in self._columns.items()}
-        return {"now": self.now, "stage": self.stage, "needs": self.needs, **columns}
+        known = {"total_blocks": tuple(self.total_blocks), "prefill_rate": tuple(self.prefill_rate)}
+        return {"now": self.now, "stage": self.stage, "needs": self.needs, **columns, **known}
 
     def _read(self, name: str) -> list[int]:
         self._allow(name, name)

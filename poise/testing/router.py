@@ -11,6 +11,7 @@ from poise.core.action import Hold, Reject, Route
 from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Joined, Lost
 from poise.core.policy import Router
 from poise.core.request import RequestView
+from poise.core.view import COLUMNS
 from poise.testing.builders import a_chance, a_cluster, a_replica, a_request
 from poise.testing.columns import LOADS, ClusterColumns, ReplicaColumns
 from poise.testing.rule import RuleBroken, asked
@@ -63,7 +64,7 @@ def check_router(make: Callable[[], Router], *, seed: int = 0, fair: bool = True
 
 def _needs(who: str, router: Router) -> tuple[str, ...]:
     """What a router declares; the names must be columns."""
-    known = (*LOADS, "cached_tokens")
+    known = COLUMNS
     needs: Any = getattr(router, "needs", None)
     if not isinstance(needs, tuple) or any(not isinstance(name, str) for name in needs):
         raise RuleBroken(f"{who}.needs is {needs!r}; it must be a tuple of names of columns: {', '.join(known)}")
