@@ -63,6 +63,7 @@ class Control:
         self.router, self.mover = copy.deepcopy((router, mover))
         needs = {*getattr(router, "needs", ()), *getattr(mover, "needs", ())}
         self.state = State(replicas, belief or Belief(), needs, index)
+        self.seed = seed
         self.chance = Chance(seed)
         self.resume = resume
         self.held = Held(getattr(self.router, "group", _model))
@@ -214,10 +215,9 @@ class Control:
             raise PolicyError(f"{who} asks for {move}, but the request is {place}")
         if flight.target >= 0:
             raise PolicyError(f"{who} asks for {move}, but the request is moving to replica {flight.target} already")
-        source, target = state.replicas[move.source], state.replicas[move.target]
-        serves = target.role == source.role and target.model in (-1, flight.request.model)
-        if move.source == move.target or not serves or state.status[move.target] != SERVING:
-            raise PolicyError(f"{who} asks for {move}, but replica {move.target} cannot take over from {move.source}")
+        peers = state.peers(flight.request, move.source)
+        if move.target not in peers:
+            raise PolicyError(f"{who} asks for {move}, but only the peers {peers} may take it over")
 
     def _moved(self, event: Moved) -> Actions:
         self.books.moved(self.flights[event.request])

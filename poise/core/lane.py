@@ -220,6 +220,20 @@ class LaneState:
         pool.explicit -= pool.private(sequence)
         self.group.join(sequence)
 
+    def take_out(self, sequence: Sequence) -> bool:
+        """Take a decoding sequence out, its blocks counted by the pool again; False if it does not decode here."""
+        if self.group.members.get(sequence.id) is sequence:
+            self.group.leave(sequence)
+            pool = self.replica.pool
+            pool.explicit += pool.private(sequence)
+        elif sequence in self.joining:
+            self.joining.remove(sequence)
+        elif self.paused.get(sequence.id) is sequence:
+            del self.paused[sequence.id]
+        else:
+            return False
+        return True
+
     def _join(self) -> None:
         for sequence in self.joining:
             self.decode(sequence)

@@ -1,7 +1,7 @@
 """One engine instance: its queue, its KV blocks and its lanes. Mirrors vLLM v1's scheduler (`Scheduler.schedule`).
 
-Driven by whoever owns the clock (the simulator, the emulated engine): `add`, `abort`, `pulled` and `release` tell it
-what came, `turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called
+Driven by whoever owns the clock (the simulator, the emulated engine): `add`, `abort` and `handover` tell it what came,
+`turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called
 again. A batch of decodes alone is held over many steps in closed form; with `one_step=True` every hold is cut to one
 step, which is the slow reference that the fast path must equal to the picosecond.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from poise.core.action import UNTIL_CHANGE
 from poise.core.errors import PolicyError
 from poise.core.estimate import Estimator
+from poise.core.handover import Handover
 from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
 from poise.core.pins import Pins
@@ -25,9 +26,9 @@ from poise.core.spec import Engine
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
 
-FIRST_TOKEN, DONE, PREFILLED, PULL, PREEMPTED = range(5)
+FIRST_TOKEN, DONE, PREFILLED, PULL, PREEMPTED, PARKED = range(6)
 """What a turn may report of a sequence: its first token is made, its output is complete, its prompt is ready to be
-fetched by the decode replica, its KV is to be fetched from `source`, it was preempted."""
+fetched by the decode replica, its KV is to be fetched from `source`, it was preempted, it stands still to be moved."""
 
 Outcome = tuple[int, Sequence]
 
@@ -79,6 +80,7 @@ class Replica:
         self.slices: list[tuple[int, int, int, int, int]] | None = None
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
+        self.handover = Handover(self)
         self._busy_from = NEVER
         self._out: list[Outcome] = []
 
@@ -105,33 +107,18 @@ class Replica:
         if sequence.phase == Phase.WAITING:
             self.waiting.remove(sequence)
             self.queued_tokens -= sequence.need
-            self._end(sequence)
+            self.end(sequence)
         elif sequence.phase == Phase.PULLING:
             self.running -= 1
             self.queued_tokens -= sequence.need - sequence.computed
-            self._free(sequence)
-        elif sequence.phase == Phase.SENDING:
-            self._free(sequence)
+            self.free(sequence)
+        elif sequence.phase in (Phase.SENDING, Phase.MOVING):
+            self.running -= sequence.phase == Phase.MOVING
+            self.free(sequence)
         else:
             del self.sequences[request]  # the same request may come again before the boundary
             self._cancelled.append(sequence)
-        self._look_again(now, passed)
-
-    def pulled(self, request: int, now: int, passed: bool = False) -> None:
-        """The KV cache of a request has arrived from its source replica."""
-        sequence = self.sequences[request]
-        self.pool.register(sequence)
-        self.queued_tokens -= sequence.chunk
-        sequence.computed += sequence.chunk
-        sequence.chunk = 0
-        sequence.source = -1
-        self._resume(sequence)
-        self._look_again(now, passed)
-
-    def release(self, request: int, now: int, passed: bool = False) -> None:
-        """The decode replica has fetched the KV cache of a request that was prefilled here, or never will."""
-        self._free(self.sequences[request])
-        self._look_again(now, passed)
+        self.look_again(now, passed)
 
     def turn(self, now: int) -> list[Outcome]:
         """End what ends at `now`, start what can start, and tell what came of it."""
@@ -139,7 +126,7 @@ class Replica:
         out: list[Outcome] = []
         self._out = out
         lane = self.space.only
-        if lane is None or self._cancelled or self.pins.heap:
+        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
             self._turn_all(now)
             return out
         if lane.steps:
@@ -154,7 +141,7 @@ class Replica:
         return out
 
     def _turn_all(self, now: int) -> None:
-        """A turn with several lanes, pins or cancelled requests."""
+        """A turn with several lanes, pins, or requests that are cancelled or leave."""
         lanes = self.lanes
         expired = self.pins.next_at <= now
         for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
@@ -165,6 +152,8 @@ class Replica:
                 lane.commit()
         if self._cancelled:
             self._cancelled = [sequence for sequence in self._cancelled if not self._drop(sequence)]
+        if self.handover.leaving:
+            self._out += [(PARKED, sequence) for sequence in self.handover.let_go()]
         while self.pins.next_at <= now:
             self.pins.drop_first()
         for lane in lanes:
@@ -272,7 +261,8 @@ class Replica:
             return
         lane.prefilling.remove(sequence)
         if self.sends and self.engine.first_token == "decode" and not sequence.produced:
-            self._send(sequence)
+            self.handover.send(sequence)
+            self._out.append((PREFILLED, sequence))
             return
         sequence.produced += 1
         if sequence.produced == 1:
@@ -281,11 +271,12 @@ class Replica:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
         elif self.sends:
-            self._send(sequence)
+            self.handover.send(sequence)
+            self._out.append((PREFILLED, sequence))
         else:
             sequence.move(Phase.DECODE)
             if self.space.only is None:
-                self._hand_over(sequence)
+                self.handover.join_decodes(sequence)
             else:  # the lane is between two steps: no need to wait for its next one
                 lane.decode(sequence)
 
@@ -302,7 +293,7 @@ class Replica:
                 self.pins.add(sequence.request.session, nodes, self.space.now + keep)
             else:
                 pool.drop(nodes)
-        self._end(sequence)
+        self.end(sequence)
         if not sequence.cancelled:
             self._out.append((DONE, sequence))
 
@@ -315,42 +306,17 @@ class Replica:
         self.queued_tokens -= tokens
         self.pool.explicit += self.pool.blocks(tokens)
         sequence.computed, sequence.swapped, sequence.shared, sequence.extent = tokens, 0, 0, len(sequence.request.ids)
-        self._resume(sequence)
-
-    def _resume(self, sequence: Sequence) -> None:
-        """A sequence whose KV came from elsewhere decodes from the next step on, or finishes its prompt."""
-        if sequence.produced and sequence.computed == sequence.need - 1:
-            self.queued_tokens -= 1
-            sequence.move(Phase.DECODE)
-            self._hand_over(sequence)
-        else:
-            sequence.move(Phase.PREFILL)
-            sequence.lane = self.prefill_lane.index
-            self.prefill_lane.prefilling.append(sequence)
-
-    def _hand_over(self, sequence: Sequence) -> None:
-        lane = self.decode_lane
-        sequence.lane = lane.index
-        lane.joining.append(sequence)
-
-    def _send(self, sequence: Sequence) -> None:
-        sequence.move(Phase.SENDING)
-        self.running -= 1
-        self._out.append((PREFILLED, sequence))
+        self.handover.resume(sequence)
 
     def _preempt(self, lane: LaneState, sequence: Sequence, swap: bool) -> None:
         pool = self.pool
-        if lane.group.members.get(sequence.id) is sequence:
-            lane.group.leave(sequence)
+        if lane.take_out(sequence):
             self.queued_tokens += sequence.need
         else:
-            pool.explicit -= pool.private(sequence)
-            if lane.paused.pop(sequence.id, None) is not None:
-                self.queued_tokens += sequence.need
-            else:
-                lane.prefilling.remove(sequence)
-                self.queued_tokens += sequence.computed
-                lane.chunks = [chunk for chunk in lane.chunks if chunk[0] is not sequence]
+            lane.prefilling.remove(sequence)
+            self.queued_tokens += sequence.computed
+            lane.chunks = [chunk for chunk in lane.chunks if chunk[0] is not sequence]
+        pool.explicit -= pool.private(sequence)
         kv_bytes = self.estimator.kv_bytes(sequence.computed) if swap else 0
         if swap and sequence.computed and kv_bytes <= self.host_bytes:
             self.host_bytes -= kv_bytes
@@ -372,37 +338,33 @@ class Replica:
         if sequence.phase == Phase.WAITING:  # preempted since
             self.waiting.remove(sequence)
             self.queued_tokens -= sequence.need
-            self._end(sequence)
+            self.end(sequence)
             return True
         if lane.steps:
             return False
-        if lane.group.members.get(sequence.id) is sequence:
-            lane.group.leave(sequence)
-            self.pool.explicit += self.pool.private(sequence)
-        elif sequence in lane.joining:
-            lane.joining.remove(sequence)
-        elif lane.paused.get(sequence.id) is sequence:
-            del lane.paused[sequence.id]
-        else:
+        if not lane.take_out(sequence):
             lane.prefilling.remove(sequence)
             self.queued_tokens -= sequence.need - sequence.computed
         self.running -= 1
-        self._free(sequence)
+        self.free(sequence)
         return True
 
-    def _free(self, sequence: Sequence) -> None:
+    def free(self, sequence: Sequence) -> None:
+        """Give back the blocks of a sequence that is in no lane; this is its end here."""
         self.pool.explicit -= self.pool.private(sequence)
         self.pool.drop(self.pool.release(sequence))
-        self._end(sequence)
+        self.end(sequence)
 
-    def _end(self, sequence: Sequence) -> None:
+    def end(self, sequence: Sequence) -> None:
+        """A sequence without blocks is gone from here."""
         if sequence.swapped:
             self.host_bytes += self.estimator.kv_bytes(sequence.swapped)
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
 
-    def _look_again(self, now: int, passed: bool) -> None:
+    def look_again(self, now: int, passed: bool) -> None:
+        """Something came from outside: compose anew at the next step boundary."""
         for lane in self.lanes:
             lane.cut(now, passed)
         self._schedule(now)

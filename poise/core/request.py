@@ -19,18 +19,20 @@ class Phase:
     DECODE = 3  # one token a step
     PULLING = 4  # its KV cache is on its way to this replica
     SENDING = 5  # done here; its KV cache stays until another replica has fetched it
-    ENDED = 6
+    MOVING = 6  # it stands still while the last of its KV cache goes to another replica
+    ENDED = 7
 
-    NAMES = ("held", "waiting", "prefill", "decode", "pulling", "sending", "ended")
+    NAMES = ("held", "waiting", "prefill", "decode", "pulling", "sending", "moving", "ended")
 
 
 TRANSITIONS: dict[int, frozenset[int]] = {
     Phase.HELD: frozenset({Phase.WAITING, Phase.ENDED}),
     Phase.WAITING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.PULLING, Phase.HELD, Phase.ENDED}),
     Phase.PREFILL: frozenset({Phase.DECODE, Phase.SENDING, Phase.WAITING, Phase.HELD, Phase.ENDED}),
-    Phase.DECODE: frozenset({Phase.WAITING, Phase.HELD, Phase.ENDED}),
+    Phase.DECODE: frozenset({Phase.WAITING, Phase.MOVING, Phase.HELD, Phase.ENDED}),
     Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.HELD, Phase.ENDED}),
     Phase.SENDING: frozenset({Phase.ENDED}),
+    Phase.MOVING: frozenset({Phase.DECODE, Phase.HELD, Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }
 """The whole life of a request: which phase may follow which."""

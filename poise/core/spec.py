@@ -160,9 +160,11 @@ class Belief:
     in_flight: its own dispatches count at once, not only when a report shows them.
     prefix: what it knows of prefix caches: `own` (an index of what it sent where), `reported` (the replicas' caches
     as of the last report) or `oracle` (their true state now).
+    gateways: how many share the requests, each with a belief of its own: it counts only its own dispatches.
     """
 
     period_s: float = 1.0
     delay_s: float = 0.05
     in_flight: bool = True
     prefix: Literal["own", "reported", "oracle"] = "own"
+    gateways: int = 1

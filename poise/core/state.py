@@ -93,6 +93,19 @@ class State:
             return ids
         return tuple(replica for replica in ids if self.replicas[replica].capacity_tokens >= tokens)
 
+    def peers(self, request: RequestView, replica: int) -> Sequence[int]:
+        """The other replicas, in order, that may take `request` over from `replica`."""
+        role, tokens = self.replicas[replica].role, request.prompt_tokens + 1
+        return [
+            index
+            for index, other in enumerate(self.replicas)
+            if index != replica
+            and self.status[index] == SERVING
+            and other.role == role
+            and other.model in (-1, request.model)
+            and other.capacity_tokens >= tokens
+        ]
+
     def cached_tokens(self, request: RequestView) -> Sequence[int]:
         """Prompt tokens of `request` believed to be in each replica's prefix cache."""
         assert self.prefix is not None, "declare 'cached_tokens' in `needs`"

@@ -35,9 +35,10 @@ class Trace:
         self._stream = stream
         self._write(json.dumps(self.header, sort_keys=True))
 
-    def add(self, item: Event | Action) -> None:
-        """Record one event or action."""
-        self._write(json.dumps([type(item).__name__, *item], separators=(",", ":")))
+    def add(self, item: Event | Action, gateway: int = 0) -> None:
+        """Record one event or action of a gateway."""
+        name = type(item).__name__
+        self._write(json.dumps([f"{name}@{gateway}" if gateway else name, *item], separators=(",", ":")))
 
     def _write(self, line: str) -> None:
         if self._stream is None:
@@ -68,13 +69,15 @@ class Trace:
         trace.lines = lines
         return trace
 
-    def items(self) -> Iterator[Event | Action]:
-        """All events and actions in order."""
+    def items(self, gateway: int = 0) -> Iterator[Event | Action]:
+        """All events and actions of one gateway, in order."""
         for number, line in enumerate(self.lines[1:], start=2):
             try:
                 name, *fields = json.loads(line)
-                yield _read(name, fields)
-            except (ValueError, KeyError, TypeError, IndexError):
+                name, _, place = name.partition("@")
+                if int(place or 0) == gateway:
+                    yield _read(name, fields)
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
                 raise TraceError(
                     f"line {number} of the trace is neither an event nor an action: {line[:80]!r}"
                 ) from None

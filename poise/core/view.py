@@ -95,6 +95,10 @@ class ClusterView(Protocol):
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
         ...
 
+    def peers(self, request: RequestView, replica: int) -> Sequence[int]:
+        """The other replicas, in order, that may take `request` over from `replica`: able ones of the same role."""
+        ...
+
     def cached_tokens(self, request: RequestView) -> Sequence[int]:
         """Prompt tokens of `request` believed to be in each replica's prefix cache (a column over replicas)."""
         ...

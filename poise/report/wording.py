@@ -54,7 +54,8 @@ def belief_line(belief: Belief) -> str:
     late = f"{duration(belief.delay_s)} late" if belief.delay_s else "at once"
     flight = "counted" if belief.in_flight else "not counted"
     usual = " (the default)" if belief == Belief() else ""
-    return f"Belief{usual}: {told}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}."
+    shared = f"; {belief.gateways} gateways" if belief.gateways > 1 else ""
+    return f"Belief{usual}: {told}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
 
 
 def slo_line(slo: Slo) -> str:

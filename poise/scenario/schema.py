@@ -189,6 +189,12 @@ class BeliefSection(Section):
     prefix: Literal["own", "reported", "oracle"] = Field(
         default=_BELIEF.prefix, description="what the control side knows of prefix caches"
     )
+    gateways: int = Field(
+        default=_BELIEF.gateways,
+        ge=1,
+        le=1000,
+        description="how many gateways share the requests, each on a belief of its own",
+    )
 
 
 def check_seeds(value: Any) -> list[int]:

@@ -122,10 +122,13 @@ def build_world(
             specs.append(told._replace(up=len(specs) not in joining))
             limits.append(limit)
             replicas.append(_replica(pool, estimator, blocks, policies, one_step))
-    index = PrefixIndex(len(replicas))
-    control = Control(policies.router, specs, mover=policies.mover, belief=belief, seed=seed, index=index)
+    index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
+    controls = [
+        Control(policies.router, specs, mover=policies.mover, belief=belief, seed=seed, index=index)
+        for _ in range(belief.gateways)
+    ]
     return World(
-        cluster, workload, control, replicas, limits,
+        cluster, workload, controls, replicas, limits,
         until_s=until, drain=drain, sample_s=sample_s, trace=trace, progress=progress, after_event=after_event,
     )  # fmt: skip
 

@@ -82,6 +82,10 @@ class Arrivals:
         limit = self.max_tokens[row] if self.max_tokens else 0
         return min(output, limit) if limit else output
 
+    def session_of(self, row: int) -> int:
+        """The session that the row belongs to, -1 for none."""
+        return self._session[row] if self._session else -1
+
     def output_id(self, row: int) -> int:
         """The extent id under which prompt and output together may be found later, -1 for none."""
         return self._output_ids[row] if self._output_ids else -1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from poise.core.control import Control
 from poise.core.event import Draining, Event, Joined, Left, Lost
+from poise.core.flight import Flight
 from poise.core.replica import Replica
 from poise.core.spec import Cluster, Fault
 from poise.core.units import ps
@@ -15,27 +15,30 @@ from poise.sim.agenda import FAULT, Agenda
 class Lifecycle:
     """Who is up.
 
-    alive: by replica.  made: output tokens that a client already has from a replica that was lost, by request.
-    passed: whether a step of a replica that ends just now has been dealt with.
+    flights: what the control side has sent.  passed: whether a step of a replica that ends just now has been dealt
+    with.  gone: told of each replica that goes.  alive: by replica.
+    made: output tokens that a client already has from a replica that was lost, by request.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         replicas: Sequence[Replica],
-        control: Control,
+        flights: Callable[[], Iterable[Flight]],
         agenda: Agenda,
         turn: Callable[[Event], None],
         passed: Callable[[int], bool],
+        gone: Callable[[int], None],
     ) -> None:
         self.alive = [True] * len(replicas)
         self.made: dict[int, int] = {}
         self._cluster = cluster
         self._replicas = replicas
-        self._control = control
+        self._flights = flights
         self._agenda = agenda
         self._turn = turn
         self._passed = passed
+        self._gone = gone
 
     def begin(self) -> None:
         """Enter all faults; who joins later is absent until then."""
@@ -47,8 +50,7 @@ class Lifecycle:
 
     def leave_if_idle(self, number: int) -> None:
         """A drained replica goes once nothing runs on it or is on its way to it."""
-        flights = self._control.flights.values()
-        if self._replicas[number].sequences or any(number in (flight.replica, flight.decode) for flight in flights):
+        if self._replicas[number].sequences or any(number in flight.places for flight in self._flights()):
             return
         self._shut(number)
         self._turn(Left(self._agenda.now, number))
@@ -105,3 +107,4 @@ class Lifecycle:
         replica = self._replicas[number]
         replica.close(self._agenda.now, self._passed(number))
         replica.stats.up_until = self._agenda.now
+        self._gone(number)

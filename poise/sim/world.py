@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from poise.core.action import Abort, Action, Dispatch, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
-from poise.core.event import Arrived, Event, Finished, FirstToken, Prefilled, Refused, Tick
+from poise.core.event import Arrived, Event, Finished, FirstToken, Refused, Tick
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
-from poise.core.replica import DONE, FIRST_TOKEN, PREFILLED, PULL, Outcome, Replica
+from poise.core.replica import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome, Replica
 from poise.core.request import Sequence as Running
 from poise.core.spec import Cluster
 from poise.core.state import DRAINING
@@ -40,9 +40,11 @@ from poise.sim.agenda import (
     Agenda,
 )
 from poise.sim.clients import Clients
+from poise.sim.gateways import Gateways
 from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network
 from poise.sim.reports import Reports
+from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
     from poise.core.trace import Trace
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 class World:
     """One simulated run.
 
+    control: the control side; several, where several gateways share the requests.
     replicas: one for each replica of the cluster, in order; those that a `join` fault brings are absent until then.
     limits: the longest request (prompt and output) that each replica can hold, in tokens.
     until_s: no arrivals later than this; with `drain` what has arrived is finished, else the run stops there.
@@ -63,7 +66,7 @@ class World:
         self,
         cluster: Cluster,
         workload: Workload,
-        control: Control,
+        control: Control | Sequence[Control],
         replicas: Sequence[Replica],
         limits: Sequence[int],
         *,
@@ -74,11 +77,11 @@ class World:
         after_event: Callable[[World], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.control = control
+        controls = [control] if isinstance(control, Control) else list(control)
+        self.control = control = controls[0]
         self.replicas = list(replicas)
         self.agenda = Agenda()
         self.reports = Reports(control, self.replicas)
-        self.network = Network.of(cluster)
         self._limits = list(limits)
         self._until = NEVER if until_s is None else ps(until_s)
         self._drain = drain
@@ -87,13 +90,20 @@ class World:
         self._after_event = after_event
         self._tell = progress
         self._handle = control.handle
-        self._plain = trace is None and not self.reports.watches
+        self._plain = trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or trace is not None
         self._stepped_at = -1
         self._stepped = -1
         self.clients = Clients(workload, self.agenda, self._until, self._turn, self._progress)
-        self.lifecycle = Lifecycle(cluster, self.replicas, control, self.agenda, self._turn, self.passed)
         self.records = self.clients.records
+        self.gateways = Gateways(controls, self.clients.arrivals.session_of)
+        self.transfers = Transfers(
+            self.replicas, limits, Network.of(cluster), self.agenda, self.records,
+            turn=self._turn, touch=self._touch, add=self._add, passed=self.passed,
+        )  # fmt: skip
+        self.lifecycle = Lifecycle(
+            cluster, self.replicas, self.gateways.flights, self.agenda, self._turn, self.passed, self.transfers.lost
+        )
         self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
 
     def simulate(self) -> Run:
@@ -197,7 +207,7 @@ class World:
                 if records.status[request] == UNFINISHED:
                     made = replica.progress(request, now, True)
                     records.output_tokens[request] = max(made, records.output_tokens[request])
-        for held in self.control.held:
+        for held in self.gateways.held():
             if self._drain and not run.interrupted and records.dispatched_at[held.id] != NOT_YET:
                 records.status[held.id] = LOST  # its replica was lost, and no other ever took it
         if self._drain and not run.interrupted:
@@ -217,8 +227,8 @@ class World:
                 else:
                     self._perform(action)
             return
-        control, reports, now = self.control, self.reports, self.agenda.now
-        if reports.watches and (type(event) is Arrived or control.held):
+        reports, now = self.reports, self.agenda.now
+        if reports.watches and (type(event) is Arrived or any(control.held for control in self.gateways.controls)):
             if reports.always:
                 self._tell_control(reports.measure(now, self.passed, now))
             else:
@@ -227,12 +237,13 @@ class World:
 
     def _tell_control(self, event: Event) -> None:
         trace = self._trace
-        if trace is not None:
-            trace.add(event)
-        for action in self._handle(event):
+        for number, control in self.gateways.told(event):
             if trace is not None:
-                trace.add(action)
-            self._perform(action)
+                trace.add(event, number)
+            for action in control.handle(event):
+                if trace is not None:
+                    trace.add(action, number)
+                self._perform(action)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Dispatch):
@@ -241,6 +252,8 @@ class World:
             self._refuse(action)
         elif isinstance(action, Abort):
             self._abort(action.request, action.replica)
+        elif isinstance(action, Move):
+            self.transfers.move(action)
         elif isinstance(action, Wake):
             self.agenda.push(action.at, WAKE)
 
@@ -254,7 +267,7 @@ class World:
         records.dispatched_at[row] = now
         records.replica[row] = number
         records.decode_replica[row] = decode
-        request = self.control.flights[row].request
+        request = self.gateways.flight(row).request
         room = self._limits[number] - request.prompt_tokens
         if decode != number:
             room = min(room, self._limits[decode] - request.prompt_tokens)
@@ -286,6 +299,7 @@ class World:
 
     def _abort(self, row: int, number: int) -> None:
         replica = self.replicas[number]
+        self.transfers.aborted(row)
         if self.lifecycle.alive[number] and row in replica.sequences:
             self._touch(number, lambda passed: replica.abort(row, self.agenda.now, passed))
 
@@ -304,6 +318,8 @@ class World:
                     self._turn(FirstToken(now, row, number))
             elif code == DONE:
                 records.output_tokens[row] = running.output_tokens
+                if self.transfers.trips:
+                    self.transfers.ended(row)
                 self.clients.end(row, FINISHED)
                 self._turn(Finished(now, row, running.output_tokens))
             elif code == PREFILLED:
@@ -312,23 +328,12 @@ class World:
                 twin.source = number
                 self._add(twin, records.decode_replica[row])
             elif code == PULL:
-                self._pull(running, number)
+                self.transfers.pull(running, number)
+            elif code == PARKED:
+                self.transfers.parked(row)
             else:
                 records.preemptions[row] = min(records.preemptions[row] + 1, 127)
-
-    def _pull(self, running: Running, number: int) -> None:
-        size = self.replicas[number].estimator.kv_bytes(running.chunk)
-        done = self.network.send(self.agenda.now, running.source, number, size)
-        self.agenda.later(done, TRANSFER, lambda: self._transferred(running, number))
-
-    def _transferred(self, running: Running, number: int) -> None:
-        row, origin, target = running.request.id, running.source, self.replicas[number]
-        if target.sequences.get(row) is not running:
-            return  # it was given up meanwhile
-        now, source = self.agenda.now, self.replicas[origin]
-        self._touch(origin, lambda passed: source.release(row, now, passed))
-        self._touch(number, lambda passed: target.pulled(row, now, passed))
-        self._turn(Prefilled(now, row, origin))
+                self.transfers.preempted(row)
 
     def _touch(self, number: int, call: Callable[[bool], None]) -> None:
         """Tell a replica something and note when it wants to be called next."""

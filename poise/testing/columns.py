@@ -105,6 +105,18 @@ class ClusterColumns:
             and replica.capacity_tokens > request.prompt_tokens
         )
 
+    def peers(self, request: RequestView, replica: int) -> Sequence[int]:
+        """The other replicas, in order, that may take `request` over from `replica`."""
+        return [
+            number
+            for number, other in enumerate(self._replicas)
+            if number != replica
+            and other.able
+            and other.role == self._replicas[replica].role
+            and other.model in (-1, request.model)
+            and other.capacity_tokens > request.prompt_tokens
+        ]
+
     def cached_tokens(self, request: RequestView) -> Sequence[int]:
         """Prompt tokens of `request` in each replica's prefix cache: none for a prompt without identity."""
         self._allow("cached_tokens", "cached_tokens(request)")

@@ -28,7 +28,8 @@ def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
             running += 1
             explicit += pool.private(sequence)
             queued += sequence.need - sequence.computed
-        elif sequence.phase == Phase.SENDING:
+        elif sequence.phase in (Phase.SENDING, Phase.MOVING):
+            running += sequence.phase == Phase.MOVING
             explicit += pool.private(sequence)
         elif sequence.phase == Phase.WAITING:
             queued += sequence.need
@@ -48,7 +49,7 @@ def check_world(world: World) -> None:
         row for row in range(records.rows) if records.arrived_at[row] != NOT_YET and records.status[row] == UNFINISHED
     }
     assert world.clients.arrived - world.clients.ended == len(open_rows), "a request ended twice or never arrived"
-    placed = set(world.control.flights) | {request.id for request in world.control.held} | _retrying(world)
+    placed = _known(world) | _retrying(world)
     assert placed == open_rows, f"open {sorted(open_rows)}, but the control side knows of {sorted(placed)}"
     for number, replica in enumerate(world.replicas):
         if world.lifecycle.alive[number]:
@@ -60,7 +61,15 @@ def check_world(world: World) -> None:
         assert ended == NOT_YET or ended >= max(first, records.arrived_at[row])
 
 
+def _known(world: World) -> set[int]:
+    """Requests that some gateway has sent, or holds; no two know of the same."""
+    known = [flight.request.id for flight in world.gateways.flights()]
+    known += [request.id for request in world.gateways.held()]
+    assert len(set(known)) == len(known), f"known twice: {sorted(known)}"
+    return set(known)
+
+
 def _retrying(world: World) -> set[int]:
     """Requests that were turned away and whose clients will try again."""
-    known = set(world.control.flights) | {request.id for request in world.control.held}
+    known = _known(world)
     return {row for row in world.clients.attempts if row not in known and world.records.status[row] == UNFINISHED}

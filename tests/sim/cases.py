@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from poise.core.action import Move
 from poise.core.control import Control
 from poise.core.model import Model
+from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool
 from poise.core.state import ReplicaSpec
+from poise.core.view import ClusterView
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
@@ -33,6 +36,28 @@ ROUTERS: tuple[Callable[[], Any], ...] = (RoundRobin, LeastRequests, LeastTokens
 ALONE = (Lane(),)
 PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
 DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
+
+
+class Restless:
+    """Move every so many of the requests in flight somewhere else at every occasion."""
+
+    needs = ("flights",)
+
+    def __init__(self, replicas: int, every: int, eager: bool) -> None:
+        self.replicas = replicas
+        self.every = every
+        self.eager = eager
+
+    def rebalance(self, cluster: ClusterView) -> list[Move]:
+        moves = []
+        for replica in range(self.replicas):
+            for flight in cluster.flights(replica):
+                request = flight.request
+                peers = cluster.peers(request, replica)
+                lot = (cluster.now // 100 + request.id) % (self.every * 7)
+                if flight.target < 0 and peers and lot % self.every == 0:
+                    moves.append(Move(request.id, replica, peers[lot % len(peers)]))
+        return moves
 
 
 class KeepSessions:
@@ -65,6 +90,9 @@ class Case:
     drain: bool
     resume: bool
     long_prefill: int
+    moves: int = 0  # every so many requests move at every occasion, 0 for none
+    eager: bool = False
+    last_blocks: int = 16
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -89,12 +117,21 @@ class Case:
             ReplicaSpec(role=role, capacity_tokens=limit, cache_tokens=limit, up=number not in joining)  # type: ignore[arg-type]
             for number, role in enumerate(self.roles)
         ]
-        control = Control(self.router(), specs, belief=self.belief, seed=self.seed, resume=self.resume)
+        mover = Restless(len(specs), self.moves, self.eager) if self.moves else None
+        index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
+        controls = [
+            Control(
+                self.router(), specs, mover=mover, belief=self.belief, seed=self.seed, resume=self.resume, index=index
+            )
+            for _ in range(self.belief.gateways)
+        ]
         hook = check_world if check else None
-        return World(
-            self.cluster, self.workload, control, replicas, [limit] * len(self.roles),
+        world = World(
+            self.cluster, self.workload, controls, replicas, [limit] * len(self.roles),
             until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, **options,
         )  # fmt: skip
+        world.transfers.last_blocks = self.last_blocks
+        return world
 
 
 def _often(draw: st.DrawFn, percent: int) -> bool:
@@ -218,6 +255,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from((0, 3))) * unit,
         _often(draw, 60),
         draw(st.sampled_from(("own", "reported", "oracle"))),
+        draw(st.sampled_from((1, 1, 2, 3))),
     )
     return Case(
         seed=draw(st.integers(0, 2**32)),
@@ -236,4 +274,7 @@ def cases(draw: st.DrawFn) -> Case:
         drain=_often(draw, 70),
         resume=_often(draw, 70),
         long_prefill=draw(st.sampled_from((0, 5))),
+        moves=draw(st.sampled_from((0, 0, 1, 3))),
+        eager=_often(draw, 50),
+        last_blocks=draw(st.sampled_from((0, 1, 16))),
     )

@@ -1,0 +1,57 @@
+"""The gateways of a cluster: each routes its share of the requests on a belief of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from poise.core.chance import Chance
+from poise.core.control import Control
+from poise.core.event import Draining, Event, Joined, Left, Lost, Reported, Tick
+from poise.core.flight import Flight
+from poise.core.request import RequestView
+
+_FOR_ALL = (Reported, Tick, Joined, Draining, Left, Lost)
+
+
+class Gateways:
+    """One `Control` each. A session's requests come through one gateway, as over a kept connection; others are drawn.
+
+    session: of a request, -1 for none.
+    """
+
+    def __init__(self, controls: Sequence[Control], session: Callable[[int], int]) -> None:
+        self.controls = list(controls)
+        self._session = session
+        self._chance = Chance(self.controls[0].seed)
+
+    def of(self, request: int) -> int:
+        """The gateway that `request` comes through."""
+        if len(self.controls) == 1:
+            return 0
+        session = self._session(request)
+        self._chance.key = request if session < 0 else session
+        purpose = "gateway" if session < 0 else "gateway of session"
+        return self._chance.pick(range(len(self.controls)), purpose)
+
+    def told(self, event: Event) -> Iterator[tuple[int, Control]]:
+        """Those that learn of an event, with their numbers: of replicas all, of a request its own."""
+        if len(self.controls) == 1 or isinstance(event, _FOR_ALL):
+            yield from enumerate(self.controls)
+        else:
+            request = event.request
+            number = self.of(request.id if isinstance(request, RequestView) else request)
+            yield number, self.controls[number]
+
+    def flight(self, request: int) -> Flight:
+        """What is known of a request that was sent."""
+        return self.controls[self.of(request)].flights[request]
+
+    def flights(self) -> Iterator[Flight]:
+        """All requests that were sent and have not ended."""
+        for control in self.controls:
+            yield from control.flights.values()
+
+    def held(self) -> Iterator[RequestView]:
+        """All requests that wait at a gateway."""
+        for control in self.controls:
+            yield from control.held
