@@ -22,6 +22,7 @@ from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.least_tokens import LeastTokens
+from poise.policies.route.llumnix import Llumnix
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 from poise.sim.world import World
@@ -32,7 +33,7 @@ from poise.workload.table import Prefixes, Workload
 LAYERS = 4
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
 DEVICE = Device("toy", "nobody", 1e12, 10**9, 1e12, scaleout_bw=1e6)
-ROUTERS: tuple[Callable[[], Any], ...] = (RoundRobin, LeastRequests, LeastTokens, PrefixCache)
+ROUTERS: tuple[Callable[[], Any], ...] = (RoundRobin, LeastRequests, LeastTokens, PrefixCache, Llumnix)
 ALONE = (Lane(),)
 PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
 DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
