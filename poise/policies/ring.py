@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from poise.core.chance import mix
+from poise.core.request import RequestView
 
 _MASK = (1 << 64) - 1
 _REPLICA = (1 << 24) - 1
@@ -24,6 +25,11 @@ _REPLICA = (1 << 24) - 1
 def spot(key: int, choice: int = 0) -> int:
     """Where on the ring `key` lies, 64 bits; another `choice` is an independent hash of the same key."""
     return mix((mix(key & _MASK) + (choice + 1) * 0x9E3779B97F4A7C15) & _MASK)
+
+
+def head(request: RequestView, tokens: int) -> int:
+    """The extent that names the beginning of a prompt: the shortest that reaches `tokens`, or the whole prompt's."""
+    return request.ids[min(bisect_left(request.ends, tokens), len(request.ids) - 1)]
 
 
 class Ring:

@@ -1,0 +1,91 @@
+"""What a router sent where, as prefixes: for each replica the extents it was sent, the least recently sent first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+
+class Sent:
+    """The extents that one replica was sent; `tokens` is their sum.
+
+    A prompt's extents are touched from its end to its beginning, so an extent is never older than one that goes on
+    from it: what is dropped first is always a leaf.
+    """
+
+    __slots__ = ("_extents", "tokens")
+
+    def __init__(self) -> None:
+        self._extents: OrderedDict[int, int] = OrderedDict()
+        self.tokens = 0
+
+    def add(self, ids: Sequence[int], ends: Sequence[int]) -> None:
+        """A prompt made of these extents was sent."""
+        extents = self._extents
+        for place in range(len(ids) - 1, -1, -1):
+            extent = ids[place]
+            if extent in extents:
+                extents.move_to_end(extent)
+            else:
+                tokens = ends[place] - ends[place - 1] if place else ends[place]
+                extents[extent] = tokens
+                self.tokens += tokens
+
+    def oldest(self) -> Iterator[tuple[int, int]]:
+        """The extents and their tokens, the least recently sent first."""
+        return iter(self._extents.items())
+
+    def drop(self, room: int) -> list[int]:
+        """Forget the oldest extents until at most `room` tokens are left; what was forgotten."""
+        dropped = []
+        while self.tokens > room:
+            extent, tokens = self._extents.popitem(last=False)
+            self.tokens -= tokens
+            dropped.append(extent)
+        return dropped
+
+
+class Tree:
+    """A prefix tree over all replicas. Extent ids name their whole prefix, so a match is a walk through one dict."""
+
+    __slots__ = ("_holders", "_sent")
+
+    def __init__(self) -> None:
+        self._holders: dict[int, dict[int, None]] = {}
+        self._sent: dict[int, Sent] = {}
+
+    def add(self, replica: int, ids: Sequence[int], ends: Sequence[int]) -> None:
+        """A prompt made of these extents goes to `replica`."""
+        sent = self._sent.get(replica)
+        if sent is None:
+            sent = self._sent[replica] = Sent()
+        sent.add(ids, ends)
+        holders = self._holders
+        for extent in ids:
+            holding = holders.get(extent)
+            if holding is None:
+                holders[extent] = {replica: None}
+            else:
+                holding[replica] = None
+
+    def match(self, ids: Sequence[int], ends: Sequence[int], able: Sequence[int]) -> tuple[int, int]:
+        """Who of `able` has had the longest prefix for the longest time, and how many tokens it is; (-1, 0): nobody."""
+        holders, known = self._holders, 0
+        for extent in ids:
+            if extent not in holders:
+                break
+            known += 1
+        for place in range(known - 1, -1, -1):
+            for replica in holders[ids[place]]:
+                if replica in able:
+                    return replica, ends[place]
+        return -1, 0
+
+    def drop(self, room: int) -> None:
+        """Forget the least recently sent leaves of every replica that has more than `room` tokens."""
+        for replica, sent in self._sent.items():
+            for extent in sent.drop(room):
+                holding = self._holders[extent]
+                del holding[replica]
+                if not holding:
+                    del self._holders[extent]

@@ -1,0 +1,131 @@
+"""What replicas were given to do in the last minutes, in the books that a router keeps for itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+
+class Window:
+    """Per replica, over the last `length` picoseconds: requests, prompt tokens to compute, output lengths, hits.
+
+    loads: a column over replicas, of prompt tokens to compute and `decode_cost` for each output token that is to be
+    expected. Expected is the mean output of the requests that ended there within the window; where none did, that of
+    all replicas; and before any did, `output_tokens`.
+    """
+
+    __slots__ = (
+        "_ended", "_given", "_hits", "_out", "_outs", "decode_cost", "length", "loads", "output_tokens", "prompts",
+        "requests",
+    )  # fmt: skip
+
+    def __init__(self, length: int, decode_cost: float, output_tokens: float) -> None:
+        self.length = length
+        self.decode_cost = decode_cost
+        self.output_tokens = output_tokens
+        self.loads: list[float] = []
+        self.requests: list[int] = []
+        self.prompts: list[int] = []
+        self._outs: list[int] = []
+        self._out: list[int] = []
+        self._hits: list[dict[int, int]] = []
+        self._given: deque[tuple[int, int, int, Sequence[int]]] = deque()
+        self._ended: deque[tuple[int, int, int]] = deque()
+
+    def move(self, now: int, replicas: int) -> None:
+        """Let go of what is older than the window; `replicas` is how many there are."""
+        while len(self.loads) < replicas:
+            self.loads.append(0.0)
+            for column in (self.requests, self.prompts, self._outs, self._out):
+                column.append(0)
+            self._hits.append({})
+        since = now - self.length
+        while self._ended and self._ended[0][0] < since:
+            _, replica, tokens = self._ended.popleft()
+            self._outs[replica] -= 1
+            self._out[replica] -= tokens
+            self._weigh(replica)
+        while self._given and self._given[0][0] < since:
+            _, replica, prompt, ids = self._given.popleft()
+            self._count(replica, -1, -prompt, ids)
+
+    def give(self, now: int, replica: int, prompt: int, ids: Sequence[int]) -> None:
+        """A request of `prompt` tokens to compute, whose prompt is made of the extents `ids`, goes to `replica`."""
+        self._given.append((now, replica, prompt, ids))
+        self._count(replica, 1, prompt, ids)
+
+    def end(self, now: int, replica: int, output_tokens: int) -> None:
+        """A request ended on `replica`."""
+        self._ended.append((now, replica, output_tokens))
+        self._outs[replica] += 1
+        self._out[replica] += output_tokens
+        self._weigh(replica)
+
+    def hits(self, replica: int, extent: int) -> float:
+        """Which share of the requests given to `replica` had `extent` in its prompt."""
+        return self._hits[replica].get(extent, 0) / max(self.requests[replica], 1)
+
+    def _count(self, replica: int, requests: int, prompt: int, ids: Sequence[int]) -> None:
+        self.requests[replica] += requests
+        self.prompts[replica] += prompt
+        hits = self._hits[replica]
+        for extent in ids:
+            count = hits.get(extent, 0) + requests
+            if count:
+                hits[extent] = count
+            else:
+                del hits[extent]
+        self._weigh(replica)
+
+    def _weigh(self, replica: int) -> None:
+        outs = self._outs[replica]
+        if outs:
+            mean = self._out[replica] / outs
+        else:
+            mean = sum(self._out) / len(self._ended) if self._ended else self.output_tokens
+        self.loads[replica] = self.prompts[replica] + self.requests[replica] * mean * self.decode_cost
+
+
+class Halves:
+    """Per key, values of the older and of the newer half of the last `length` picoseconds."""
+
+    __slots__ = ("_keys", "_newer", "_older", "length")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._keys: dict[int, list[int]] = {}
+        self._newer: deque[tuple[int, list[int], int, int]] = deque()
+        self._older: deque[tuple[int, list[int], int, int]] = deque()
+
+    def add(self, now: int, key: int, value: int) -> None:
+        """`value` was seen for `key`."""
+        sums = self._keys.setdefault(key, [0, 0, 0, 0])
+        sums[2] += 1
+        sums[3] += value
+        self._newer.append((now, sums, value, key))
+
+    def move(self, now: int) -> None:
+        """Let values grow older, and let go of what is older than the window."""
+        while self._newer and self._newer[0][0] < now - self.length // 2:
+            entry = self._newer.popleft()
+            _, sums, value, _ = entry
+            sums[0] += 1
+            sums[1] += value
+            sums[2] -= 1
+            sums[3] -= value
+            self._older.append(entry)
+        while self._older and self._older[0][0] < now - self.length:
+            _, sums, value, key = self._older.popleft()
+            sums[0] -= 1
+            sums[1] -= value
+            if not (sums[0] or sums[2]) and self._keys.get(key) is sums:
+                del self._keys[key]
+
+    def doubled(self, key: int) -> bool:
+        """Whether the mean of the newer half is at least twice that of the older one; both must have values."""
+        older, before, newer, after = self._keys.get(key, (0, 0, 0, 0))
+        return older > 0 and newer > 0 and after * older >= 2 * before * newer
+
+    def forget(self, key: int) -> None:
+        """Begin anew with `key`."""
+        self._keys.pop(key, None)
