@@ -1,4 +1,4 @@
-"""What replicas were given to do in the last minutes, in the books that a router keeps for itself."""
+"""What happened in the last minutes, in the books that a router keeps for itself."""
 
 from __future__ import annotations
 
@@ -7,47 +7,46 @@ from collections.abc import Sequence
 
 
 class Window:
-    """Per replica, over the last `length` picoseconds: requests, prompt tokens to compute, output lengths, hits.
+    """Per replica, over the last `length` picoseconds: prompt tokens it was given to compute, output lengths, hits.
 
-    loads: a column over replicas, of prompt tokens to compute and `decode_cost` for each output token that is to be
-    expected. Expected is the mean output of the requests that ended there within the window; where none did, that of
-    all replicas; and before any did, `output_tokens`.
+    decode_cost: what an output token costs, in prompt tokens.  output_tokens: the length expected before any is seen.
+    prompts: a column over replicas, of prompt tokens to compute.
+    decodes: a column over replicas, of what decoding a request costs in prompt tokens: `decode_cost` times the mean
+    output of the requests that ended there or, where none did, the last mean that was known.
     """
 
     __slots__ = (
-        "_ended", "_given", "_hits", "_out", "_outs", "decode_cost", "length", "loads", "output_tokens", "prompts",
-        "requests",
+        "_ended", "_given", "_hits", "_requests", "_tokens", "decode_cost", "decodes", "length", "output_tokens",
+        "prompts",
     )  # fmt: skip
 
     def __init__(self, length: int, decode_cost: float, output_tokens: float) -> None:
         self.length = length
         self.decode_cost = decode_cost
         self.output_tokens = output_tokens
-        self.loads: list[float] = []
-        self.requests: list[int] = []
         self.prompts: list[int] = []
-        self._outs: list[int] = []
-        self._out: list[int] = []
+        self.decodes: list[float] = []
+        self._requests: list[int] = []
         self._hits: list[dict[int, int]] = []
+        self._tokens: list[list[int]] = []
         self._given: deque[tuple[int, int, int, Sequence[int]]] = deque()
         self._ended: deque[tuple[int, int, int]] = deque()
 
     def move(self, now: int, replicas: int) -> None:
         """Let go of what is older than the window; `replicas` is how many there are."""
-        while len(self.loads) < replicas:
-            self.loads.append(0.0)
-            for column in (self.requests, self.prompts, self._outs, self._out):
-                column.append(0)
+        while len(self.prompts) < replicas:
+            self.prompts.append(0)
+            self.decodes.append(self.output_tokens * self.decode_cost)
+            self._requests.append(0)
             self._hits.append({})
+            self._tokens.append([0, 0])
         since = now - self.length
-        while self._ended and self._ended[0][0] < since:
-            _, replica, tokens = self._ended.popleft()
-            self._outs[replica] -= 1
-            self._out[replica] -= tokens
-            self._weigh(replica)
         while self._given and self._given[0][0] < since:
             _, replica, prompt, ids = self._given.popleft()
             self._count(replica, -1, -prompt, ids)
+        while self._ended and self._ended[0][0] < since:
+            _, replica, tokens = self._ended.popleft()
+            self._average(replica, -1, -tokens)
 
     def give(self, now: int, replica: int, prompt: int, ids: Sequence[int]) -> None:
         """A request of `prompt` tokens to compute, whose prompt is made of the extents `ids`, goes to `replica`."""
@@ -57,16 +56,14 @@ class Window:
     def end(self, now: int, replica: int, output_tokens: int) -> None:
         """A request ended on `replica`."""
         self._ended.append((now, replica, output_tokens))
-        self._outs[replica] += 1
-        self._out[replica] += output_tokens
-        self._weigh(replica)
+        self._average(replica, 1, output_tokens)
 
     def hits(self, replica: int, extent: int) -> float:
         """Which share of the requests given to `replica` had `extent` in its prompt."""
-        return self._hits[replica].get(extent, 0) / max(self.requests[replica], 1)
+        return self._hits[replica].get(extent, 0) / max(self._requests[replica], 1)
 
     def _count(self, replica: int, requests: int, prompt: int, ids: Sequence[int]) -> None:
-        self.requests[replica] += requests
+        self._requests[replica] += requests
         self.prompts[replica] += prompt
         hits = self._hits[replica]
         for extent in ids:
@@ -75,15 +72,13 @@ class Window:
                 hits[extent] = count
             else:
                 del hits[extent]
-        self._weigh(replica)
 
-    def _weigh(self, replica: int) -> None:
-        outs = self._outs[replica]
-        if outs:
-            mean = self._out[replica] / outs
-        else:
-            mean = sum(self._out) / len(self._ended) if self._ended else self.output_tokens
-        self.loads[replica] = self.prompts[replica] + self.requests[replica] * mean * self.decode_cost
+    def _average(self, replica: int, requests: int, tokens: int) -> None:
+        known = self._tokens[replica]
+        known[0] += requests
+        known[1] += tokens
+        if known[0]:
+            self.decodes[replica] = known[1] / known[0] * self.decode_cost
 
 
 class Halves:
@@ -122,9 +117,9 @@ class Halves:
                 del self._keys[key]
 
     def doubled(self, key: int) -> bool:
-        """Whether the mean of the newer half is at least twice that of the older one; both must have values."""
+        """Whether the mean of the newer half is at least twice that of the older one; both must have two values."""
         older, before, newer, after = self._keys.get(key, (0, 0, 0, 0))
-        return older > 0 and newer > 0 and after * older >= 2 * before * newer
+        return older > 1 and newer > 1 and after * older >= 2 * before * newer
 
     def forget(self, key: int) -> None:
         """Begin anew with `key`."""

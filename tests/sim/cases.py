@@ -20,11 +20,17 @@ from poise.core.view import ClusterView
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.route.bounded_hash import BoundedHash
+from poise.policies.route.cache_aware import CacheAware
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.llumnix import Llumnix
+from poise.policies.route.power_of_two import PowerOfTwo
+from poise.policies.route.preble import Preble
 from poise.policies.route.prefix_cache import PrefixCache
+from poise.policies.route.random_choice import RandomChoice
 from poise.policies.route.round_robin import RoundRobin
+from poise.policies.route.session_affinity import SessionAffinity
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -33,7 +39,33 @@ from poise.workload.table import Prefixes, Workload
 LAYERS = 4
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
 DEVICE = Device("toy", "nobody", 1e12, 10**9, 1e12, scaleout_bw=1e6)
-ROUTERS: tuple[Callable[[], Any], ...] = (RoundRobin, LeastRequests, LeastTokens, PrefixCache, Llumnix)
+
+
+def eager_cache_aware() -> CacheAware:
+    """A tree so small and bounds so tight that small worlds meet them."""
+    return CacheAware(0.1, 1, 1.0, 1e-6, 40)
+
+
+def eager_preble() -> Preble:
+    """A window so short, caches so small and no warm-up, so that small worlds meet every rule."""
+    return Preble(window_s=0.5, rebalance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
+
+
+ROUTERS: tuple[Callable[[], Any], ...] = (
+    RoundRobin,
+    LeastRequests,
+    LeastTokens,
+    PrefixCache,
+    Llumnix,
+    RandomChoice,
+    PowerOfTwo,
+    BoundedHash,
+    SessionAffinity,
+    CacheAware,
+    eager_cache_aware,
+    Preble,
+    eager_preble,
+)
 ALONE = (Lane(),)
 PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
 DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +19,11 @@ from poise.core.trace import Trace, replay
 from poise.cost import Roofline
 from poise.policies import Policies
 from poise.policies.route.least_tokens import LeastTokens
-from poise.policies.route.prefix_cache import PrefixCache
 from poise.scenario.simulate import build_world, simulate
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
-from tests.sim.cases import DEVICE, MODEL
+from tests.sim.cases import DEVICE, MODEL, ROUTERS
 
 
 class Linear:
@@ -43,14 +44,15 @@ def traffic(rate: float = 20.0, requests: int = 300) -> Workload:
 
 SCRIPT = """
 import hashlib
+from tests.sim.cases import ROUTERS
 from tests.sim.test_repeat import Linear, cluster, traffic
 from poise.core.trace import Trace
 from poise.policies import Policies
-from poise.policies.route.prefix_cache import PrefixCache
 from poise.scenario.simulate import simulate
-trace = Trace()
-simulate(cluster(), traffic(), Policies(router=PrefixCache()), cost=Linear(), seed=11, trace=trace)
-print(hashlib.sha256("\\n".join(trace.lines).encode()).hexdigest(), len(trace.lines))
+for router in ROUTERS:
+    trace = Trace()
+    simulate(cluster(), traffic(), Policies(router=router()), cost=Linear(), seed=11, trace=trace)
+    print(router.__name__, hashlib.sha256("\\n".join(trace.lines).encode()).hexdigest(), len(trace.lines))
 """
 
 
@@ -67,11 +69,13 @@ def test_same_bytes_whatever_the_hash_seed() -> None:
         for seed in ("1", "2")
     ]
     assert outputs[0] == outputs[1]
-    assert int(outputs[0].split()[1]) > 600
+    lines = [line.split() for line in outputs[0].splitlines()]
+    assert len(lines) == len(ROUTERS) and all(int(count) > 600 for _, _, count in lines)
 
 
-def test_a_recording_replays_to_the_same_actions(tmp_path: Path) -> None:
-    policies = Policies(router=PrefixCache())
+@pytest.mark.parametrize("router", ROUTERS)
+def test_a_recording_replays_to_the_same_actions(router: Callable[[], Any], tmp_path: Path) -> None:
+    policies = Policies(router=router())
     with (tmp_path / "run.jsonl").open("w") as stream:
         trace = Trace({"seed": 3}, stream)
         world = build_world(cluster(), traffic(), policies, Linear(), Belief(), seed=3, trace=trace)

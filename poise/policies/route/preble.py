@@ -1,11 +1,11 @@
 """Preble's E2: exploit a cached prefix that is longer than the rest of the prompt, else explore for the least cost.
 
 Paper: Preble, ICLR 2025 (arXiv 2407.00023), section 3.2, and its code (`preble/global_scheduler_with_time.py`).
-Costs are GPU time over a window of the last H, counted in prompt tokens, to which time is proportional:
+Costs are GPU time, counted in prompt tokens, to which time is proportional:
 
-- explore: the least L + M + P. L is what a replica was given within H: prompt tokens it had to compute, and decoding,
-  at the mean output length seen there; M what it must evict for this prompt, each extent's tokens times the share of
-  its requests within H that used it; P the tokens of this prompt that it has not cached.
+- explore: the least L + M + P. L is the load: prompt tokens that a replica had to compute within the last H, and the
+  decoding of its requests in flight at the mean output length seen there; M what it must evict for this prompt, each
+  extent's tokens times the share of its requests within H that used it; P the tokens of this prompt not cached there.
 - exploit: the longest match; of several the least L. But where that has more than `rebalance` times the least L of
   all, or where the time to first token for this prefix has doubled there (mean of the newer half of H over that of the
   older), the request goes to the least L, and thereby copies the prefix there.
@@ -16,9 +16,10 @@ tokens per output token (code: 24 ms a decode step, 0.12 ms a prompt token); bef
 expected (code). `decode_ratio` is off: the paper explores first on replicas heavy with decoding, but tells no bound,
 and its code does not.
 
-It differs in matching trace extents that the view believes cached, where Preble's engines report evictions; in judging
-every exploiting request instead of moving radix nodes from time to time; in reading first tokens for queueing time, as
-its code does; and in drawing ties. Its queue at the engine, by share of cached tokens, is another slot's policy.
+The paper counts the decoding of all requests within H into L, the code that of requests in flight; the code's is here.
+It differs from both in matching trace extents that the view believes cached, where Preble's engines report evictions;
+in judging every exploiting request instead of moving radix nodes from time to time; in asking for two first tokens in
+each half; and in drawing ties. Its queue at the engine, by share of cached tokens, is another slot's policy.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import add, mul, sub
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -77,24 +79,23 @@ class Preble:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The column read; loads are the router's own books."""
-        return ("cached_tokens",)
+        """The columns read; the history is the router's own."""
+        return ("requests", "cached_tokens")
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         """Exploit or explore; the decode half of a pair goes to the least load."""
         able, cached = cluster.able(request), cluster.cached_tokens(request)
-        self._move(cluster.now, len(cached))
+        loads = self._loads(cluster.now, cluster.requests)
         if cluster.stage == "decode":
-            chosen = chance.least(able, self._window.loads)
-            self._window.give(cluster.now, chosen, 0, ())
-            return Route(chosen)
+            return Route(chance.least(able, loads))
         longest = max(cached) if len(able) == len(cached) else max([cached[replica] for replica in able])
         key = None
         if 2 * longest > request.prompt_tokens:
             key = request.ids[min(bisect_left(request.ends, longest), len(request.ids) - 1)]
-            chosen = self._exploit(able, [replica for replica in able if cached[replica] == longest], key, chance)
+            holders = [replica for replica in able if cached[replica] == longest]
+            chosen = self._exploit(able, holders, loads, key, chance)
         else:
-            chosen = self._explore(request, able, cached, chance)
+            chosen = self._explore(request, able, cached, loads, chance)
         self._give(request, cluster.now, chosen, request.prompt_tokens - cached[chosen], key)
         return Route(chosen)
 
@@ -111,9 +112,19 @@ class Preble:
         elif isinstance(event, Cancelled | Refused):
             self._flights.pop(event.request, None)
 
-    def _exploit(self, able: Sequence[int], holders: Sequence[int], key: int, chance: Chance) -> int:
+    def _loads(self, now: int, requests: Sequence[int]) -> list[float]:
+        """L, a column over replicas."""
+        window = self._window
+        window.move(now, len(requests))
+        self._first_tokens.move(now)
+        while len(self._sent) < len(requests):
+            self._sent.append(Sent())
+        return list(map(add, window.prompts, map(mul, requests, window.decodes)))
+
+    def _exploit(
+        self, able: Sequence[int], holders: Sequence[int], loads: Sequence[float], key: int, chance: Chance
+    ) -> int:
         """The least loaded holder, or the least loaded of all where the prefix must spread."""
-        loads = self._window.loads
         chosen = chance.least(holders, loads)
         lightest = chance.least(able, loads)
         if loads[chosen] == loads[lightest]:
@@ -126,15 +137,16 @@ class Preble:
             return lightest
         return chosen
 
-    def _explore(self, request: RequestView, able: Sequence[int], cached: Sequence[int], chance: Chance) -> int:
-        """The least L + M + P (all but the prompt's own length). M is looked up only where the others leave a chance."""
-        if self.decode_ratio:
-            heavy = self._heavy_with_decoding(able)
-            if heavy:
-                return chance.least(heavy, self._window.loads)
-        loads, prompt = self._window.loads, request.prompt_tokens
-        if len(able) == len(cached):
-            costs = [load - hit for load, hit in zip(loads, cached, strict=True)]
+    def _explore(
+        self, request: RequestView, able: Sequence[int], cached: Sequence[int], loads: Sequence[float], chance: Chance
+    ) -> int:
+        """The least L + M + P, all but the prompt's own length; M is looked up only where the others leave a chance."""
+        heavy = self._heavy_with_decoding(able, loads) if self.decode_ratio else ()
+        if heavy:
+            return chance.least(heavy, loads)
+        prompt = request.prompt_tokens
+        if len(able) == len(loads):
+            costs = list(map(sub, loads, cached))
         else:
             costs = [loads[replica] - cached[replica] for replica in able]
         place = chance.least(range(len(able)), costs)
@@ -142,18 +154,17 @@ class Preble:
             return able[place]  # nobody evicts: M is 0
         bound = costs[place] + self._eviction(able[place], prompt - cached[able[place]])
         rivals = [other for other, cost in enumerate(costs) if cost <= bound]
-        return able[
-            chance.least(
+        if len(rivals) > 1:
+            place = chance.least(
                 rivals, lambda other: costs[other] + self._eviction(able[other], prompt - cached[able[other]])
             )
-        ]
+        return able[place]
 
-    def _heavy_with_decoding(self, able: Sequence[int]) -> list[int]:
+    def _heavy_with_decoding(self, able: Sequence[int], loads: Sequence[float]) -> list[int]:
         """The replicas with far more decoding per prompt token than the able ones have together."""
-        loads, prompts = self._window.loads, self._window.prompts
+        prompts = self._window.prompts
         prompt = sum([prompts[replica] for replica in able])
-        decoding = sum([loads[replica] for replica in able]) - prompt
-        bound = self.decode_ratio * decoding
+        bound = self.decode_ratio * (sum([loads[replica] for replica in able]) - prompt)
         return [replica for replica in able if (loads[replica] - prompts[replica]) * prompt > bound * prompts[replica]]
 
     def _eviction(self, replica: int, tokens: int) -> float:
@@ -167,12 +178,6 @@ class Preble:
                 if excess <= 0:
                     break
         return cost
-
-    def _move(self, now: int, replicas: int) -> None:
-        self._window.move(now, replicas)
-        self._first_tokens.move(now)
-        while len(self._sent) < replicas:
-            self._sent.append(Sent())
 
     def _give(self, request: RequestView, now: int, replica: int, prompt: int, key: int | None) -> None:
         """Write down where a request goes."""
