@@ -48,7 +48,7 @@ def eager_cache_aware() -> CacheAware:
 
 def eager_preble() -> Preble:
     """A window so short, caches so small and no warm-up, so that small worlds meet every rule."""
-    return Preble(window_s=0.5, rebalance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
+    return Preble(window_s=0.5, balance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
 
 
 ROUTERS: tuple[Callable[[], Any], ...] = (

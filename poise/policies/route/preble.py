@@ -6,11 +6,11 @@ Costs are GPU time, counted in prompt tokens, to which time is proportional:
 - explore: the least L + M + P. L is the load: prompt tokens that a replica had to compute within the last H, and the
   decoding of its requests in flight at the mean output length seen there; M what it must evict for this prompt, each
   extent's tokens times the share of its requests within H that used it; P the tokens of this prompt not cached there.
-- exploit: the longest match; of several the least L. But where that has more than `rebalance` times the least L of
+- exploit: the longest match; of several the least L. But where that has more than `balance` times the least L of
   all, or where the time to first token for this prefix has doubled there (mean of the newer half of H over that of the
   older), the request goes to the least L, and thereby copies the prefix there.
 
-Parameters: `window_s` 180 (paper: 3 minutes), `rebalance` 1.5 and `warmup` 50 requests per replica before it begins
+Parameters: `window_s` 180 (paper: 3 minutes), `balance` 1.5 and `warmup` 50 requests per replica before it begins
 (code), `cache_tokens` 198,516 per replica, for M alone (code: its A6000s with Mistral 7B), `decode_cost` 200 prompt
 tokens per output token (code: 24 ms a decode step, 0.12 ms a prompt token); before any output was seen, 45 tokens are
 expected (code). `decode_ratio` is off: the paper explores first on replicas heavy with decoding, but tells no bound,
@@ -31,7 +31,7 @@ from operator import add, mul, sub
 
 from poise.core.action import Route
 from poise.core.chance import Chance
-from poise.core.event import Cancelled, Event, Finished, FirstToken, Refused
+from poise.core.event import Cancelled, Event, Finished, FirstToken, Moved, Refused
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
@@ -46,7 +46,7 @@ class Preble:
     """Go where most of the prompt is cached, else where the load of the last minutes and this prompt's is least.
 
     window_s: length of the history H, seconds.
-    rebalance: times the least load at which a replica's cached prefixes are no longer exploited; 0: never.
+    balance: times the least load at which a replica's cached prefixes are no longer exploited; 0: never.
     warmup: requests per replica before that begins.
     decode_cost: what an output token costs, in prompt tokens.
     decode_ratio: times the cluster's decoding per prompt token at which a replica is explored first; 0: never.
@@ -54,7 +54,7 @@ class Preble:
     """
 
     window_s: float = 180.0
-    rebalance: float = 1.5
+    balance: float = 1.5
     warmup: int = 50
     decode_cost: float = 200.0
     decode_ratio: float = 0.0
@@ -69,11 +69,11 @@ class Preble:
     _routed: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("window_s", "rebalance", "warmup", "decode_cost", "decode_ratio", "cache_tokens"):
+        for name in ("window_s", "balance", "warmup", "decode_cost", "decode_ratio", "cache_tokens"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} {getattr(self, name)} is negative; give 0 or more")
-        if 0 < self.rebalance < 1:
-            raise ValueError(f"rebalance {self.rebalance} is below 1; give 0 for never, or at least 1")
+        if 0 < self.balance < 1:
+            raise ValueError(f"balance {self.balance} is below 1; give 0 for never, or at least 1")
         self._window = Window(ps(self.window_s), self.decode_cost, _FIRST_OUTPUT)
         self._first_tokens = Halves(ps(self.window_s))
 
@@ -109,6 +109,8 @@ class Preble:
             flight = self._flights.pop(event.request, None)
             if flight is not None:
                 self._window.end(event.at, flight[0], event.output_tokens)
+        elif isinstance(event, Moved) and event.request in self._flights:
+            self._flights[event.request] = event.target, *self._flights[event.request][1:]
         elif isinstance(event, Cancelled | Refused):
             self._flights.pop(event.request, None)
 
@@ -130,7 +132,7 @@ class Preble:
         if loads[chosen] == loads[lightest]:
             return chosen
         warm = self._routed >= self.warmup * len(able)
-        if warm and self.rebalance and loads[chosen] > self.rebalance * loads[lightest]:
+        if warm and self.balance and loads[chosen] > self.balance * loads[lightest]:
             return lightest
         if self._first_tokens.doubled(key):
             self._first_tokens.forget(key)

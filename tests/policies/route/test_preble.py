@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import ScenarioError
-from poise.core.event import Cancelled, Finished, FirstToken, Refused
+from poise.core.event import Cancelled, Finished, FirstToken, Moved, Refused
 from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.policies.find import build
@@ -102,7 +102,7 @@ class Side:
     def may_be_chosen(
         self, request: RequestView, cached: tuple[int, ...], requests: tuple[int, ...], able: tuple[int, ...]
     ) -> set[int]:
-        """What the paper allows, rebalancing included; growing times to first token are tested apart."""
+        """What the paper allows, balancing included; growing times to first token are tested apart."""
         loads = {number: self.load(number, requests[number]) for number in able}
         lightest = {number for number in able if loads[number] == min(loads.values())}
         longest = max(cached[number] for number in able)
@@ -110,7 +110,7 @@ class Side:
             holders = [number for number in able if cached[number] == longest]
             least = min(loads[number] for number in holders)
             warm = len(self.given) >= self.router.warmup * len(able)
-            if warm and self.router.rebalance and least > self.router.rebalance * min(loads.values()):
+            if warm and self.router.balance and least > self.router.balance * min(loads.values()):
                 return lightest
             return {number for number in holders if loads[number] == least}
         costs = {
@@ -143,12 +143,12 @@ asked = st.tuples(
 )
 def test_the_choice_is_that_of_the_paper(
     stream: list[tuple[int, list[int], int, tuple[int, ...], tuple[int, ...], set[int], int]],
-    rebalance: float,
+    balance: float,
     warmup: int,
     decode_cost: float,
     cache_tokens: int,
 ) -> None:
-    router = Preble(100.0, rebalance, warmup, decode_cost, 0.0, cache_tokens)
+    router = Preble(100.0, balance, warmup, decode_cost, 0.0, cache_tokens)
     side, now = Side(router, 3), 0
     for id, (gap, ids, more, held, requests, who, output) in enumerate(stream):
         now = min(now + gap, 100)  # within one window where outputs are concerned
@@ -166,7 +166,7 @@ def test_the_choice_is_that_of_the_paper(
 
 @pytest.mark.parametrize(("cached", "exploits"), [(500, False), (501, True)])
 def test_more_than_half_of_the_prompt_must_be_cached_to_exploit_it(cached: int, exploits: bool) -> None:
-    side = Side(Preble(warmup=0, rebalance=0.0), 2)
+    side = Side(Preble(warmup=0, balance=0.0), 2)
     request = a_request(prompt_tokens=1000, ids=(1, 2), ends=(500, 501))
     assert side.send(request, cached=(cached, 0), requests=(1, 0)) == (0 if exploits else 1)
 
@@ -218,11 +218,11 @@ def test_what_is_cached_need_not_be_computed(able: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rebalance", "warmup", "spreads"), [(1.5, 1, True), (0.0, 1, False), (3.0, 1, False), (1.5, 2, False)]
+    ("balance", "warmup", "spreads"), [(1.5, 1, True), (0.0, 1, False), (3.0, 1, False), (1.5, 2, False)]
 )
-def test_a_prefix_on_a_busy_replica_is_not_exploited(rebalance: float, warmup: int, spreads: bool) -> None:
+def test_a_prefix_on_a_busy_replica_is_not_exploited(balance: float, warmup: int, spreads: bool) -> None:
     """L is 250 and 100; two requests were routed to two replicas."""
-    side = Side(Preble(decode_cost=0.0, rebalance=rebalance, warmup=warmup), 2)
+    side = Side(Preble(decode_cost=0.0, balance=balance, warmup=warmup), 2)
     side.send(a_request(id=0, prompt_tokens=250, ids=(1,)), able=(0,))
     side.send(a_request(id=1, prompt_tokens=100, ids=()), able=(1,))
     assert side.send(a_request(id=2, prompt_tokens=260, ids=(1,), ends=(250,)), cached=(250, 0)) == (
@@ -232,7 +232,7 @@ def test_a_prefix_on_a_busy_replica_is_not_exploited(rebalance: float, warmup: i
 
 def waits(*seconds: float) -> Side:
     """A prefix on replica 0 whose requests, 20 s apart, waited so long for their first tokens."""
-    side = Side(Preble(decode_cost=1.0, rebalance=0.0, window_s=100.0), 3)
+    side = Side(Preble(decode_cost=1.0, balance=0.0, window_s=100.0), 3)
     for id, wait in enumerate(seconds):
         side.send(a_request(id=id, prompt_tokens=110, ids=(1,), ends=(100,)), cached=(100, 0, 0), at_s=20 * id)
         side.router.observe(FirstToken(side.now + round(wait * SECOND), id, 0))
@@ -305,6 +305,15 @@ def test_nothing_is_kept_of_requests_that_are_over() -> None:
     assert sum(window.prompts) == 1
 
 
+def test_outputs_are_learned_where_requests_ended() -> None:
+    side = Side(Preble(), 2)
+    chosen = side.send(a_request(id=0, prompt_tokens=100, ids=()))
+    side.router.observe(Moved(5, 0, chosen, 1 - chosen))
+    side.router.observe(Finished(9, 0, 7))
+    assert side.router._window.decodes[1 - chosen] == 7 * 200
+    assert side.router._window.decodes[chosen] == 45 * 200
+
+
 def test_is_a_router_whatever_its_parameters() -> None:
     check_router(lambda: Preble(1e-3, 1.0, 0, 5.0, 1.5, 700))
 
@@ -313,7 +322,7 @@ def test_is_a_router_whatever_its_parameters() -> None:
     ("parameters", "said"),
     [
         ({"window_s": -1.0}, "window_s -1.0 is negative; give 0 or more"),
-        ({"rebalance": 0.5}, "rebalance 0.5 is below 1; give 0 for never"),
+        ({"balance": 0.5}, "balance 0.5 is below 1; give 0 for never"),
     ],
 )
 def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
