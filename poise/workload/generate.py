@@ -87,18 +87,19 @@ def gamma(
     rate, cv = positive("rate", rate), positive("cv", cv, zero=True)
     if requests is None and duration_s is None:
         first = gamma(rate, cv, requests=1, **options)
-        return _endless(first, lambda seconds: gamma(rate, cv, duration_s=seconds, **options))
-    rng = stream(options.get("seed", 0), "arrival")
+        return endless(first, lambda seconds: gamma(rate, cv, duration_s=seconds, **options))
+    gaps = gaps_of(cv, stream(options.get("seed", 0), "arrival"))
+    arrival = until(lambda rows: gaps(rows) / rate, rate, requests, duration_s)
+    return filled(arrival, options, {"kind": "gamma" if cv != 1 else "poisson", "rate": rate, "cv": cv})
 
-    def gaps(rows: int) -> Floats:
-        if cv == 0:
-            return np.full(rows, 1 / rate)
-        if cv == 1:
-            return rng.standard_exponential(rows) / rate
-        return rng.standard_gamma(cv**-2, rows) * (cv**2 / rate)
 
-    arrival = _until(gaps, rate, requests, duration_s)
-    return _workload(arrival, options, {"kind": "gamma" if cv != 1 else "poisson", "rate": rate, "cv": cv})
+def gaps_of(cv: float, rng: np.random.Generator) -> Callable[[int], Floats]:
+    """What draws so many Gamma gaps of mean 1 and coefficient of variation `cv`."""
+    if cv == 0:
+        return np.ones
+    if cv == 1:
+        return rng.standard_exponential
+    return lambda rows: rng.standard_gamma(cv**-2, rows) * cv**2
 
 
 def constant(
@@ -108,28 +109,28 @@ def constant(
     positive("gap_s", gap_s)
     if requests is None and duration_s is None:
         first = constant(gap_s, requests=1, **options)
-        return _endless(first, lambda seconds: constant(gap_s, duration_s=seconds, **options))
+        return endless(first, lambda seconds: constant(gap_s, duration_s=seconds, **options))
     limit = _rows(requests, duration_s, 1 / gap_s)
     arrival: Floats = np.arange(limit, dtype=np.float64) * gap_s
     if duration_s is not None:
         arrival = arrival[arrival < duration_s]
-    return _workload(arrival, options, {"kind": "constant", "gap_s": gap_s})
+    return filled(arrival, options, {"kind": "constant", "gap_s": gap_s})
 
 
 def closed(concurrency: int, requests: int, **options: Unpack[Options]) -> Workload:
     """Return a closed load: `requests` in all, `concurrency` at a time; the next one enters when one ends."""
     concurrency = count("concurrency", concurrency)
-    workload = _workload(np.zeros(_rows(requests, None, 0)), options, {"kind": "closed", "concurrency": concurrency})
+    workload = filled(np.zeros(_rows(requests, None, 0)), options, {"kind": "closed", "concurrency": concurrency})
     workload.concurrency = concurrency
     return workload
 
 
 def all_at_once(requests: int, **options: Unpack[Options]) -> Workload:
     """Return `requests` that all arrive at 0: an offline batch."""
-    return _workload(np.zeros(_rows(requests, None, 0)), options, {"kind": "all_at_once"})
+    return filled(np.zeros(_rows(requests, None, 0)), options, {"kind": "all_at_once"})
 
 
-def _endless(first: Workload, draw: Callable[[float], Workload]) -> Workload:
+def endless(first: Workload, draw: Callable[[float], Workload]) -> Workload:
     """No rows yet: how many there are is known when the simulation's end is. `first` had its options checked."""
     return Workload(first.arrival[:0], first.prompt[:0], first.output[:0], endless=draw, source=first.source)
 
@@ -147,7 +148,8 @@ def _rows(requests: int | None, duration_s: float | None, rate: float) -> int:
     return enough if requests is None else min(enough, count("requests", requests))
 
 
-def _until(gaps: Any, rate: float, requests: int | None, duration_s: float | None) -> Floats:
+def until(gaps: Callable[[int], Floats], rate: float, requests: int | None, duration_s: float | None) -> Floats:
+    """Running sums of `gaps`, which come at `rate`: `requests` of them, those below `duration_s`, or the fewer."""
     rows = _rows(requests, duration_s, rate)
     arrival: Floats = np.cumsum(gaps(rows))
     if duration_s is None:
@@ -159,7 +161,7 @@ def _until(gaps: Any, rate: float, requests: int | None, duration_s: float | Non
     return arrival[arrival < duration_s]
 
 
-def _workload(arrival: Floats, options: Options, source: dict[str, Any]) -> Workload:
+def filled(arrival: Floats, options: Options, source: dict[str, Any]) -> Workload:
     """The columns that every generator fills; `arrival` in seconds."""
     unknown = sorted(set(options) - set(Options.__annotations__))
     if unknown:

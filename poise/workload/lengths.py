@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from poise.core.errors import ScenarioError
 from poise.workload.draw import count, positive
+from poise.workload.pareto import Llumnix, Pareto
 
 Floats = NDArray[np.float64]
 
@@ -160,6 +161,7 @@ class Empirical:
 
 fixed, uniform, lognormal, exponential = Fixed, Uniform, Lognormal, Exponential
 geometric, zipf, empirical = Geometric, Zipf, Empirical
+pareto, llumnix = Pareto, Llumnix
 
 NAMED: dict[str, type[Distribution]] = {
     "fixed": Fixed,
@@ -169,6 +171,8 @@ NAMED: dict[str, type[Distribution]] = {
     "geometric": Geometric,
     "zipf": Zipf,
     "empirical": Empirical,
+    "pareto": Pareto,
+    "llumnix": Llumnix,
 }
 """Distributions by the key that names them in a scenario."""
 

@@ -30,19 +30,9 @@ def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
     """
     if positive("fraction", fraction) > 1:
         raise ScenarioError(f"fraction is {fraction!r}; it must be in (0, 1]; use superpose for more load")
-    names, session = np.unique(session_of(workload), return_inverse=True)
-    sizes = np.bincount(session)
-    order = stream(seed, "thin").permutation(len(names))
-    reached = np.cumsum(sizes[order])
-    # The nearest number of whole sessions, so that the realised share errs by half a session at most.
-    before = reached - sizes[order]
-    wanted = fraction * len(workload)
-    chosen = np.zeros(len(names), dtype=bool)
-    chosen[order[(reached + before) / 2 < wanted]] = True
-    chosen[order[0]] |= not chosen.any()
-    thinned = take(workload, np.flatnonzero(chosen[session]))
-    share = len(thinned) / len(workload)
-    return _note(thinned, thin=fraction, share=share, sessions=int(chosen.sum()), seed=seed)
+    kept, sessions = _some(workload, fraction, seed, "thin")
+    thinned = take(workload, np.flatnonzero(kept))
+    return _note(thinned, thin=fraction, share=len(thinned) / len(workload), sessions=sessions, seed=seed)
 
 
 def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float | None = None) -> Workload:
@@ -55,17 +45,7 @@ def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float
     and the reachable hit rate stays what it was; tenants, models and adapters are shared. Closed load: `concurrency` is
     multiplied.
     """
-    copies = count("copies", copies)
-    rows = len(workload)
-    many = repeat(workload, copies)
-    first = np.arange(rows) if workload.after_offsets is None else session_of(workload)
-    begin = np.tile(workload.arrival[first] - workload.arrival[0], copies)
-    span = _period(workload)
-    reach = span if within_s is None else min(span, round(positive("within_s", within_s) * SECOND))
-    shifts = np.rint(stream(seed, "superpose").random(copies) * reach).astype(np.int64)
-    shifts[0] = 0
-    moved = begin + np.repeat(shifts, rows)
-    many.arrival = many.arrival + np.where(moved >= span, moved - span, moved) - begin
+    many = _copies(workload, count("copies", copies), seed, within_s)
     many.concurrency = workload.concurrency * copies
     return _note(by_arrival(many), superpose=copies, seed=seed, within_s=within_s)
 
@@ -73,9 +53,10 @@ def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float
 def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int = 0) -> Workload:
     """Return the workload at `factor` times its rate.
 
-    Below 1 it is thinned; above 1 it is superposed and, for a factor that is not whole, thinned. With `squeeze` the
-    same requests come in 1/`factor` of the time instead: think times stay, but the stamps of recorded sessions are
-    squeezed too, which no real crowd would do; `source` says so.
+    Below 1 it is thinned; above 1 it is superposed, the last copy thinned where the factor is not whole. So with equal
+    seeds a smaller load is part of every larger one. With `squeeze` the same requests come in 1/`factor` of the time
+    instead: think times stay, but the stamps of recorded sessions are squeezed too, which no real crowd would do;
+    `source` says so.
     """
     positive("factor", factor)
     if workload.concurrency:
@@ -87,9 +68,58 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
     if squeeze:
         stamps = np.rint(workload.arrival / factor).astype(np.int64)
         return _note(replace(workload, arrival=stamps, source=dict(workload.source)), squeeze=factor)
-    copies = math.ceil(factor)
-    many = superpose(workload, copies, seed) if copies > 1 else workload
-    return many if copies == factor else thin(many, factor / copies, seed)
+    if factor < 1:
+        return thin(workload, factor, seed)
+    whole = int(factor)
+    if whole == factor:
+        return superpose(workload, whole, seed)
+    kept = np.ones((whole + 1, len(workload)), dtype=bool)
+    kept[whole], sessions = _some(workload, factor - whole, seed, f"thin copy {whole}")
+    some = take(_copies(workload, whole + 1, seed), np.flatnonzero(kept.ravel()))
+    told = {"copies": whole + 1, "sessions_of_the_last": sessions, "share": len(some) / len(workload)}
+    return _note(by_arrival(some), scale=factor, **told, seed=seed)
+
+
+def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 0) -> Workload:
+    """Return the workload scaled to `rate` requests per second; of joined requests only the first of each counts."""
+    positive("rate", rate)
+    if workload.concurrency:
+        raise ScenarioError(f"rate is {rate}, but a closed load has none; change its concurrency instead")
+    own = workload.rate
+    if own is None:
+        raise ScenarioError(
+            f"rate is {rate}, but the requests all begin at one instant, so they have none; scale by a factor instead"
+        )
+    return scaled(workload, rate / own, squeeze, seed)
+
+
+def _some(workload: Workload, fraction: float, seed: int, purpose: str) -> tuple[NDArray[np.bool_], int]:
+    """The rows of whole sessions that make up `fraction` of all, and how many sessions that are."""
+    names, session = np.unique(session_of(workload), return_inverse=True)
+    sizes = np.bincount(session)
+    order = stream(seed, purpose).permutation(len(names))
+    reached = np.cumsum(sizes[order])
+    # The nearest number of whole sessions, so that the realised share errs by half a session at most.
+    before = reached - sizes[order]
+    chosen = np.zeros(len(names), dtype=bool)
+    chosen[order[(reached + before) / 2 < fraction * len(workload)]] = True
+    chosen[order[0]] |= not chosen.any()
+    return chosen[session], int(chosen.sum())
+
+
+def _copies(workload: Workload, copies: int, seed: int, within_s: float | None = None) -> Workload:
+    """So many copies one behind the other, each shifted in time, not yet sorted; fewer are the beginning of more."""
+    rows = len(workload)
+    many = repeat(workload, copies)
+    first = np.arange(rows) if workload.after_offsets is None else session_of(workload)
+    begin = np.tile(workload.arrival[first] - workload.arrival[0], copies)
+    span = _period(workload)
+    reach = span if within_s is None else min(span, round(positive("within_s", within_s) * SECOND))
+    shifts = np.rint(stream(seed, "superpose").random(copies) * reach).astype(np.int64)
+    shifts[0] = 0
+    moved = begin + np.repeat(shifts, rows)
+    many.arrival = many.arrival + np.where(moved >= span, moved - span, moved) - begin
+    return many
 
 
 def session_of(workload: Workload) -> Rows:

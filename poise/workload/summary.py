@@ -19,16 +19,13 @@ def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
     prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, concurrency, and
     reachable_hit_rate with its block_tokens, each only where the workload has it.
     """
-    own = workload.arrival
-    if workload.after_offsets is not None:
-        own = own[np.diff(workload.after_offsets) == 0]
-    gaps = np.diff(own) / SECOND
+    gaps = gaps_s(workload)
     span = float(gaps.sum())
     told: dict[str, Any] = {
         "requests": len(workload),
-        "independent": len(own),
+        "independent": len(gaps) + 1,
         "span_s": span,
-        "rate": len(gaps) / span if span else None,
+        "rate": workload.rate,
         "cv": float(gaps.std() / gaps.mean()) if span else None,
         "prompt_tokens": _lengths(workload.prompt),
         "output_tokens": _lengths(workload.output),
@@ -41,6 +38,14 @@ def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
         told["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens)
         told["block_tokens"] = block_tokens
     return told
+
+
+def gaps_s(workload: Workload) -> NDArray[np.float64]:
+    """Return the seconds between the stamps of the independent requests."""
+    own = workload.arrival
+    if workload.after_offsets is not None:
+        own = own[np.diff(workload.after_offsets) == 0]
+    return np.diff(own) / SECOND
 
 
 def _lengths(tokens: NDArray[np.int32]) -> dict[str, float]:

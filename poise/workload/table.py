@@ -94,6 +94,15 @@ class Workload:
             columns += [getattr(self.prefixes, each.name) for each in fields(self.prefixes)]
         return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
 
+    @property
+    def rate(self) -> float | None:
+        """Requests per second between the first and the last stamp, successors not counted; None without span."""
+        from poise.workload.summary import gaps_s
+
+        gaps = gaps_s(self)
+        span = float(gaps.sum())
+        return len(gaps) / span if span else None
+
     def check(self) -> Workload:
         """Return itself when its columns keep the rules that worlds rely on, else raise TraceError naming the first."""
         from poise.workload.check import check
@@ -125,11 +134,23 @@ class Workload:
 
         return scaled(self, factor, squeeze, seed)
 
+    def at_rate(self, rate: float, squeeze: bool = False, seed: int = 0) -> Workload:
+        """Return the workload scaled to `rate` requests per second, successors not counted."""
+        from poise.workload.scale import at_rate
+
+        return at_rate(self, rate, squeeze, seed)
+
     def reachable_hit_rate(self, block_tokens: int = 16) -> float:
-        """Return the share of prompt blocks that a cache which never evicts would find; 0.0 without identity."""
+        """Return the share of prompt tokens that a cache which never evicts would find; 0.0 without identity."""
         from poise.workload.reuse import reachable_hit_rate
 
         return reachable_hit_rate(self, block_tokens)
+
+    def reachable_tokens(self, block_tokens: int = 16) -> NDArray[np.int64]:
+        """Return the prompt tokens of each request that a cache which never evicts would find."""
+        from poise.workload.reuse import reachable_tokens
+
+        return reachable_tokens(self, block_tokens)
 
     def summary(self, block_tokens: int = 16) -> dict[str, Any]:
         """Return requests, rate, burstiness, lengths and reuse as plain numbers (summary.py lists the keys)."""

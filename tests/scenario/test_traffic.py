@@ -109,9 +109,8 @@ def _served(data_dir: Path, tmp_path: Path, trace: str, extra: str) -> None:
     told = run(problem).as_dict()
     assert told["requests"] == len(workload) == told["finished"] + told["rejected"]
     assert told["finished"] > 0.95 * len(workload)
-    # Hits are tokens of whole blocks; the reachable rate counts blocks, the last one of a prompt being rarely full.
-    found = told["prefix_hit_rate"] * int(workload.prompt.sum())
-    assert found <= workload.reachable_hit_rate() * int((-(-workload.prompt // 16)).sum()) * 16 + 1
+    # Routers and queues change the order of rows a little, and with it who comes first.
+    assert told["prefix_hit_rate"] <= 1.001 * workload.reachable_hit_rate()
     if not told["rejected"]:
         assert told["total_tokens_per_s"] * told["duration_s"] == pytest.approx(
             int(workload.prompt.sum()) + int(workload.output.sum())

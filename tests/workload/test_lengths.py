@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,15 @@ from poise.workload.lengths import (
     Exponential,
     Fixed,
     Geometric,
+    Llumnix,
     Lognormal,
+    Pareto,
     Uniform,
     Zipf,
     length,
     tokens,
 )
+from poise.workload.pareto import SIZES
 
 ROWS = 40_000
 
@@ -46,6 +50,8 @@ def drawn(distribution: Distribution, seed: int = 1) -> np.ndarray[Any, Any]:
         (Zipf(1.0, 3), 3 / (1 + 1 / 2 + 1 / 3), None),
         (Zipf(0.0, 9), 5, None),
         (Empirical([1, 2, 6]), 3, (14 / 3) ** 0.5 / 3),
+        (Pareto(10, 2.0, 1000), 2 * 10 * (1 - 0.01) / (1 - 0.01**2), None),
+        (Pareto(10, 1.0, 1000), 10 * math.log(100) / (1 - 0.01), None),
     ],
 )
 def test_moments(distribution: Distribution, mean: float, cv: float | None, seed: int) -> None:
@@ -66,6 +72,23 @@ def test_uniform_covers_its_range_and_no_more(low: int, more: int, seed: int) ->
     values = Uniform(low, low + more).draw(stream(seed, "test"), 500)
     assert values.min() >= low and values.max() <= low + more
     assert (values == np.floor(values)).all()
+
+
+# Published: mean, p50, p80, p95, p99 (Llumnix, OSDI 2024).
+@pytest.mark.parametrize(
+    ("size", "mean", "quantiles"),
+    [("S", 128, (38, 113, 413, 1464)), ("M", 256, (32, 173, 1288, 4208)), ("L", 512, (55, 582, 3113, 5166))],
+)
+def test_llumnix_fits_its_published_quantiles(size: str, mean: float, quantiles: tuple[int, ...]) -> None:
+    fitted = SIZES[size].quantile(np.array([0.5, 0.8, 0.95, 0.99]))
+    assert fitted == pytest.approx(quantiles, rel=0.1)
+    assert drawn(Llumnix(size)).mean() == pytest.approx(mean, rel=0.1)
+
+
+@given(st.floats(0.5, 50), st.floats(0.05, 4), st.floats(0, 500), st.integers(0, 99))
+def test_pareto_keeps_its_ends(least: float, alpha: float, more: float, seed: int) -> None:
+    values = Pareto(least, alpha, least + more).draw(stream(seed, "test"), 200)
+    assert values.min() >= least * (1 - 1e-9) and values.max() <= (least + more) * (1 + 1e-9)
 
 
 def test_both_ends_of_uniform_are_drawn() -> None:
@@ -101,6 +124,8 @@ def test_tokens_are_whole_and_at_least_one(mean: float, cv: float, seed: int) ->
         ({"zipf": {"exponent": 1.1, "max": 64}}, Zipf(1.1, 64)),
         ({"empirical": [1, 2]}, Empirical([1, 2])),
         ({"empirical": {"values": [1, 2]}}, Empirical([1, 2])),
+        ({"pareto": {"min": 4, "alpha": 0.5, "max": 900}}, Pareto(4, 0.5, 900)),
+        ({"llumnix": "M"}, Llumnix("M")),
         (Geometric(3), Geometric(3)),
     ],
 )
@@ -136,6 +161,11 @@ def test_every_named_distribution_is_covered_above() -> None:
         ({"empirical": []}, "at least one number"),
         ({"empirical": [3, "b"]}, "a value is 'b'"),
         ({"empirical": "abc"}, "at least one number"),
+        ({"pareto": {"min": 9, "alpha": 1, "max": 4}}, "pareto: max is 4, below min 9"),
+        ({"pareto": {"min": 9, "alpha": 0, "max": 40}}, "pareto: alpha is 0; it must be above 0"),
+        ({"pareto": {"min": 9, "max": 40}}, "pareto lacks alpha; it takes min, alpha, max"),
+        ({"llumnix": "XL"}, "llumnix: size is 'XL'; it must be S, M, L"),
+        ({"llumnix": ["S"]}, "llumnix: size is ['S']"),
     ],
 )
 def test_wrong_specifications(spec: Any, said: str) -> None:

@@ -168,7 +168,7 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
 
 def test_wrong_arguments(tmp_path: Path) -> None:
     path = put(tmp_path, "t.csv", HEAD)
-    with pytest.raises(TraceError, match="format is 'vidur'; it must be auto, azure, mooncake, generic"):
+    with pytest.raises(TraceError, match="format is 'vidur'; it must be auto, azure, burstgpt, mooncake, agent"):
         read(path, format="vidur")
     with pytest.raises(ScenarioError, match="limit is 0"):
         read(path, limit=0)

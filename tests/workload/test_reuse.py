@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poise.catalogue import device, model
 from poise.core.errors import TraceError
-from poise.workload import poisson, sessions, shared_prefixes, uniform
-from tests.workload.trees import Tokens, Told, predecessors, prefix_trees, slow_hit_rate, unique
+from poise.core.spec import Cluster, Engine, Pool
+from poise.core.units import SECOND
+from poise.scenario.simulate import simulate
+from poise.workload import Workload, poisson, read, sessions, shared_prefixes, uniform
+from poise.workload.reuse import shared_tokens
+from tests.workload.trees import Tokens, Told, predecessors, prefix_trees, slow_hits, unique
 
 
 @given(prefix_trees(), st.integers(1, 50))
 def test_equals_the_slow_cache(told: Told, block_tokens: int) -> None:
-    fast = told.workload.reachable_hit_rate(block_tokens)
-    assert fast == pytest.approx(slow_hit_rate(told, block_tokens), abs=1e-12)
+    assert told.workload.reachable_tokens(block_tokens).tolist() == slow_hits(told, block_tokens)
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
@@ -31,8 +38,21 @@ def test_sessions_equal_the_slow_cache(seed: int, block_tokens: int) -> None:
             before = prompts[earlier] + outputs[earlier]
         prompts.append(before + unique(("user", row), int(workload.prompt[row]) - len(before)))
         outputs.append(unique(("answer", row), int(workload.output[row])))
-    slow = slow_hit_rate(Told(workload, prompts, outputs), block_tokens)
-    assert workload.reachable_hit_rate(block_tokens) == pytest.approx(slow, abs=1e-12)
+    slow = slow_hits(Told(workload, prompts, outputs), block_tokens)
+    assert workload.reachable_tokens(block_tokens).tolist() == slow
+    assert workload.reachable_hit_rate(block_tokens) == pytest.approx(sum(slow) / workload.prompt.sum())
+
+
+@given(st.integers(0, 1000), st.integers(1, 40))
+def test_an_engine_that_never_evicts_finds_just_that(seed: int, block_tokens: int) -> None:
+    """One replica with room for everything, one request at a time: then rows are computed in their order."""
+    starts = poisson(1.0, requests=4, prompt_tokens=uniform(1, 90), output_tokens=uniform(1, 30), seed=seed)
+    rich = shared_prefixes(starts, groups=2, prefix_tokens=uniform(1, 70), depth=2, seed=seed)
+    workload = sessions(rich, turns=uniform(1, 4), think_s=1, user_tokens=uniform(1, 40), seed=seed)
+    apart = replace(workload, arrival=np.arange(len(workload)) * 1000 * SECOND, after_offsets=None, after_ids=None)
+    engine = Engine(block_tokens=block_tokens, kv_blocks=10**6)
+    run = simulate(Cluster((Pool(model("poise/tiny"), device("H100"), engine=engine),)), apart)
+    assert list(run.records.cached_tokens) == workload.reachable_tokens(block_tokens).tolist()
 
 
 def test_without_identity_nothing_is_found() -> None:
@@ -48,7 +68,29 @@ def test_one_prefix_for_all_is_missed_once() -> None:
 def test_a_prefix_that_ends_inside_a_block_counts_its_whole_blocks() -> None:
     base = poisson(1.0, requests=2, prompt_tokens=64)
     workload = shared_prefixes(base, groups=1, prefix_tokens=63)
-    assert workload.reachable_hit_rate(16) == pytest.approx(3 / 16)
+    assert workload.reachable_hit_rate(16) == pytest.approx(48 / (2 * 127))
+
+
+def test_a_prompt_that_was_all_said_before_computes_its_last_token() -> None:
+    base = poisson(1.0, requests=2, prompt_tokens=1)
+    workload = shared_prefixes(base, groups=1, prefix_tokens=64)
+    workload.prompt = workload.prompt - 1
+    assert workload.check().reachable_tokens(16).tolist() == [0, 48]
+
+
+def published_hit_rate(workload: Workload, block_tokens: int) -> float:
+    """The share of blocks that extend an unbroken, already seen prefix, as Mooncake's figures count them."""
+    assert workload.prefixes is not None
+    shared, blocks = shared_tokens(workload.prefixes), -(-workload.prompt // block_tokens)
+    return float(np.where(shared >= workload.prompt, blocks, shared // block_tokens).sum() / blocks.sum())
+
+
+# From the README of the data.
+@pytest.mark.parametrize(("name", "rate"), [("conversation", 0.351), ("synthetic", 0.428)])
+def test_published_hits_of_an_infinite_cache(data_dir: Path, name: str, rate: float) -> None:
+    trace = read(data_dir / f"mooncake/{name}_trace.jsonl.gz")
+    assert published_hit_rate(trace, 512) == pytest.approx(rate, abs=0.0005)
+    assert trace.reachable_hit_rate(512) == pytest.approx(rate, abs=0.03)
 
 
 def test_ids_may_be_as_large_as_they_like() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from poise.core.errors import ScenarioError
 from poise.workload import Workload, all_at_once, closed, gamma, geometric, poisson, sessions, shared_prefixes, uniform
+from poise.workload.reuse import shared_tokens
 from poise.workload.scale import session_of
 from tests.workload.trees import Told, extents, joined, predecessors, prefix_trees
 
@@ -80,6 +82,49 @@ def test_a_smaller_share_is_part_of_a_larger_one(seed: int) -> None:
     assert len(whole.thin(0.2, seed)) == 40
 
 
+@given(st.lists(st.floats(0.05, 4.0), min_size=2, max_size=4), SEEDS)
+def test_a_smaller_load_is_part_of_every_larger_one(factors: list[float], seed: int) -> None:
+    whole = some_sessions(seed % 3)
+    loads = [by_prompt(whole.scaled(factor, seed=seed).check()) for factor in sorted(factors)]
+    assert all(smaller <= larger for smaller, larger in pairwise(loads))
+
+
+@given(st.floats(0.1, 4.0), SEEDS)
+def test_scaling_keeps_sessions_whole(factor: float, seed: int) -> None:
+    whole = some_sessions(seed % 3)
+    many = whole.scaled(factor, seed=seed).check()
+    assert whole.session is not None and many.session is not None
+    largest = max(Counter(whole.session.tolist()).values())
+    assert abs(len(many) - factor * len(whole)) <= largest
+    turns = Counter(Counter(many.session.tolist()).values())
+    assert turns <= Counter({size: 5 * n for size, n in Counter(Counter(whole.session.tolist()).values()).items()})
+    for row in range(len(many)):
+        assert all(many.session[earlier] == many.session[row] for earlier in predecessors(many, row))
+
+
+def test_copies_share_no_session_and_no_prefix_but_their_tenants() -> None:
+    whole = some_sessions()
+    whole.tenant = np.arange(len(whole), dtype=np.int32) % 3
+    many = whole.scaled(2.5, seed=3).check()
+    assert whole.prefixes is not None and many.prefixes is not None and many.session is not None
+    step, ids = whole.prefixes.next_id, many.prefixes.ids
+    copy_of_row = many.session // (int(many.session.max()) // 3 + 1)
+    pairs = set(zip((ids // step).tolist(), copy_of_row[many.prefixes.rows].tolist(), strict=True))
+    assert pairs == {(0, 0), (1, 1), (2, 2)}
+    assert many.tenant is not None and set(many.tenant.tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("rate", [3.0, 20.0, 55.0])
+def test_a_rate_may_be_asked_for(rate: float) -> None:
+    whole = poisson(20.0, requests=5000, seed=3)
+    assert whole.at_rate(rate, seed=1).rate == pytest.approx(rate, rel=0.05)
+    assert whole.at_rate(rate, squeeze=True).rate == pytest.approx(rate)
+    with pytest.raises(ScenarioError, match="all begin at one instant"):
+        all_at_once(5).at_rate(rate)
+    with pytest.raises(ScenarioError, match="closed load has none"):
+        closed(2, 5).at_rate(rate)
+
+
 def test_another_seed_keeps_other_rows() -> None:
     whole = poisson(10.0, requests=200)
     assert whole.thin(0.5, 1).arrival.tolist() != whole.thin(0.5, 2).arrival.tolist()
@@ -100,8 +145,9 @@ def test_superposing_repeats_every_session(copies: int, seed: int) -> None:
 @given(prefix_trees(), st.integers(1, 4), SEEDS)
 def test_superposing_keeps_the_reachable_hit_rate(told: Told, copies: int, seed: int) -> None:
     many = told.workload.superpose(copies, seed).check()
-    # With one-token blocks nothing is rounded, so hits are all tokens less the distinct ones, in any order of rows.
-    assert many.reachable_hit_rate(1) == pytest.approx(told.workload.reachable_hit_rate(1))
+    # What is shared is all tokens less the distinct ones, in any order of rows.
+    assert many.prefixes is not None and told.workload.prefixes is not None
+    assert shared_tokens(many.prefixes).sum() == copies * shared_tokens(told.workload.prefixes).sum()
 
 
 def test_superposing_keeps_the_first_copy_and_the_span() -> None:

@@ -33,16 +33,17 @@ def common(one: Tokens, other: Tokens) -> int:
     return min(len(one), len(other))
 
 
-def slow_hit_rate(told: Told, block_tokens: int) -> float:
-    """Compare every prompt with all that earlier requests left, token by token."""
-    found = total = 0
+def slow_hits(told: Told, block_tokens: int) -> list[int]:
+    """Compare every prompt with all that earlier requests left, token by token; whole blocks, and never a whole prompt.
+
+    The last token of an output is sampled and its KV never computed.
+    """
+    found = []
     for row, prompt in enumerate(told.prompts):
-        left = [told.prompts[earlier] + told.outputs[earlier] for earlier in range(row)]
+        left = [told.prompts[earlier] + told.outputs[earlier][:-1] for earlier in range(row)]
         longest = max((common(prompt, each) for each in left), default=0)
-        blocks = -(-len(prompt) // block_tokens)
-        found += blocks if longest == len(prompt) else longest // block_tokens
-        total += blocks
-    return found / total
+        found.append(min(longest, len(prompt) - 1) // block_tokens * block_tokens)
+    return found
 
 
 @st.composite

@@ -1,9 +1,9 @@
 """Recorded traces: `read` finds out what a file is and returns it as a workload.
 
-One file a format: generic.py, azure.py, mooncake.py. A format says which columns mean what; raw.py takes files apart,
-build.py checks and assembles. A bad row is one with a length that is not a whole number from 1 (so an output of 0 is
-bad in every format: such rows are failed requests), a stamp that is negative or no number, a missing field, or broken
-JSON.
+One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py. A format says which columns mean what;
+raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a whole number from
+1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative or no number, a
+missing field, or broken JSON. What is no trace has readers of its own: clients.py (ServeGen), counts.py (profiles).
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ import numpy as np
 from poise.core.errors import TraceError
 from poise.workload.draw import count
 from poise.workload.generate import Pairs
+from poise.workload.growth import grown
+from poise.workload.readers.agents import AGENT_PREFIXES, AGENT_SESSIONS
 from poise.workload.readers.azure import AZURE
 from poise.workload.readers.build import build, lengths
+from poise.workload.readers.burstgpt import BURSTGPT
+from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
+from poise.workload.readers.counts import read_profile
 from poise.workload.readers.format import FIELDS, NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
@@ -25,8 +30,17 @@ from poise.workload.readers.mooncake import MOONCAKE
 from poise.workload.readers.raw import Raw, load
 from poise.workload.table import Workload
 
-FORMATS = {each.name: each for each in (AZURE, MOONCAKE, GENERIC)}
+__all__ = ["FORMATS", "read", "read_clients", "read_lengths", "read_profile"]
+
+FORMATS = {each.name: each for each in (AZURE, BURSTGPT, MOONCAKE, AGENT_PREFIXES, AGENT_SESSIONS, GENERIC)}
 """Known formats by name, in the order in which they are tried; the last one takes what is left."""
+
+TABLES = {
+    ARRIVALS: "a table of clients, not of requests; give it as servegen: {arrivals: FILE, duration_s: 600}",
+    LENGTHS: "a table of clients' lengths; give the table of their arrivals as servegen: {arrivals: FILE}",
+    ("time_bin", "requests"): "a table of counts over time; give it as diurnal: {counts: FILE}",
+}
+"""Files that are no traces, by their columns, and what they are for."""
 
 
 def read(
@@ -34,23 +48,25 @@ def read(
     *,
     format: str = "auto",
     skip_bad: bool = False,
-    block_tokens: int = 512,
+    block_tokens: int | None = None,
     limit: int | None = None,
 ) -> Workload:
-    """Return the trace in `path`: CSV, JSON Lines, JSON or Parquet, gzipped or not, by content.
+    """Return the trace in `path`: CSV, JSON Lines, JSON or Parquet, text gzipped, in zstd or plain, by content.
 
-    format: `auto`, `generic`, `azure` or `mooncake`.  skip_bad: pass over bad rows and count them in
-    `source["skipped"]`, instead of raising TraceError at the first.  block_tokens: prompt tokens that one of
-    `hash_ids` covers.  limit: read only the first so many rows of the file. Rows are sorted by arrival; `source` says
-    how many moved.
+    format: `auto` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`, instead of
+    raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the format's own,
+    512 or 128).  limit: read only the first so many rows of the file. Rows are sorted by arrival; `source` says how
+    many moved.
     """
-    block_tokens = count("block_tokens", block_tokens)
     chosen, raw, fields = _open(Path(path), format, limit)
     lacking = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
     _demand(raw, chosen, lacking)
+    block_tokens = chosen.block_tokens if block_tokens is None else count("block_tokens", block_tokens)
     workload = build(raw, fields, skip_bad=skip_bad, block_tokens=block_tokens)
     workload.source |= {"kind": "trace", "format": chosen.name}
-    if workload.prefixes is not None:
+    if chosen.grows:
+        workload.prefixes = grown(workload)
+    elif workload.prefixes is not None:
         workload.source["block_tokens"] = block_tokens
     return workload
 
@@ -76,7 +92,9 @@ def _open(path: Path, format: str, limit: int | None) -> tuple[Format, Raw, dict
     if format != "auto":
         chosen = FORMATS[format]
     else:
+        _refuse_tables(raw)
         chosen = next((each for each in FORMATS.values() if each.matches(raw.columns)), GENERIC)
+    raw = _prepared(chosen, raw)
     return chosen, raw, chosen.fields(raw.columns)
 
 
@@ -88,6 +106,28 @@ def _demand(raw: Raw, chosen: Format, lacking: list[str]) -> None:
         raise TraceError(f"{raw.path}, {raw.place(row)}: {raw.broken[row]}; the file has no usable row")
     names = {name: " or ".join(source.column for source in chosen.columns[name]) for name in lacking}
     wanted = "; ".join(f"{name} ({FIELDS[name]}): {columns}" for name, columns in names.items())
-    raise TraceError(
-        f"{raw.path}: found the columns {', '.join(sorted(raw.columns))}, but none for {wanted}; rename one"
-    )
+    cure = "rename one"
+    if lacking == ["arrival_s"]:
+        cure += (
+            ", or take only the lengths of this file for arrivals of your own, as in poisson: {rate: 5, lengths: FILE}"
+        )
+    raise TraceError(f"{raw.path}: found the columns {', '.join(sorted(raw.columns))}, but none for {wanted}; {cure}")
+
+
+def _refuse_tables(raw: Raw) -> None:
+    """Known files that hold no requests are told from traces, with what they are good for."""
+    for names, cure in TABLES.items():
+        if all(name in raw.columns for name in names):
+            raise TraceError(f"{raw.path}: is {cure}")
+
+
+def _prepared(chosen: Format, raw: Raw) -> Raw:
+    """The rows of `raw` as requests."""
+    if chosen.prepare is None:
+        return raw
+    lacking = [name for name in chosen.signature if name not in raw.columns]
+    if lacking:
+        raise TraceError(
+            f"{raw.path}: lacks the columns {', '.join(lacking)} of format {chosen.name}; name another one"
+        )
+    return chosen.prepare(raw)

@@ -51,9 +51,9 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
 def lengths(ledger: Ledger, fields: Fields) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return prompt and output tokens; rows where one is not a whole number from 1 are refused."""
     rule = "it must be a whole number of at least 1"
-    prompt = _whole(ledger, fields["prompt_tokens"].column, 1, LONGEST, rule)
-    output = _whole(ledger, fields["output_tokens"].column, 1, LONGEST, rule)
-    return prompt.astype(np.int32), output.astype(np.int32)
+    sources = fields["prompt_tokens"], fields["output_tokens"]
+    prompt, output = (_whole(ledger, each.column, 1, LONGEST, rule) * each.unit for each in sources)
+    return np.maximum(np.rint(prompt), 1).astype(np.int32), np.maximum(np.rint(output), 1).astype(np.int32)
 
 
 def _whole(

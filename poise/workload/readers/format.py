@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poise.workload.readers.raw import Raw
 
 FIELDS = {
     "arrival_s": "seconds from the start",
@@ -29,7 +33,7 @@ NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The column `column` (normalised name) of a file, which holds a field in units of `unit` (seconds, for times)."""
+    """The column `column` (normalised name) of a file, which holds a field in units of `unit`: seconds, or tokens."""
 
     column: str
     unit: float = 1.0
@@ -40,11 +44,16 @@ class Format:
     """A trace format: for each field the columns that may hold it, the first one present counts.
 
     `signature`: names that only this format uses together; a file that has them all is taken for it.
+    block_tokens: tokens that one of `hash_ids` covers.  prepare: what turns the rows of the file into requests.
+    grows: whether the prompt of a request begins with that of the request it waits for.
     """
 
     name: str
     columns: dict[str, tuple[Source, ...]]
     signature: tuple[str, ...] = ()
+    block_tokens: int = 512
+    prepare: Callable[[Raw], Raw] | None = None
+    grows: bool = False
 
     def matches(self, found: Collection[str]) -> bool:
         """Whether a file with the normalised column names `found` is of this format."""

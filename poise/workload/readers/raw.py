@@ -23,7 +23,7 @@ else:
     Column = Any
 
 TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json")
-ENDINGS = (*TEXT, ".parquet", *(f"{each}.gz" for each in TEXT))
+ENDINGS = (*TEXT, ".parquet", *(f"{each}.gz" for each in TEXT), *(f"{each}.zst" for each in TEXT))
 
 
 @dataclass(slots=True)
@@ -78,11 +78,37 @@ def _bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         # A trace may have been decompressed in passing without losing its ending, so the bytes decide.
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        return _inflate(data)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TraceError(f"{path}: the gzip stream is broken ({error}); fetch or compress the file again") from None
+    except _BrokenZstd as error:
+        raise TraceError(f"{path}: the zstd stream is broken ({error}); fetch or compress the file again") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+
+
+class _BrokenZstd(Exception):
+    """What polars says of a zstd stream that it cannot read."""
+
+
+def _inflate(data: bytes) -> bytes:
+    if data[:2] == b"\x1f\x8b":
+        return gzip.decompress(data)
+    return _unzstd(data) if data[:4] == b"\x28\xb5\x2f\xfd" else data
+
+
+def _unzstd(data: bytes) -> bytes:
+    """The text in a zstd stream, by way of polars' CSV reader: Python 3.11 has no zstd of its own."""
+    import polars as pl
+
+    try:
+        # A separator and quotes that no text has make one column of whole lines; an empty line is null.
+        table = pl.read_csv(
+            data, has_header=False, separator="\0", quote_char=None, infer_schema=False, raise_if_empty=False
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _BrokenZstd(str(error).splitlines()[0]) from None
+    return "\n".join(table.to_series().fill_null("").to_list()).encode() if table.width else b""
 
 
 def _parquet(path: Path, data: bytes, limit: int | None) -> Raw:
@@ -116,11 +142,12 @@ def _csv(path: Path, text: str, limit: int | None) -> Raw:
         # Only now is it worth telling an empty line, which is no row, from a row of empty fields, which is wrong.
         records = [record for _, record in _records(path, text, separator)]
         kept = [row for row in range(len(table)) if records[row + 1]]
-        table, place = table[kept], partial(_moved, place, kept)
+        table, place = table[kept], partial(moved, place, kept)
     return Raw(str(path), {normal(name): table[name] for name in reversed(table.columns)}, len(table), place)
 
 
-def _moved(place: Callable[[int], str], kept: list[int], row: int) -> str:
+def moved(place: Callable[[int], str], kept: list[int], row: int) -> str:
+    """Return the place of a row, of which `kept` are left."""
     return place(kept[row])
 
 
