@@ -1,15 +1,19 @@
 """Workloads: recorded traces read into columns, and generated ones.
 
-arrivals   poisson, gamma, constant, closed, all_at_once        (generate.py)
-lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, or recorded pairs (lengths.py)
-identity   shared_prefixes (shared.py), sessions (turns.py): each takes a workload and returns a richer one
-recorded   read, read_lengths (readers/)
+arrivals   poisson, gamma, constant, closed, all_at_once (generate.py), diurnal, on_off (varying.py)
+lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, pareto, llumnix (lengths.py),
+           or recorded pairs
+identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py): each takes a workload
+           and returns a richer one
+clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
+recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from poise.workload.clients import Clients, servegen
 from poise.workload.generate import Pairs, all_at_once, closed, constant, gamma, poisson
 from poise.workload.lengths import (
     Distribution,
@@ -18,35 +22,50 @@ from poise.workload.lengths import (
     fixed,
     geometric,
     length,
+    llumnix,
     lognormal,
+    pareto,
     uniform,
     zipf,
 )
+from poise.workload.profile import Profile
+from poise.workload.replay import recorded_sessions
 from poise.workload.shared import shared_prefixes
 from poise.workload.table import Prefixes, Workload
 from poise.workload.turns import sessions
+from poise.workload.varying import diurnal, on_off
 
 if TYPE_CHECKING:
-    from poise.workload.readers import read, read_lengths
+    from poise.workload.readers import read, read_clients, read_lengths, read_profile
 
 __all__ = [
+    "Clients",
     "Distribution",
     "Pairs",
     "Prefixes",
+    "Profile",
     "Workload",
     "all_at_once",
     "closed",
     "constant",
+    "diurnal",
     "empirical",
     "exponential",
     "fixed",
     "gamma",
     "geometric",
     "length",
+    "llumnix",
     "lognormal",
+    "on_off",
+    "pareto",
     "poisson",
     "read",
+    "read_clients",
     "read_lengths",
+    "read_profile",
+    "recorded_sessions",
+    "servegen",
     "sessions",
     "shared_prefixes",
     "uniform",
@@ -56,7 +75,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the readers when one of them is first asked for."""
-    if name in ("read", "read_lengths"):
+    if name in ("read", "read_clients", "read_lengths", "read_profile"):
         from poise.workload import readers
 
         return getattr(readers, name)

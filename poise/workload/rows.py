@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,13 @@ def _take_prefixes(prefixes: Prefixes, rows: Rows) -> Prefixes:
     offsets, items = spans(prefixes.offsets, rows)
     output = None if prefixes.output is None else prefixes.output[rows]
     return Prefixes(offsets, prefixes.ids[items], prefixes.ends[items], output)
+
+
+def later(workload: Workload, change: Callable[[Workload], Workload]) -> Workload:
+    """Return `workload`, which has no end, with a change that is made when its rows are drawn."""
+    draw = workload.endless
+    assert draw is not None
+    return replace(workload, endless=lambda seconds: change(draw(seconds)))
 
 
 def by_arrival(workload: Workload) -> Workload:

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from poise.core.errors import ScenarioError
 from poise.core.units import SECOND
 from poise.workload.draw import count, positive, stream
-from poise.workload.rows import Rows, by_arrival, repeat, take
+from poise.workload.rows import Rows, by_arrival, later, repeat, take
 from poise.workload.table import Prefixes, Workload
 
 
 def head(workload: Workload, rows: int) -> Workload:
     """Return the first `rows` requests (at least 1; all of them where there are fewer)."""
+    if workload.endless is not None:
+        return later(workload, lambda drawn: head(drawn, rows))
     kept = min(count("rows", rows), len(workload))
     return _note(take(workload, np.arange(kept)), head=kept)
 
@@ -30,6 +32,8 @@ def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
     """
     if positive("fraction", fraction) > 1:
         raise ScenarioError(f"fraction is {fraction!r}; it must be in (0, 1]; use superpose for more load")
+    if workload.endless is not None:
+        return later(workload, lambda drawn: thin(drawn, fraction, seed))
     kept, sessions = _some(workload, fraction, seed, "thin")
     thinned = take(workload, np.flatnonzero(kept))
     return _note(thinned, thin=fraction, share=len(thinned) / len(workload), sessions=sessions, seed=seed)
@@ -45,7 +49,10 @@ def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float
     and the reachable hit rate stays what it was; tenants, models and adapters are shared. Closed load: `concurrency` is
     multiplied.
     """
-    many = _copies(workload, count("copies", copies), seed, within_s)
+    copies = count("copies", copies)
+    if workload.endless is not None:
+        return later(workload, lambda drawn: superpose(drawn, copies, seed, within_s=within_s))
+    many = _copies(workload, copies, seed, within_s)
     many.concurrency = workload.concurrency * copies
     return _note(by_arrival(many), superpose=copies, seed=seed, within_s=within_s)
 
@@ -65,6 +72,8 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
         )
     if factor == 1:
         return workload
+    if workload.endless is not None:
+        return later(workload, lambda drawn: scaled(drawn, factor, squeeze, seed))
     if squeeze:
         stamps = np.rint(workload.arrival / factor).astype(np.int64)
         return _note(replace(workload, arrival=stamps, source=dict(workload.source)), squeeze=factor)
@@ -85,6 +94,8 @@ def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 
     positive("rate", rate)
     if workload.concurrency:
         raise ScenarioError(f"rate is {rate}, but a closed load has none; change its concurrency instead")
+    if workload.endless is not None:
+        return later(workload, lambda drawn: at_rate(drawn, rate, squeeze, seed))
     own = workload.rate
     if own is None:
         raise ScenarioError(

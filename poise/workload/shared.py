@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from poise.core.errors import ScenarioError
 from poise.workload.draw import count, stream
 from poise.workload.lengths import LONGEST, Spec, Zipf, length, tokens
+from poise.workload.rows import later
 from poise.workload.table import Prefixes, Workload
 
 
@@ -25,6 +27,9 @@ def shared_prefixes(
     identity.
     """
     groups, depth = count("groups", groups), count("depth", depth)
+    if base.endless is not None:
+        given: dict[str, Any] = {"groups": groups, "prefix_tokens": prefix_tokens, "zipf": zipf, "depth": depth}
+        return later(base, lambda rows: shared_prefixes(rows, **given, seed=seed))
     if base.prefixes is not None:
         raise ScenarioError("shared_prefixes needs prompts without identity; this workload already has prefixes")
     rows = len(base)

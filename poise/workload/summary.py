@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.core.errors import ScenarioError
 from poise.core.units import SECOND
 from poise.workload.table import Workload
 
@@ -19,6 +20,8 @@ def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
     prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, concurrency, and
     reachable_hit_rate with its block_tokens, each only where the workload has it.
     """
+    if workload.endless is not None:
+        raise ScenarioError("the arrivals have no end, so there is nothing to sum up; give requests or duration_s")
     gaps = gaps_s(workload)
     span = float(gaps.sum())
     told: dict[str, Any] = {

@@ -11,7 +11,7 @@ from poise.core.errors import ScenarioError
 from poise.core.units import SECOND
 from poise.workload.draw import count, stream
 from poise.workload.lengths import LONGEST, Spec, length, tokens
-from poise.workload.rows import Rows, spans, take
+from poise.workload.rows import Rows, later, spans, take
 from poise.workload.table import Prefixes, Workload
 
 
@@ -37,6 +37,10 @@ def sessions(
     later turns (start + think times) only order the rows. Closed loads are refused: for N users use
     `all_at_once(requests=N)`.
     """
+    if starts.endless is not None:
+        given: dict[str, Any] = {"turns": turns, "think_s": think_s, "user_tokens": user_tokens, "seed": seed}
+        given |= {"output_tokens": output_tokens, "max_context": max_context}
+        return later(starts, lambda rows: sessions(rows, **given))
     if starts.concurrency or starts.after_offsets is not None or starts.session is not None:
         cure = "build them from poisson, gamma, constant or all_at_once"
         raise ScenarioError(f"sessions need open load without sessions as their starts; {cure}")
