@@ -80,15 +80,28 @@ def stamps(column: Column, unit: float) -> tuple[Floats, bool]:
 
 def codes(column: Column) -> tuple[NDArray[np.int64], list[str]]:
     """Return for each row the number of its name, counted in order of appearance, and the names; -1 where missing."""
-    absent = missing(column)
-    texts = column if isinstance(column, list) else column.to_list()
+    values, index = _distinct(column)
     known: dict[str, int] = {}
-    numbered = np.full(len(texts), -1, dtype=np.int64)
-    for row in np.flatnonzero(~absent).tolist():
-        name = str(texts[row]).strip()
+    numbered = np.full(len(values), -1, dtype=np.int64)
+    for at in np.flatnonzero(~missing(values)).tolist():
+        name = str(values[at]).strip()
         if name != "-1":
-            numbered[row] = known.setdefault(name, len(known))
-    return numbered, list(known)
+            numbered[at] = known.setdefault(name, len(known))
+    return numbered[index], list(known)
+
+
+def _distinct(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
+    """The different values of a column in order of appearance, and for each row the number of its value."""
+    if isinstance(column, list) or column.dtype.is_nested():
+        # As texts: values of two types may be equal (1 and true) and still have names of their own.
+        texts = [None if each is None else str(each) for each in column]
+        place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+        return list(place), np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
+    import polars as pl
+
+    values = column.unique(maintain_order=True)
+    numbered = column.replace_strict(values, pl.Series(range(len(values))), return_dtype=pl.Int64)
+    return values.to_list(), np.array(numbered.to_numpy(), dtype=np.int64)
 
 
 def lists(column: Column) -> tuple[NDArray[np.int64], list[Any], Mask]:
