@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from poise.scenario.place import Path, Places
 from poise.scenario.schema import EngineSection, PoolSection, Scenario
-from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated, WorkloadSection
+from poise.scenario.schema_workload import (
+    SOURCES,
+    TRACE_ONLY,
+    DiurnalSection,
+    Generated,
+    ServegenSection,
+    WorkloadSection,
+)
 
 
 def check(scenario: Scenario, places: Places) -> None:
@@ -31,21 +38,54 @@ def _workload(workload: WorkloadSection, places: Places) -> None:
         raise places.error(("workload",), f"{said}; give exactly one of {', '.join(SOURCES)}")
     source = given[0]
     if source != "trace":
-        for name in TRACE_ONLY:
-            if (
-                name in workload.model_fields_set
-                and getattr(workload, name) != type(workload).model_fields[name].default
-            ):
-                cure = "change its rate instead" if name == "scale" else "remove it"
-                raise places.error(("workload", name), f"belongs to a trace, and the source is {source}; {cure}")
+        _trace_only(workload, source, places)
         _generated(getattr(workload, source), ("workload", source), places)
+    if workload.recorded_sessions is not None:
+        _recorded_sessions(workload, source, places)
 
 
-def _generated(source: Generated, path: Path, places: Places) -> None:
-    if source.lengths is not None and (source.prompt_tokens is not None or source.output_tokens is not None):
+def _trace_only(workload: WorkloadSection, source: str, places: Places) -> None:
+    made = getattr(workload, source)
+    files = [workload.recorded_sessions, *(getattr(made, name, None) for name in ("lengths", "counts", "arrivals"))]
+    allowed = {"skip_bad"} if any(file is not None for file in files) else set()
+    allowed |= {"ignore_model"} if workload.recorded_sessions is not None else set()
+    for name in (name for name in TRACE_ONLY if name in workload.model_fields_set and name not in allowed):
+        if getattr(workload, name) != type(workload).model_fields[name].default:
+            cure = "change its rate instead" if name == "scale" else "remove it"
+            raise places.error(("workload", name), f"belongs to a trace, and the source is {source}; {cure}")
+
+
+def _generated(source: Generated | ServegenSection, path: Path, places: Places) -> None:
+    lengths = (source.prompt_tokens, source.output_tokens) if isinstance(source, Generated) else ()
+    if source.lengths is not None and any(each is not None for each in lengths):
         raise places.error((*path, "lengths"), "stands beside prompt_tokens or output_tokens; give one or the other")
-    if getattr(source, "requests", 1) is None and getattr(source, "duration_s", None) is None:
+    ends = isinstance(source, DiurnalSection) and not source.repeat
+    if not ends and getattr(source, "requests", 1) is None and getattr(source, "duration_s", None) is None:
         raise places.error(path, "has neither requests nor duration_s; give one, to say where the arrivals stop")
+    if isinstance(source, DiurnalSection):
+        _diurnal(source, path, places)
+
+
+def _diurnal(source: DiurnalSection, path: Path, places: Places) -> None:
+    if (source.points is None) == (source.counts is None):
+        said = "has neither points nor counts" if source.points is None else "has both points and counts"
+        raise places.error(path, f"{said}; give one, to say how the rate changes")
+    for name in ("begin_s", "lasting_s"):
+        if source.points is not None and name in source.model_fields_set:
+            raise places.error((*path, name), "belongs to counts, and the profile is given by points; remove it")
+
+
+def _recorded_sessions(workload: WorkloadSection, source: str, places: Places) -> None:
+    path = ("workload", "recorded_sessions")
+    for name in ("sessions", "shared_prefixes"):
+        if getattr(workload, name) is not None:
+            raise places.error(path, f"stands beside {name}; give one or the other")
+    made = getattr(workload, source)
+    if not isinstance(made, Generated) or source == "closed":
+        raise places.error(path, f"needs open arrivals of its own, and the source is {source}; take poisson, say")
+    for name in Generated.model_fields:
+        if getattr(made, name) is not None:
+            raise places.error(("workload", source, name), "recorded_sessions have their own lengths; remove it")
 
 
 def _engine(engine: EngineSection, path: Path, places: Places) -> None:

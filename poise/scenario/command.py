@@ -115,7 +115,7 @@ def _show(problem: Problem, outcome: Outcome) -> None:
 
 
 def _load_line(outcome: Outcome) -> str:
-    """What was offered: requests, rate, bad rows passed over and what a cache that never evicts would find."""
+    """What was offered: requests, rate, what was left out or changed, and what a cache that never evicts would find."""
     from poise.report.wording import significant, write
     from poise.scenario.write import load_of
 
@@ -124,7 +124,13 @@ def _load_line(outcome: Outcome) -> str:
     parts += [f"at {significant(rate)} req/s"] if rate is not None else []
     if told["independent"] < told["requests"] and told["rate"] is not None:
         parts.append(f"of which {told['independent']:,} begin sessions, {significant(told['rate'])} a second")
-    parts += [f"{told['skipped']:,} bad rows skipped"] if told.get("skipped") else []
+    parts += [f"stamps squeezed by {each['squeeze']:g}" for each in told.get("changes", ()) if "squeeze" in each]
+    skipped = told.get("skipped") or told.get("recorded_sessions", {}).get("skipped")
+    parts += [f"{skipped:,} bad rows skipped"] if skipped else []
+    if told.get("unmeasured_clients"):
+        done = {"drop": "left out", "pool": "given the lengths of others"}[told["unmeasured"]]
+        share = write(told["unmeasured_share"], "share")
+        parts.append(f"{told['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
     if "reachable_hit_rate" in told:
         parts.append(f"reachable prefix hits {write(told['reachable_hit_rate'], 'share')}")
     return f"Load: {', '.join(parts)}."

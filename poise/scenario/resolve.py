@@ -15,6 +15,7 @@ from poise.scenario.checks import engine_of, source_of
 from poise.scenario.choice import choice, choices
 from poise.scenario.policy import resolved_choice
 from poise.scenario.schema import PoolSection
+from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload
 from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
 
@@ -68,16 +69,28 @@ def _workload(problem: Problem) -> dict[str, Any]:
     section = problem.loaded.scenario.workload
     source = source_of(section)
     told = {name: value for name, value in section.model_dump().items() if value is not None}
+    _absolute(problem, told, "recorded_sessions", "trace")
     if source == "trace":
-        told["trace"] = str(problem.loaded.file(told["trace"], ("workload", "trace")).resolve())
+        _absolute(problem, told, "trace")
         return told
-    kept = {"timeout_s", "deadline_s", "retry", "priority", "shared_prefixes", "sessions", source}
+    for name in ("lengths", "counts", "arrivals"):
+        _absolute(problem, told, source, name)
     inner = {name: value for name, value in told[source].items() if value is not None}
-    if "lengths" in inner:
-        inner["lengths"] = str(problem.loaded.file(inner["lengths"], ("workload", source, "lengths")).resolve())
-    else:
+    if isinstance(getattr(section, source), Generated) and "lengths" not in inner and "recorded_sessions" not in told:
         inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
-    return {name: value for name, value in (told | {source: inner}).items() if name in kept}
+    if "points" in inner:
+        inner.pop("begin_s")  # belongs to counts
+    unused = {name for name in (*SOURCES, *TRACE_ONLY) if told.get(name) is not True}
+    return {name: value for name, value in told.items() if name not in unused} | {source: inner}
+
+
+def _absolute(problem: Problem, told: dict[str, Any], *path: str) -> None:
+    """Make the file named at `path` of the section `told` absolute, where there is one."""
+    inside: Any = told
+    for name in path[:-1]:
+        inside = inside.get(name) or {}
+    if inside.get(path[-1]) is not None:
+        inside[path[-1]] = str(problem.loaded.file(inside[path[-1]], ("workload", *path)).resolve())
 
 
 def _policies(problem: Problem) -> dict[str, Any]:
@@ -101,12 +114,13 @@ def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
     """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
     from poise import __version__
 
+    block_tokens = problem.cluster.pools[0].engine.block_tokens
     return {
         "poise": __version__,
         "scenario": resolved(problem),
         "engine": {"model": Engine().name, "version": Engine().version},
         "cost": [_costs(problem, at) for at in range(len(problem.cluster.pools))],
-        "workload": {**workload.source, **workload.summary(problem.cluster.pools[0].engine.block_tokens)},
+        "workload": {**workload.source, **workload.summary(block_tokens, problem.warmup_s)},
         "belief": asdict(problem.belief),
         "seeds": list(problem.seeds),
     }

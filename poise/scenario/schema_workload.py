@@ -10,11 +10,11 @@ from poise.core.errors import ScenarioError
 from poise.scenario.section import Section, Whole
 from poise.workload.lengths import length
 
-SOURCES = ("trace", "poisson", "gamma", "constant", "closed", "all_at_once")
+SOURCES = ("trace", "poisson", "gamma", "diurnal", "on_off", "servegen", "constant", "closed", "all_at_once")
 """The keys of which `workload` has exactly one."""
 
 TRACE_ONLY = ("format", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
-"""The keys that only a trace takes."""
+"""The keys that only a trace takes; `skip_bad` and `ignore_model` also concern what other sources read."""
 
 
 def check_spec(value: Any) -> Any:
@@ -33,6 +33,16 @@ def check_tokens(value: Any) -> Any:
             f"{value} must be at least 1; give a number of tokens, or {{lognormal: {{mean: 800, cv: 0.9}}}}"
         )
     return check_spec(value)
+
+
+def check_scale(value: Any) -> Any:
+    """A factor as a float, or a mapping with a rate as it is."""
+    rate = value["rate"] if isinstance(value, dict) and list(value) == ["rate"] else value
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise ValueError(f"{value!r} is no scale; give a factor, as in 1.5, or {{rate: 12}} for requests per second")
+    if rate <= 0:
+        raise ValueError(f"{rate!r} must be above 0; give a factor, as in 1.5, or {{rate: 12}} for requests per second")
+    return value if isinstance(value, dict) else float(value)
 
 
 Spec = Annotated[Any, AfterValidator(check_spec)]
@@ -60,6 +70,60 @@ class GammaSection(PoissonSection):
     """Arrivals with Gamma gaps."""
 
     cv: float = Field(ge=0, description="the coefficient of variation of the gaps, 1 for Poisson")
+
+
+class SpikeSection(Section):
+    """A stretch of time with another rate."""
+
+    at_s: float = Field(ge=0, description="the second of the profile at which it begins")
+    lasting_s: float = Field(gt=0, description="the seconds that it lasts")
+    factor: float = Field(ge=0, description="what the rate is multiplied by meanwhile, as in 10")
+
+
+class DiurnalSection(Generated):
+    """Arrivals whose rate follows a profile, given by points or by counts."""
+
+    points: list[list[float]] | None = Field(
+        default=None, description="pairs of second and requests per second, as in [[0, 2], [43200, 20], [86400, 2]]"
+    )
+    counts: str | None = Field(default=None, description="a file of counts over time, in place of points")
+    begin_s: float = Field(default=0.0, ge=0, description="the second of that file at which the profile begins")
+    lasting_s: float | None = Field(default=None, gt=0, description="the seconds of that file to take, null for all")
+    rate: float | None = Field(default=None, gt=0, description="requests per second that the mean is scaled to")
+    cv: float = Field(default=1.0, ge=0, description="the coefficient of variation of the gaps, 1 for Poisson")
+    repeat: bool = Field(default=False, description="whether the profile comes again when it ends")
+    spikes: list[SpikeSection] = Field(
+        default=[], description="a list of spikes, as in [{at_s: 600, lasting_s: 30, factor: 10}]"
+    )
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+
+
+class OnOffSection(Generated):
+    """Arrivals at two rates by turns."""
+
+    rate_on: float = Field(gt=0, description="requests per second while on, as in 50")
+    rate_off: float = Field(default=0.0, ge=0, description="requests per second while off")
+    on_s: Spec = Field(description="the seconds that on lasts, a number or a distribution, as in 10")
+    off_s: Spec = Field(description="the seconds that off lasts, a number or a distribution, as in 60")
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+
+
+class ServegenSection(Section):
+    """Client by client from ServeGen's tables; clients are tenants."""
+
+    arrivals: str = Field(description="the file of clients' rates, as in m-large_arrivals.parquet")
+    lengths: str | None = Field(default=None, description="the file of clients' lengths, null for the one beside")
+    begin_s: float = Field(default=0.0, ge=0, description="the second of the record at which to begin")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    rate: float | None = Field(default=None, gt=0, description="requests per second, null for the recorded rate")
+    top: Whole | None = Field(default=None, ge=1, description="how many of the busiest clients to take, null for all")
+    unmeasured: Literal["drop", "pool"] = Field(
+        default="drop", description="what becomes of clients without lengths, left out or with those of others"
+    )
+    max_tokens: Whole | None = Field(default=None, ge=1, description="the client's limit of output tokens")
 
 
 class ConstantSection(Generated):
@@ -104,25 +168,51 @@ class SessionsSection(Section):
     max_context: Whole | None = Field(default=None, ge=1, description="the tokens after which a session ends")
 
 
+Formats = Literal["auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions"]
+
+
+class RecordedSessionsSection(Section):
+    """Recorded sessions, of which each request of the source begins one."""
+
+    trace: str = Field(description="the path of a trace with sessions, beside the scenario file or absolute")
+    think_s: Spec | None = Field(
+        default=None, description="the seconds between an answer and the next request, null for the recorded ones"
+    )
+    format: Formats = Field(default="auto", description="the format of the trace")
+    limit: Whole | None = Field(default=None, ge=1, description="how many rows to read at most")
+    block_tokens: Whole | None = Field(
+        default=None, ge=1, description="the prompt tokens that one of hash_ids covers, null for the format's own"
+    )
+
+
 class WorkloadSection(Section):
-    """One of trace, poisson, gamma, constant, closed and all_at_once, with options beside it."""
+    """One of the sources in `SOURCES`, with options beside it."""
 
     trace: str | None = Field(default=None, description="the path of a trace, beside the scenario file or absolute")
     poisson: PoissonSection | None = Field(default=None, description="a mapping, as in {rate: 10, requests: 10000}")
     gamma: GammaSection | None = Field(default=None, description="a mapping, as in {rate: 10, cv: 2, requests: 10000}")
+    diurnal: DiurnalSection | None = Field(default=None, description="a mapping, as in {points: [[0, 2], [600, 20]]}")
+    on_off: OnOffSection | None = Field(
+        default=None, description="a mapping, as in {rate_on: 50, on_s: 10, off_s: 60, requests: 10000}"
+    )
+    servegen: ServegenSection | None = Field(
+        default=None, description="a mapping, as in {arrivals: m-large_arrivals.parquet, duration_s: 600}"
+    )
     constant: ConstantSection | None = Field(default=None, description="a mapping, as in {gap_s: 0.1, requests: 10000}")
     closed: ClosedSection | None = Field(
         default=None, description="a mapping, as in {concurrency: 64, requests: 10000}"
     )
     all_at_once: AllAtOnceSection | None = Field(default=None, description="a mapping, as in {requests: 10000}")
 
-    format: Literal["auto", "generic", "azure", "mooncake"] = Field(
-        default="auto", description="the format of the trace"
-    )
+    format: Formats = Field(default="auto", description="the format of the trace")
     limit: Whole | None = Field(default=None, ge=1, description="how many rows to read at most")
     skip_bad: bool = Field(default=False, description="whether bad rows are counted and passed over")
-    block_tokens: Whole = Field(default=512, ge=1, description="the prompt tokens that one of hash_ids covers")
-    scale: float = Field(default=1.0, gt=0, description="the factor by which the rate of the trace is multiplied")
+    block_tokens: Whole | None = Field(
+        default=None, ge=1, description="the prompt tokens that one of hash_ids covers, null for the format's own"
+    )
+    scale: Annotated[Any, AfterValidator(check_scale)] = Field(
+        default=1.0, description="a factor of the trace's rate, as in 1.5, or the rate to reach, as in {rate: 12}"
+    )
     squeeze: bool = Field(
         default=False, description="whether scaling squeezes the stamps instead of changing the crowd"
     )
@@ -132,6 +222,10 @@ class WorkloadSection(Section):
         default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"
     )
     sessions: SessionsSection | None = Field(default=None, description="a mapping, as in {turns: 4, think_s: 10}")
+
+    recorded_sessions: RecordedSessionsSection | None = Field(
+        default=None, description="a mapping, as in {trace: sessions.csv, think_s: 10}"
+    )
 
     timeout_s: float | None = Field(default=None, gt=0, description="the seconds after which a client leaves")
     deadline_s: float | None = Field(

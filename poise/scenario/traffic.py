@@ -10,18 +10,33 @@ from poise.core.units import ps
 from poise.scenario.checks import source_of
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
-from poise.scenario.schema_workload import Generated
-from poise.workload import all_at_once, closed, constant, gamma, poisson, sessions, shared_prefixes
+from poise.workload import (
+    all_at_once,
+    closed,
+    constant,
+    diurnal,
+    gamma,
+    on_off,
+    poisson,
+    recorded_sessions,
+    servegen,
+    sessions,
+    shared_prefixes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from poise.core.spec import Cluster
-    from poise.workload import Pairs, Workload
+    from poise.scenario.schema_workload import RecordedSessionsSection, WorkloadSection
+    from poise.workload import Workload
 
 _GENERATORS: dict[str, Callable[..., Workload]] = {
     "poisson": poisson,
     "gamma": gamma,
+    "diurnal": diurnal,
+    "on_off": on_off,
+    "servegen": servegen,
     "constant": constant,
     "closed": closed,
     "all_at_once": all_at_once,
@@ -35,7 +50,7 @@ class Traffic:
     loaded: Loaded
     cluster: Cluster
     _trace: Workload | None = field(init=False, default=None)
-    _pairs: Pairs | None = field(init=False, default=None)
+    _given: dict[str, Any] | None = field(init=False, default=None)
 
     @property
     def recorded(self) -> bool:
@@ -53,6 +68,10 @@ class Traffic:
         section = self.loaded.scenario.workload
         source = source_of(section)
         workload = self._scaled(seed) if source == "trace" else self._generated(source, seed)
+        if section.recorded_sessions is not None:
+            workload = self._replayed(workload, section.recorded_sessions, seed)
+        elif source != "trace":
+            self._serves(workload)
         if section.shared_prefixes is not None:
             given = section.shared_prefixes.model_dump()
             workload = self._try(("shared_prefixes",), shared_prefixes, workload, **given, seed=seed)
@@ -70,46 +89,71 @@ class Traffic:
             raise self.loaded.places.error(("workload", *path), said) from None
 
     def _generated(self, source: str, seed: int) -> Workload:
-        section: Generated = getattr(self.loaded.scenario.workload, source)
-        given = {name: value for name, value in section.model_dump().items() if value is not None}
-        if section.lengths is not None:
-            if self._pairs is None:
-                self._pairs = self._read_pairs(section.lengths, source)
-            given["lengths"] = self._pairs
-        made: Workload = self._try((source,), _GENERATORS[source], **given, seed=seed)
-        self._serves(made)
+        if self._given is None:
+            self._given = self._arguments(source)
+        made: Workload = self._try((source,), _GENERATORS[source], **self._given, seed=seed)
         return made
 
-    def _read_pairs(self, text: str, source: str) -> Pairs:
-        from poise.workload import read_lengths
+    def _arguments(self, source: str) -> dict[str, Any]:
+        """What the generator of `source` takes: the section's fields, with what files hold in place of their names."""
+        from poise.workload import read_clients, read_lengths, read_profile
 
-        path = ("workload", source, "lengths")
-        pairs: Pairs = self._try(path[1:], read_lengths, self.loaded.file(text, path))
-        return pairs
+        section = getattr(self.loaded.scenario.workload, source)
+        given = {name: value for name, value in section.model_dump().items() if value is not None}
+        if source == "servegen":
+            files = [self._file(source, name, given.pop(name, None)) for name in ("arrivals", "lengths")]
+            given["clients"] = self._read((source, "arrivals"), read_clients, *files)
+            return given
+        if "lengths" in given:
+            given["lengths"] = self._read(
+                (source, "lengths"), read_lengths, self._file(source, "lengths", given["lengths"])
+            )
+        if source == "diurnal":
+            part = {name: given.pop(name) for name in ("begin_s", "lasting_s") if name in given}
+            if "counts" in given:
+                counts = self._file(source, "counts", given.pop("counts"))
+                given["points"] = self._read((source, "counts"), read_profile, counts, **part)
+        return given
+
+    def _file(self, source: str, name: str, text: str | None) -> Any:
+        return None if text is None else self.loaded.file(text, ("workload", source, name))
+
+    def _read(self, path: Path, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return self._try(path, make, *given, **named, skip_bad=self.loaded.scenario.workload.skip_bad)
 
     def _scaled(self, seed: int) -> Workload:
         section = self.loaded.scenario.workload
         if self._trace is None:
-            self._trace = self._read()
+            self._trace = self._recording(("trace",), section)
         if section.scale == 1:
             return self._trace
-        scaled: Workload = self._try(("scale",), self._trace.scaled, section.scale, section.squeeze, seed)
+        wanted = self._trace.at_rate if isinstance(section.scale, dict) else self._trace.scaled
+        number = section.scale["rate"] if isinstance(section.scale, dict) else section.scale
+        scaled: Workload = self._try(("scale",), wanted, number, section.squeeze, seed)
         return scaled
 
-    def _read(self) -> Workload:
+    def _replayed(self, starts: Workload, section: RecordedSessionsSection, seed: int) -> Workload:
+        """Sessions of a recording that begin with the requests of `starts`."""
+        if self._trace is None:
+            self._trace = self._recording(("recorded_sessions", "trace"), section)
+        named = {"think_s": section.think_s, "seed": seed}
+        made: Workload = self._try(("recorded_sessions",), recorded_sessions, starts, self._trace, **named)
+        return made
+
+    def _recording(self, path: Path, section: WorkloadSection | RecordedSessionsSection) -> Workload:
+        """The trace that a section names, at `path` of the workload."""
         from poise.workload import read
 
-        section = self.loaded.scenario.workload
-        file = self.loaded.file(section.trace or "", ("workload", "trace"))
-        given = {"format": section.format, "skip_bad": section.skip_bad, "limit": section.limit}
-        workload: Workload = self._try(("trace",), read, file, **given, block_tokens=section.block_tokens)
+        file = self.loaded.file(section.trace or "", ("workload", *path))
+        given = {"format": section.format, "limit": section.limit, "block_tokens": section.block_tokens}
+        workload: Workload = self._read(path, read, file, **given)
         workload.source["sha256"] = _digest(file)
-        if section.ignore_model:
+        if self.loaded.scenario.workload.ignore_model:
             workload = replace(workload, model=None, models=())
-        self._serves(workload)
+        self._serves(workload, ("workload", *path))
         return workload
 
-    def _serves(self, workload: Workload) -> None:
+    def _serves(self, workload: Workload, path: Path = ("workload",)) -> None:
         """Name the workload's models as the catalogue does, and see that each is served."""
         served = list(dict.fromkeys(pool.model.name for pool in self.cluster.pools))
         if not workload.models:
@@ -125,7 +169,7 @@ class Traffic:
         if lacking:
             said = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
             cure = "add a pool with that model, or set workload.ignore_model: true"
-            raise self.loaded.places.error(("workload", "trace"), f"{said} (they serve {', '.join(served)}); {cure}")
+            raise self.loaded.places.error(path, f"{said} (they serve {', '.join(served)}); {cure}")
 
 
 def _canonical(name: str) -> str:

@@ -8,19 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.errors import TraceError
+from poise.core.units import ps
 from poise.workload.table import Prefixes, Workload
 
 Rows = NDArray[np.int64]
 
 
-def reachable_hit_rate(workload: Workload, block_tokens: int = 16) -> float:
+def reachable_hit_rate(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -> float:
     """Return the share of prompt tokens that an infinite cache finds, in [0, 1]; 0.0 for prompts without identity.
 
     The bound of a run's `prefix_hit_rate`, which counts the same tokens by the same rules, on engines with blocks of
-    `block_tokens`.
+    `block_tokens`; as there, requests before `warmup_s` fill the cache and do not count.
     """
-    found = reachable_tokens(workload, block_tokens)
-    return float(found.sum() / max(int(workload.prompt.sum(dtype=np.int64)), 1))
+    counted = workload.arrival >= ps(warmup_s)
+    found = reachable_tokens(workload, block_tokens)[counted]
+    return float(found.sum() / max(int(workload.prompt[counted].sum(dtype=np.int64)), 1))
 
 
 def reachable_tokens(workload: Workload, block_tokens: int = 16) -> Rows:

@@ -12,13 +12,13 @@ from poise.core.units import SECOND
 from poise.workload.table import Workload
 
 
-def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
+def summary(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -> dict[str, Any]:
     """Return plain numbers that describe `workload`, ready for JSON.
 
     requests; independent (requests whose stamp is their own, not that of a predecessor); span_s (first to last
     stamp); rate (gaps per second of span, None without span) and cv (of the gaps) of the independent requests;
     prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, concurrency, and
-    reachable_hit_rate with its block_tokens, each only where the workload has it.
+    reachable_hit_rate (of requests from `warmup_s` on) with its block_tokens, each only where the workload has it.
     """
     if workload.endless is not None:
         raise ScenarioError("the arrivals have no end, so there is nothing to sum up; give requests or duration_s")
@@ -38,7 +38,7 @@ def summary(workload: Workload, block_tokens: int = 16) -> dict[str, Any]:
     if workload.concurrency:
         told["concurrency"] = workload.concurrency
     if workload.prefixes is not None:
-        told["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens)
+        told["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens, warmup_s)
         told["block_tokens"] = block_tokens
     return told
 

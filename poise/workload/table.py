@@ -140,11 +140,11 @@ class Workload:
 
         return at_rate(self, rate, squeeze, seed)
 
-    def reachable_hit_rate(self, block_tokens: int = 16) -> float:
+    def reachable_hit_rate(self, block_tokens: int = 16, warmup_s: float = 0.0) -> float:
         """Return the share of prompt tokens that a cache which never evicts would find; 0.0 without identity."""
         from poise.workload.reuse import reachable_hit_rate
 
-        return reachable_hit_rate(self, block_tokens)
+        return reachable_hit_rate(self, block_tokens, warmup_s)
 
     def reachable_tokens(self, block_tokens: int = 16) -> NDArray[np.int64]:
         """Return the prompt tokens of each request that a cache which never evicts would find."""
@@ -152,8 +152,8 @@ class Workload:
 
         return reachable_tokens(self, block_tokens)
 
-    def summary(self, block_tokens: int = 16) -> dict[str, Any]:
+    def summary(self, block_tokens: int = 16, warmup_s: float = 0.0) -> dict[str, Any]:
         """Return requests, rate, burstiness, lengths and reuse as plain numbers (summary.py lists the keys)."""
         from poise.workload.summary import summary
 
-        return summary(self, block_tokens)
+        return summary(self, block_tokens, warmup_s)

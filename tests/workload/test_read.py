@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poise.core.errors import TraceError
 from poise.core.units import SECOND
 from poise.workload import Workload, read, read_lengths
 from poise.workload.readers import raw
@@ -112,6 +113,35 @@ def test_a_byte_order_mark_blanks_and_empty_lines_do_no_harm(tmp_path: Path) -> 
     assert made.prompt.tolist() == [30, 31] and made.source["skipped"] == 0
 
 
+def zstd(content: bytes) -> bytes:
+    """A zstd stream (RFC 8878) of blocks that are not compressed."""
+    blocks = [content[at : at + 50] for at in range(0, len(content), 50)]
+    last = len(blocks) - 1
+    body = b"".join((len(each) << 3 | (at == last)).to_bytes(3, "little") + each for at, each in enumerate(blocks))
+    return b"\x28\xb5\x2f\xfd\xa0" + len(content).to_bytes(4, "little") + body
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "trace.tsv", "trace.jsonl", "trace.json"])
+def test_zstd_says_the_same(tmp_path: Path, name: str) -> None:
+    rows = [{**PLAIN, "arrival_s": float(at), "session": each} for at, each in enumerate(["a b", "c", "a b"])]
+    plain, packed = FORMS[name](rows), tmp_path / f"{name}.zst"
+    packed.write_bytes(zstd(plain))
+    made = read(packed)
+    expect(made, rows)
+    packed.write_bytes(zstd(b"\r\n" + plain.replace(b"\n", b"\r\n") + b"\r\n"))
+    expect(read(packed), rows)
+    packed.write_bytes(zstd(plain)[:-7])
+    with pytest.raises(TraceError, match="the zstd stream is broken"):
+        read(packed)
+
+
+def test_lines_of_a_zstd_file_are_counted(tmp_path: Path) -> None:
+    packed = tmp_path / "t.csv.zst"
+    packed.write_bytes(zstd(b"arrival_s,prompt_tokens,output_tokens\n0,1,1\n\n1,x,1\n"))
+    with pytest.raises(TraceError, match="line 4: prompt_tokens is 'x'"):
+        read(packed)
+
+
 def test_content_counts_more_than_the_ending(tmp_path: Path) -> None:
     rows = [PLAIN, {**PLAIN, "arrival_s": 2.0}]
     assert len(read(put(tmp_path, "t.csv", FORMS["trace.parquet"](rows)))) == 2
@@ -168,6 +198,38 @@ def test_limit_reads_the_first_rows_of_the_file(tmp_path: Path) -> None:
     rows = [{**PLAIN, "prompt_tokens": at} for at in range(1, 9)]
     for name in FORMS:
         assert read(write(tmp_path, name, rows), limit=3).prompt.tolist() == [1, 2, 3]
+
+
+BURSTGPT = (
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,230,1317,API log\n118,ChatGPT,417,276,693,API log\n"
+)
+
+
+def test_burstgpt_as_published(tmp_path: Path) -> None:
+    made = read(put(tmp_path, "b.csv", BURSTGPT)).check()
+    assert made.source["format"] == "burstgpt" and made.model is not None and made.tenant is not None
+    assert made.arrival.tolist() == [5 * SECOND, 45 * SECOND, 118 * SECOND]
+    assert (made.prompt.tolist(), made.output.tolist()) == ([472, 1087, 417], [18, 230, 276])
+    assert (made.models, made.model.tolist(), made.tenant.tolist()) == (("ChatGPT", "GPT-4"), [0, 1, 0], [0, 1, 1])
+    assert made.session is None
+
+
+def test_later_burstgpt_has_sessions(tmp_path: Path) -> None:
+    text = (
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,s1,3.2,GPT-4,472,18,490,Conversation log\n6,,1,GPT-4,10,230,240,API log\n"
+        "9,s1,2,GPT-4,17,276,293,Conversation log\n"
+    )
+    made = read(put(tmp_path, "b.csv", text))
+    assert made.session is not None and made.session.tolist() == [0, -1, 0]
+
+
+def test_a_failed_request_of_burstgpt_is_a_bad_row(tmp_path: Path) -> None:
+    path = put(tmp_path, "b.csv", BURSTGPT + "200,GPT-4,50,0,50,API log\n")
+    with pytest.raises(TraceError, match="line 5: response_tokens is '0'"):
+        read(path)
+    assert len(read(path, skip_bad=True)) == 3
 
 
 MOONCAKE = [
@@ -259,6 +321,33 @@ def test_lengths_alone(tmp_path: Path) -> None:
     assert (pairs.prompt.tolist(), pairs.output.tolist()) == ([5, 7], [6, 8])
     again = read_lengths(put(tmp_path, "m.jsonl", as_jsonl(MOONCAKE)), limit=2)
     assert again.prompt.tolist() == [1100, 1500]
+
+
+def test_names_are_numbered_by_appearance_in_every_form(tmp_path: Path) -> None:
+    names = ["b", "a", None, " b", "-1", "", "1"]
+    rows = [{**PLAIN, "tenant": name} for name in names]
+    for form in FORMS:
+        made = read(write(tmp_path, form, rows))
+        assert made.tenant is not None and made.tenant.tolist() == [0, 1, -1, 0, -1, -1, 2]
+    mixed = [{**PLAIN, "tenant": name} for name in (1, True, "1", 1.0, [1])]
+    made = read(write(tmp_path, "trace.jsonl", mixed))
+    assert made.tenant is not None and made.tenant.tolist() == [0, 1, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("client,window_start_s,rate_rps,cv,pattern,param1,param2", "servegen: {arrivals: FILE"),
+        ("client,window_start_s,field,mean,q0,q50,q100", "servegen: {arrivals: FILE}"),
+        ("time_bin,avg_turns,requests", "diurnal: {counts: FILE}"),
+        ("prompt_tokens,output_tokens", "poisson: {rate: 5, lengths: FILE}"),
+    ],
+)
+def test_files_that_are_no_traces_are_told(tmp_path: Path, header: str, said: str) -> None:
+    path = put(tmp_path, "t.csv", header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
+    with pytest.raises(TraceError) as caught:
+        read(path)
+    assert said in str(caught.value)
 
 
 def test_sound_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

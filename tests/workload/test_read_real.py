@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from poise.workload import read, read_lengths
+from poise.workload import poisson, read, read_lengths
+
+# Requests, requests per second, cv of gaps, and mean, p50, p95, p99 of prompts and outputs: README of the data.
+PUBLISHED = [
+    ("azure_llm_2023/conv.csv.gz", 14176, 5.907, 1.078, (1195, 1015, 4085, 4121), (202, 115, 448, 598)),
+    ("azure_llm_2023/code.csv.gz", 7491, 3.131, 12.575, (2040, 1465, 7163, 7436), (28, 13, 88, 248)),
+    ("mooncake/conversation_trace.jsonl.gz", 7851, 3.275, 2.971, (12428, 7284, 40369, 89868), (347, 356, 712, 1168)),
+    ("mooncake/synthetic_trace.jsonl.gz", 2600, 3.818, 1.013, (13186, 5823, 42884, 57555), (184, 135, 568, 776)),
+]
 
 
-# Requests, requests per second, cv of gaps, mean prompt, mean output: README of the data.
-@pytest.mark.parametrize(
-    ("name", "requests", "rate", "cv", "prompt", "output"),
-    [
-        ("azure_llm_2023/conv.csv.gz", 14176, 5.907, 1.078, 1195, 202),
-        ("azure_llm_2023/code.csv.gz", 7491, 3.131, 12.575, 2040, 28),
-        ("mooncake/conversation_trace.jsonl.gz", 7851, 3.275, 2.971, 12428, 347),
-        ("mooncake/synthetic_trace.jsonl.gz", 2600, 3.818, 1.013, 13186, 184),
-    ],
-)
+@pytest.mark.parametrize(("name", "requests", "rate", "cv", "prompt", "output"), PUBLISHED)
 def test_published_figures(
-    data_dir: Path, name: str, requests: int, rate: float, cv: float, prompt: float, output: float
+    data_dir: Path,
+    name: str,
+    requests: int,
+    rate: float,
+    cv: float,
+    prompt: tuple[int, ...],
+    output: tuple[int, ...],
 ) -> None:
     told = read(data_dir / name).summary()
     assert told["requests"] == requests
     assert told["rate"] == pytest.approx(rate, abs=0.003)
     assert told["cv"] == pytest.approx(cv, abs=0.001)
-    assert told["prompt_tokens"]["mean"] == pytest.approx(prompt, abs=0.5)
-    assert told["output_tokens"]["mean"] == pytest.approx(output, abs=0.51)
+    # Published percentiles lie between two values where ours are one of them.
+    for found, figures in (("prompt_tokens", prompt), ("output_tokens", output)):
+        assert [told[found][each] for each in ("mean", "p50", "p95", "p99")] == pytest.approx(figures, rel=0.002, abs=1)
 
 
 @pytest.mark.parametrize("name", ["conversation", "synthetic"])
@@ -41,7 +48,26 @@ def test_scaling_keeps_the_reachable_hit_rate(data_dir: Path, name: str) -> None
     assert doubled == pytest.approx(2 * trace.summary()["rate"], rel=0.01)
 
 
-def test_recorded_lengths(data_dir: Path) -> None:
-    pairs = read_lengths(data_dir / "length_tables/sharegpt_8k.parquet")
-    assert len(pairs.prompt) == 21553
-    assert pairs.prompt.mean() == pytest.approx(2342, abs=1) and pairs.output.mean() == pytest.approx(439, abs=1)
+@pytest.mark.parametrize(
+    ("name", "rows", "prompt", "output"),
+    [
+        ("sharegpt_8k", 21553, (2342, 1724, 6567, 7431), (439, 415, 921, 998)),
+        ("arxiv_summarization", 19813, (2581, 2720, 3811, 3932), (294, 167, 769, 3260)),
+        ("alpaca", 33191, (14, 11, 29, 57), (48, 37, 126, 208)),
+        ("lmsys_short_turns", 60000, (43, 18, 194, 243), (94, 75, 235, 252)),
+    ],
+)
+def test_tables_of_lengths(
+    data_dir: Path, name: str, rows: int, prompt: tuple[int, ...], output: tuple[int, ...]
+) -> None:
+    pairs = read_lengths(data_dir / f"length_tables/{name}.parquet")
+    assert len(pairs.prompt) == rows
+    told = poisson(5, requests=rows, lengths=pairs, seed=1).summary()
+    for column, found, figures in ((pairs.prompt, "prompt_tokens", prompt), (pairs.output, "output_tokens", output)):
+        own = [column.mean(), *np.percentile(column, [50, 95, 99])]
+        assert own == pytest.approx(figures, rel=0.002, abs=0.51)
+        # Drawn with replacement, 20,000 or more: ranks err by a third of a per cent at most.
+        assert told[found]["mean"] == pytest.approx(own[0], rel=0.05)
+        for name, rank in (("p50", 50), ("p95", 95)):
+            low, high = np.percentile(column, [rank - 1.5, rank + 1.5])
+            assert low <= told[found][name] <= high

@@ -39,29 +39,37 @@ Stamps are those of the log, some of which are replays: sessions with think time
 def calls(raw: Raw) -> Raw:
     """The model's calls among the events of sessions, each joined to the call before it in its session.
 
-    delay_s is the time from the end of the one call to the start of the next: the tools. Calls with bad lengths are
-    kept as the rows they are, but nobody waits for them.
+    delay_s is the time from the end of the one call to the start of the next, 0 where they overlap: the tools. Calls
+    that are bad rows stay in their places, but nobody waits for them.
     """
     columns = raw.columns
     kinds = [str(each).strip().lower() for each in columns["kind"]]
     rows = np.flatnonzero([kind != "tool" for kind in kinds])
-    broken = {
-        row: f"kind is {columns['kind'][row]!r}; it must be llm or tool" for row in rows.tolist() if kinds[row] != "llm"
-    }
-    broken |= {row: why for row, why in raw.broken.items() if row not in broken}
-    if len(rows) == len(broken):
-        raise TraceError(f"{raw.path}: no event is a call of the model; `kind` must be llm for some of them")
     start, end, prompt = (numbers(columns[name])[rows] for name in ("start_s", "end_s", "prompt_tokens"))
     output = _outputs(raw, rows)
-    sound = (prompt >= 1) & (output >= 1) & (end >= start) & ~np.isin(rows, list(broken))
+    broken = _broken(raw, rows, kinds, (start >= 0) & (end >= start))
+    if len(rows) == len(broken):
+        raise TraceError(f"{raw.path}: no event is a sound call of the model; `kind` must be llm for some of them")
+    sound = (prompt >= 1) & (output >= 1) & ~np.isin(np.arange(len(rows)), list(broken))
     after, delay = _chain(codes(columns["session"])[0][rows], start, end, sound)
-    made: dict[str, Column] = {
-        name: _some(columns[name], rows) for name in ("session", "start_s", "end_s", "prompt_tokens")
-    }
+    kept = ("session", "start_s", "end_s", "prompt_tokens")
+    made: dict[str, Column] = {name: _some(columns[name], rows) for name in kept}
     made |= {"output_tokens": output.tolist(), "after": after, "delay_s": delay}
-    place = {row: at for at, row in enumerate(rows.tolist())}
-    known = {place[row]: why for row, why in broken.items() if row in place}
-    return Raw(raw.path, made, len(rows), partial(moved, raw.place, rows.tolist()), known)
+    return Raw(raw.path, made, len(rows), partial(moved, raw.place, rows.tolist()), broken)
+
+
+def _broken(raw: Raw, rows: Rows, kinds: list[str], timed: NDArray[np.bool_]) -> dict[int, str]:
+    """Why some of `rows` are no calls, by their place among them."""
+    found = {}
+    for at, row in enumerate(rows.tolist()):
+        if row in raw.broken:
+            found[at] = raw.broken[row]
+        elif kinds[row] != "llm":
+            found[at] = f"kind is {raw.columns['kind'][row]!r}; it must be llm or tool"
+        elif not timed[at]:
+            times = " and ".join(f"{name} is {raw.columns[name][row]}" for name in ("start_s", "end_s"))
+            found[at] = f"{times}; a call must start at 0 or later, and end behind that"
+    return found
 
 
 def _outputs(raw: Raw, rows: Rows) -> Floats:

@@ -31,7 +31,7 @@ def read_clients(
     """
     path = Path(arrivals)
     beside = path.with_name(path.name.replace("arrivals", "lengths")) if lengths is None else Path(lengths)
-    if beside == path:
+    if lengths is None and beside == path:
         raise TraceError(f"{path}: its name has no `arrivals`, so lengths beside it cannot be found; name that file")
     windows = Ledger(_load(path, ARRIVALS))
     client, begin, rate = (_number(windows, name) for name in ("client", "window_start_s", "rate_rps"))
@@ -99,29 +99,39 @@ def _sketches(ledger: Ledger, skip_bad: bool) -> Sketches:
     """Keys (client, begin) of the tables, fields, levels in [0, 1], and for each field quantiles by key and level."""
     raw = ledger.raw
     columns = sorted((float(name[1:]) / 100, name) for name in raw.columns if _is_level(name))
-    levels = np.array([level for level, _ in columns])
     keys = np.stack([_number(ledger, name) for name in ("client", "window_start_s")], axis=1)
     quantiles = np.stack([numbers(raw.columns[name]) for _, name in columns], axis=1).astype(np.float32)
     field, names = codes(raw.columns["field"])
     wanted = _wanted(raw, names)
-    used = np.isin(field, [names.index(each) for each in wanted])
-    with np.errstate(invalid="ignore"):
-        odd = ~((np.diff(quantiles, axis=1) >= 0).all(axis=1) & (quantiles[:, 0] >= 0) & np.isfinite(quantiles[:, -1]))
-    ledger.refuse(used & odd, "q0", "its quantiles must be numbers from 0 that ascend with the level")
-    every, inverse = np.unique(keys, axis=0, return_inverse=True)
-    held = np.bincount(inverse.ravel()[used & ~ledger.bad], minlength=len(every))
-    ledger.refuse(
-        used & (held != len(wanted))[inverse.ravel()], "client", f"it must have one row for each of {', '.join(wanted)}"
-    )
+    # The place of each row's field among those wanted; rows of other fields are not looked at.
+    places = np.array([wanted.index(name) if name in wanted else -1 for name in names])
+    slot = np.where(field >= 0, places[field], -1)
+    _refuse_sketches(ledger, keys, quantiles, slot, wanted)
     kept = ledger.settle(skip_bad)
-    kept = kept[used[kept]]
+    kept = kept[slot[kept] >= 0]
     if len(kept) == 0:
         raise TraceError(f"{raw.path}: no client has all of {', '.join(wanted)}; name a table that has them")
     sound, place = np.unique(keys[kept], axis=0, return_inverse=True)
-    filled = np.zeros((len(wanted), len(sound), len(levels)), dtype=np.float32)
-    order = {names.index(each): at for at, each in enumerate(wanted)}
-    filled[[order[code] for code in field[kept].tolist()], place.ravel()] = quantiles[kept]
-    return sound, wanted, levels, list(filled)
+    filled = np.zeros((len(wanted), len(sound), len(columns)), dtype=np.float32)
+    filled[slot[kept], place.ravel()] = quantiles[kept]
+    return sound, wanted, np.array([level for level, _ in columns]), list(filled)
+
+
+def _refuse_sketches(
+    ledger: Ledger, keys: Floats, quantiles: NDArray[np.float32], slot: NDArray[np.int64], wanted: list[str]
+) -> None:
+    """Refuse quantiles that do not ascend, and clients that lack a field at some time or have it twice."""
+    used = slot >= 0
+    with np.errstate(invalid="ignore"):
+        odd = ~((np.diff(quantiles, axis=1) >= 0).all(axis=1) & (quantiles[:, 0] >= 0) & np.isfinite(quantiles[:, -1]))
+    ledger.refuse(used & odd, "q0", "its quantiles must be numbers from 0 that ascend with the level")
+    every, key = np.unique(keys, axis=0, return_inverse=True)
+    key = key.ravel()
+    held = np.zeros((len(every), len(wanted)), dtype=np.int64)
+    sound = used & ~ledger.bad
+    np.add.at(held, (key[sound], slot[sound]), 1)
+    rule = f"it must have one row for each of {', '.join(wanted)}"
+    ledger.refuse(used & (held != 1).any(axis=1)[key], "client", rule)
 
 
 def _is_level(name: str) -> bool:
