@@ -205,8 +205,8 @@ def test_wrong_files_and_arguments(tmp_path: Path) -> None:
             read(write(tmp_path, arrivals(WINDOWS), TABLES).with_name(f"x_{name}.csv"))
 
 
-# README of the data: clients, requests per second, share of the busiest and of the ten busiest clients, input and output
-# mean, p50, p95, p99. Draws and README are linear between quantiles, so their means lie some per cent above the tables'.
+# README of the data: clients, requests per second, share of the busiest and of the ten busiest clients, and mean, p50,
+# p95, p99 of inputs and outputs. There as here draws are linear between quantiles, which lifts means by some per cent.
 PUBLISHED = [
     ("m-large", 144, 215.5, (0.138, 0.682), (933, 640, 2404, 4325), (153, 48, 501, 723)),
     ("m-small", 39, 1092.8, (0.32, 0.92), (118, 41, 578, 1435), (18, 3, 78, 152)),
