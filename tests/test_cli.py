@@ -17,7 +17,9 @@ import poise
 from poise.cli import main
 from poise.core.trace import Trace
 from poise.scenario import demo as demo_module
+from poise.scenario.checks import source_of
 from poise.scenario.load import load
+from tests.scenario.test_traffic import FILES
 
 SCENARIO = """\
 model: poise/tiny
@@ -337,9 +339,35 @@ def test_the_demo(
         assert str(tmp_path / "out" / file) in said and (tmp_path / "out" / file).stat().st_size > 1000
 
 
-def test_the_examples_load() -> None:
-    folder = Path(__file__).parent.parent / "examples"
-    files = sorted(folder.glob("*.yaml"))
-    assert files
-    for file in files:
-        assert load(file).scenario.cluster.pools
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_examples_run(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they are, but for fewer requests where they say how many."""
+    workload = load(file).scenario.workload
+    source = source_of(workload)
+    fewer = [f"--set=workload.{source}.requests=120"] if hasattr(getattr(workload, source), "requests") else []
+    assert main(["simulate", str(file), "--set", "run={}", *fewer]) == 0
+    said = capsys.readouterr().out
+    assert "Load: " in said and ("reachable prefix hits" in said) == (
+        workload.shared_prefixes is not None or workload.sessions is not None
+    )
+
+
+def test_the_load_says_what_was_done_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    with (tmp_path / "x_arrivals.csv").open("a") as file:
+        file.write("2,0,1.5,1,Gamma,1\n")
+    told = {
+        "{trace: u.csv, skip_bad: true, scale: 2, squeeze: true}": "stamps squeezed by 2, 1 bad rows skipped",
+        "{servegen: {arrivals: x_arrivals.csv, requests: 9}}": "1 clients without lengths (60 % of the requests) left",
+        "{servegen: {arrivals: x_arrivals.csv, requests: 9, unmeasured: pool}}": "given the lengths of others",
+        "{poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: u.csv, think_s: 1}, skip_bad: true}": "1 bad",
+    }
+    for workload, said in told.items():
+        scenario = tmp_path / "s.yaml"
+        scenario.write_text(f"model: poise/tiny\ncluster: {{pools: [{{device: H100}}]}}\nworkload: {workload}\n")
+        assert main(["simulate", str(scenario)]) == 0
+        assert said in capsys.readouterr().out

@@ -250,6 +250,92 @@ def test_a_mistake_in_the_file(
         assert part in said
 
 
+WORKLOADS = [
+    # a workload in place of that of the good scenario, in line 6; what the line must say
+    ("{diurnal: {duration_s: 9}}", ["workload.diurnal: has neither points nor counts; give one"]),
+    ("{diurnal: {points: [[0, 1], [9, 2]], counts: c.csv}}", ["workload.diurnal: has both points and counts"]),
+    ("{diurnal: {points: [[0, 1]]}}", ["workload.diurnal: a profile has 1 points; give at least two pairs"]),
+    ("{diurnal: {points: [[0, 1], [9]]}}", ["workload.diurnal: points holds something else than pairs"]),
+    ("{diurnal: {points: [[0, 1], [9, x]]}}", ["workload.diurnal.points.1.1: 'x' must be a number; give pairs of"]),
+    (
+        "{diurnal: {points: [[5, 1], [9, 1]]}}",
+        ["the points of a profile begin at 5; give points that ascend from second 0"],
+    ),
+    ("{diurnal: {points: [[0, 1], [9, 1]], begin_s: 3}}", ["workload.diurnal.begin_s: belongs to counts"]),
+    ("{diurnal: {points: [[0, 1], [9, 1]], repeat: true}}", ["has neither requests nor duration_s"]),
+    ("{diurnal: {points: [[0, 1], [9, 1]], duration_s: 20}}", ["the profile ends at 9 s; shorten it or set repeat"]),
+    (
+        "{diurnal: {points: [[0, 1], [9, 1]], spikes: [{at_s: 1, lasting_s: 50, factor: 3}]}}",
+        ["a spike ends at 51 s, behind the profile's end at 9 s; shorten it"],
+    ),
+    (
+        "{diurnal: {points: [[0, 1], [9, 1]], spikes: [{at: 1, lasting_s: 5, factor: 3}]}}",
+        ["workload.diurnal.spikes.0.at: unknown key; did you mean at_s?"],
+    ),
+    ("{diurnal: {counts: c.csv}}", ["workload.diurnal.counts: c.csv, line 3: requests is 'x'", "skip_bad: true"]),
+    ("{diurnal: {counts: none.csv}}", ["workload.diurnal.counts: none.csv: no such file; check the path"]),
+    ("{on_off: {rate_on: 5, on_s: 3, requests: 9}}", ["workload.on_off.off_s: is missing; give the seconds that off"]),
+    ("{on_off: {rate_on: 5, on_s: 3, off_s: 2}}", ["workload.on_off: has neither requests nor duration_s; give one"]),
+    ("{on_off: {rate_on: 5, on_s: 0, off_s: 2, requests: 9}}", ["on_s draws nothing but 0; give turns that last"]),
+    ("{on_off: {rate_on: 0, on_s: 1, off_s: 2, requests: 9}}", ["workload.on_off.rate_on: 0 must be above 0"]),
+    ("{servegen: {arrivals: x_arrivals.csv}}", ["workload.servegen: has neither requests nor duration_s; give one"]),
+    ("{servegen: {arrivals: t.csv, requests: 9}}", ["workload.servegen.arrivals: t.csv: its name has no `arrivals`"]),
+    (
+        "{servegen: {arrivals: x_arrivals.csv, requests: 9}}",
+        ["workload.servegen.arrivals: x_lengths.csv: no such file"],
+    ),
+    ("{trace: x_arrivals.csv}", ["is a table of clients, not of requests; give it as servegen: {arrivals: FILE"]),
+    ("{trace: c.csv}", ["c.csv: is a table of counts over time; give it as diurnal: {counts: FILE}"]),
+    ("{trace: t.csv, scale: {rat: 4}}", ["workload.scale: {'rat': 4} is no scale; give a factor, as in 1.5, or {rate"]),
+    ("{trace: t.csv, scale: {rate: 0}}", ["workload.scale: 0 must be above 0; give a factor"]),
+    ("{trace: t.csv, scale: -1}", ["workload.scale: -1 must be above 0; give a factor"]),
+    ("{trace: t.csv, limit: 1, scale: {rate: 4}}", ["workload.scale: rate is 4, but the requests all begin at one"]),
+    ("{trace: t.csv, format: burst}", ["workload.format: 'burst' must be auto", "did you mean burstgpt?"]),
+    (
+        "{poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: t.csv}}",
+        ["workload.recorded_sessions: the recording has no sessions; give one with a column `session` or `after`"],
+    ),
+    (
+        "{poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: u.csv}}",
+        ["workload.recorded_sessions: the recording does not say who waits for whom; give think_s"],
+    ),
+    (
+        "{poisson: {rate: 5, requests: 9, prompt_tokens: 7}, recorded_sessions: {trace: u.csv}}",
+        ["workload.poisson.prompt_tokens: recorded_sessions have their own lengths; remove it"],
+    ),
+    (
+        "{poisson: {rate: 5, requests: 9}, sessions: {}, recorded_sessions: {trace: u.csv}}",
+        ["workload.recorded_sessions: stands beside sessions; give one or the other"],
+    ),
+    (
+        "{trace: t.csv, recorded_sessions: {trace: u.csv}}",
+        ["workload.recorded_sessions: needs open arrivals of its own, and the source is trace; take poisson"],
+    ),
+    ("{poisson: {rate: 5, requests: 9, prompt_tokens: {llumnix: XL}}}", ["llumnix: size is 'XL'; it must be S, M, L"]),
+    (
+        "{poisson: {rate: 5, requests: 9, prompt_tokens: {pareto: {min: 9, alpha: 1}}}}",
+        ["workload.poisson.prompt_tokens: pareto lacks max; it takes min, alpha, max"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("workload", "told"), WORKLOADS, ids=[text for text, _ in WORKLOADS])
+def test_a_mistake_in_the_workload(
+    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, workload: str, told: list[str]
+) -> None:
+    (tmp_path / "c.csv").write_text("time_bin,requests\n0,4\n60,x\n")
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,9,5\n")
+    (tmp_path / "u.csv").write_text("arrival_s,session,prompt_tokens,output_tokens\n0,a,10,5\n1,a,19,5\n")
+    windows = "1,0,0.5,Gamma,1\n1,60,0.5,Gamma,1\n"
+    (tmp_path / "x_arrivals.csv").write_text(f"client,window_start_s,rate_rps,pattern,param1\n{windows}")
+    head, tail = GOOD.split("workload:\n")[0], "policies:" + GOOD.split("policies:")[1]
+    scenario.write_text(f"{head}workload: {workload}\n{tail}")
+    said = _provoke(capsys, "simulate", "scenario.yaml")
+    assert said.startswith("poise: scenario.yaml:6: workload.")
+    for part in told:
+        assert part in said
+
+
 WHOLE = [
     ("", ["is empty", "cluster and workload"]),
     ("# nothing\n", ["is empty"]),

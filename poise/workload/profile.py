@@ -32,13 +32,15 @@ class Profile:
         if not (np.isfinite(self.at).all() and np.isfinite(self.rate).all()):
             raise ScenarioError("a profile has a point that is no number; give pairs of second and rate")
         if self.at[0] != 0 or (np.diff(self.at) < 0).any() or self.at[-1] == 0:
-            raise ScenarioError(f"the points of a profile begin at {self.at[0]:g}; they must ascend from second 0")
+            raise ScenarioError(
+                f"the points of a profile begin at {self.at[0]:g}; give points that ascend from second 0"
+            )
         if (self.rate < 0).any():
-            raise ScenarioError(f"a profile has the rate {self.rate.min():g}; it must be 0 or more")
+            raise ScenarioError(f"a profile has the rate {self.rate.min():g}; give rates of 0 or more")
         areas = np.diff(self.at) * (self.rate[1:] + self.rate[:-1]) / 2
         object.__setattr__(self, "expected", np.concatenate([[0.0], np.cumsum(areas)]))
         if self.total == 0:
-            raise ScenarioError("a profile has no rate above 0; somebody must arrive")
+            raise ScenarioError("a profile has no rate above 0; give one")
 
     @staticmethod
     def of(points: Sequence[Sequence[float]]) -> Profile:

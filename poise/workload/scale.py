@@ -99,7 +99,7 @@ def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 
     own = workload.rate
     if own is None:
         raise ScenarioError(
-            f"rate is {rate}, but the requests all begin at one instant, so they have none; scale by a factor instead"
+            f"rate is {rate}, but the requests all begin at one instant, so they have none; give a factor instead"
         )
     return scaled(workload, rate / own, squeeze, seed)
 

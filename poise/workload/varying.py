@@ -83,14 +83,14 @@ def on_off(
         drawn = [each.draw(stream(seed, name), turns) for each, name in zip(lasting, ("off_s", "on_s"), strict=True)]
         lasts = np.stack(drawn, axis=1).ravel()
         if not drawn[1].any():
-            raise ScenarioError("on_s draws nothing but 0; a turn must last")
+            raise ScenarioError("on_s draws nothing but 0; give turns that last")
         profile = Profile.steps(lasts, np.tile([rate_off, rate_on], turns))
         enough = requests is not None and profile.total > requests + 10 * requests**0.5 + 10
         if enough or (duration_s is not None and profile.span_s >= duration_s):
             return _follow(profile, 1.0, requests, duration_s, options, told)
         turns *= 2
         if turns > MOST_ROWS:
-            raise ScenarioError("on_s and off_s are too short for so long a load; make them longer")
+            raise ScenarioError("on_s and off_s are too short for so long a load; give longer ones")
 
 
 def _follow(

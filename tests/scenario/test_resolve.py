@@ -11,6 +11,7 @@ from poise.catalogue import models
 from poise.scenario.build import Problem, build
 from poise.scenario.load import load
 from poise.scenario.resolve import provenance, resolved, write_yaml
+from tests.scenario.test_traffic import FILES
 
 CASES = [
     "workload: {poisson: {rate: 5, requests: 9}}",
@@ -18,6 +19,12 @@ CASES = [
     "workload: {gamma: {rate: 5, cv: 2, duration_s: 3, lengths: t.csv}, timeout_s: 5, retry: 1, priority: -2}",
     "workload: {closed: {concurrency: 4, requests: 9, prompt_tokens: {zipf: {exponent: 1, max: 50}}}}",
     "workload: {all_at_once: {requests: 9}, sessions: {turns: 3}, shared_prefixes: {groups: 2, prefix_tokens: 30}}",
+    "workload: {trace: t.csv, scale: {rate: 4}}\nrun: {seeds: 2}",
+    "workload: {diurnal: {points: [[0, 1], [60, 5]], spikes: [{at_s: 5, lasting_s: 5, factor: 4}]}}",
+    "workload: {diurnal: {counts: c.csv, begin_s: 60, rate: 2, lengths: t.csv}, skip_bad: true}",
+    "workload: {on_off: {rate_on: 9, on_s: 2, off_s: {exponential: 3}, requests: 9, prompt_tokens: {llumnix: M}}}",
+    "workload: {servegen: {arrivals: x_arrivals.csv, duration_s: 60, rate: 1}, deadline_s: 3}",
+    "workload: {poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: s.csv}, ignore_model: true}",
     "workload: {constant: {gap_s: 1, requests: 9}}\nengine: {preemption: swap, host_kv_gb: 2}\nslo: {e2e_s: 4}",
     "workload: {constant: {gap_s: 1, requests: 9}}\npolicies: {router: [round_robin, {prefix_cache: {imbalance: 2}}]}",
     "workload: {constant: {gap_s: 1, requests: 9}}\npolicies: {queue: priority, preempt: last_admitted}",
@@ -31,6 +38,8 @@ def _problem(
     (tmp_path / "t.csv").write_text(
         "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},{at + 5},{at + 1}\n" for at in range(8))
     )
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
     file = tmp_path / "s.yaml"
     file.write_text(f"model: {model}\ncluster: {{pools: {pools}}}\n{text}\n")
     return build(load(file))

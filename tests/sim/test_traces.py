@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import simulate
 from poise.testing.invariants import check_world
-from poise.workload import read
+from poise.workload import Workload, poisson, read, read_clients, recorded_sessions, servegen
 
 TRACES = (
     "azure_llm_2023/conv.csv.gz",
@@ -26,15 +27,20 @@ TRACES = (
 WHOLE = ("least_requests", "prefix_cache")
 """The routers under which the traces run to their end; the others see the beginning."""
 
+SESSIONS = (
+    ("agent_swe_sessions/events.csv.gz", None),
+    ("agent_prefix_traces/miniswe.jsonl.gz", 2.0),
+    ("agent_prefix_traces/magagent.jsonl.gz", {"exponential": 3.0}),
+)
+"""Recordings of sessions, and the think times where they have none."""
+
 
 def cluster(replicas: int) -> Cluster:
     return Cluster((Pool(model("llama-3.1-8b"), device("H100"), replicas=replicas),))
 
 
-@pytest.mark.parametrize("router", names("router"))
-@pytest.mark.parametrize("trace", TRACES)
-def test_a_trace_ends_and_balances(trace: str, router: str, data_dir: Path) -> None:
-    workload = read(data_dir / trace, limit=None if router in WHOLE else 2000)
+def balances(workload: Workload, router: str) -> None:
+    """Every request ends once, every prompt token is computed or found, and nobody is served before it came."""
     run = simulate(cluster(12), workload, Policies(router=build("router", router)))
     records = run.records
     status = np.array(records.status)
@@ -54,6 +60,34 @@ def test_a_trace_ends_and_balances(trace: str, router: str, data_dir: Path) -> N
     )
     assert (arrived <= first).all() and (first <= ended).all()
     assert (np.array(records.dispatched_at)[done] == arrived).all()
+
+
+@pytest.mark.parametrize("router", names("router"))
+@pytest.mark.parametrize("trace", TRACES)
+def test_a_trace_ends_and_balances(trace: str, router: str, data_dir: Path) -> None:
+    balances(read(data_dir / trace, limit=None if router in WHOLE else 2000), router)
+
+
+@pytest.mark.parametrize(("trace", "think_s"), SESSIONS)
+def test_recorded_sessions_end_and_balance(trace: str, think_s: Any, data_dir: Path) -> None:
+    recorded = read(data_dir / trace, skip_bad=True)
+    balances(recorded_sessions(poisson(0.3, requests=40), recorded, think_s=think_s), "prefix_cache")
+
+
+@pytest.mark.parametrize("family", ["m-large", "m-small", "deepseek-r1", "mm-image"])
+def test_clients_end_and_balance(family: str, data_dir: Path) -> None:
+    clients = read_clients(data_dir / f"servegen_alibaba/{family}_arrivals.parquet")
+    balances(servegen(clients, begin_s=36_000, duration_s=600, rate=5.0), "least_tokens")
+
+
+@pytest.mark.parametrize(("trace", "think_s"), SESSIONS)
+def test_recorded_sessions_equal_the_reference(trace: str, think_s: Any, data_dir: Path) -> None:
+    recorded = read(data_dir / trace, skip_bad=True, limit=300)
+    workload = recorded_sessions(poisson(0.5, requests=4), recorded, think_s=think_s, seed=1)
+    policies = Policies(router=build("router", "prefix_cache"))
+    fast = simulate(cluster(2), workload, policies, after_event=check_world)
+    slow = simulate(cluster(2), workload, policies, one_step=True)
+    assert fast.records.ended_at == slow.records.ended_at
 
 
 @pytest.mark.parametrize("trace", TRACES)

@@ -78,8 +78,8 @@ def test_overlapping_spikes_multiply() -> None:
     [
         ([(0, 1)], "give at least two"),
         ([(0, 1), (5, 1, 2)], "give pairs"),
-        ([(1, 1), (5, 1)], "must ascend from second 0"),
-        ([(0, 1), (5, 1), (4, 1)], "must ascend"),
+        ([(1, 1), (5, 1)], "give points that ascend from second 0"),
+        ([(0, 1), (5, 1), (4, 1)], "ascend"),
         ([(0, 1), (5, -1)], "rate -1"),
         ([(0, 0), (5, 0)], "no rate above 0"),
         ([(0, 1), (5, float("nan"))], "no number"),
