@@ -120,14 +120,14 @@ class Replica:
             self._cancelled.append(sequence)
         self.look_again(now, passed)
 
-    def turn(self, now: int) -> list[Outcome]:
+    def turn(self, now: int, passed: bool = False) -> list[Outcome]:
         """End what ends at `now`, start what can start, and tell what came of it."""
         self.space.now = now
         out: list[Outcome] = []
         self._out = out
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
-            self._turn_all(now)
+            self._turn_all(now, passed)
             return out
         if lane.steps:
             lane.commit()
@@ -140,12 +140,12 @@ class Replica:
             self._schedule(now)
         return out
 
-    def _turn_all(self, now: int) -> None:
+    def _turn_all(self, now: int, passed: bool) -> None:
         """A turn with several lanes, pins, or requests that are cancelled or leave."""
         lanes = self.lanes
         expired = self.pins.next_at <= now
         for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
-            if lane.ends_at(now):
+            if not passed and lane.ends_at(now):
                 lane.cut(now, False)
         for lane in lanes:
             if lane.until == now and lane.steps:

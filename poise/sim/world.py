@@ -178,11 +178,10 @@ class World:
                     if replica.next_at != now:
                         continue  # it was cut and has another entry
                     agenda.now = now
-                    if now != self._stepped_at:
+                    passed = now == self._stepped_at and number <= self._stepped
+                    if not passed:
                         self._stepped_at, self._stepped = now, number
-                    elif number > self._stepped:
-                        self._stepped = number
-                    out = replica.turn(now)
+                    out = replica.turn(now, passed)
                     if replica.next_at < NEVER:
                         heappush(heap, replica.next_at << AT_BITS | STEP_KEY | number)
                     if out:

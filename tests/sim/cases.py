@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool
 from poise.core.state import ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies.batch.chunked import Chunked
+from poise.policies.move.central_search import CentralSearch
+from poise.policies.move.negotiation import Negotiation
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
 from poise.policies.route.bounded_hash import BoundedHash
@@ -76,14 +79,13 @@ class Restless:
 
     needs = ("flights",)
 
-    def __init__(self, replicas: int, every: int, eager: bool) -> None:
-        self.replicas = replicas
+    def __init__(self, every: int, eager: bool) -> None:
         self.every = every
         self.eager = eager
 
     def rebalance(self, cluster: ClusterView) -> list[Move]:
         moves = []
-        for replica in range(self.replicas):
+        for replica in range(len(cluster.total_blocks)):
             for flight in cluster.flights(replica):
                 request = flight.request
                 peers = cluster.peers(request, replica)
@@ -91,6 +93,15 @@ class Restless:
                 if flight.target < 0 and peers and lot % self.every == 0:
                     moves.append(Move(request.id, replica, peers[lot % len(peers)]))
         return moves
+
+
+MOVERS: tuple[Callable[[], Any], ...] = (
+    *(type(None),) * 6,
+    *(partial(Restless, every, eager) for every in (1, 3) for eager in (False, True)),
+    partial(CentralSearch, 2, 0.0, 0.0, 4, 1e-9),
+    partial(Negotiation, 2, 0.0, 0.0, 0.0, 4, 1e-9),
+)
+"""None half of the time: what moves keeps the other mechanisms from meeting."""
 
 
 class KeepSessions:
@@ -123,8 +134,7 @@ class Case:
     drain: bool
     resume: bool
     long_prefill: int
-    moves: int = 0  # every so many requests move at every occasion, 0 for none
-    eager: bool = False
+    mover: Callable[[], Any]
     last_blocks: int = 16
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
@@ -150,11 +160,16 @@ class Case:
             ReplicaSpec(role=role, capacity_tokens=limit, cache_tokens=limit, up=number not in joining)  # type: ignore[arg-type]
             for number, role in enumerate(self.roles)
         ]
-        mover = Restless(len(specs), self.moves, self.eager) if self.moves else None
         index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
         controls = [
             Control(
-                self.router(), specs, mover=mover, belief=self.belief, seed=self.seed, resume=self.resume, index=index
+                self.router(),
+                specs,
+                mover=self.mover(),
+                belief=self.belief,
+                seed=self.seed,
+                resume=self.resume,
+                index=index,
             )
             for _ in range(self.belief.gateways)
         ]
@@ -307,7 +322,6 @@ def cases(draw: st.DrawFn) -> Case:
         drain=_often(draw, 70),
         resume=_often(draw, 70),
         long_prefill=draw(st.sampled_from((0, 5))),
-        moves=draw(st.sampled_from((0, 0, 1, 3))),
-        eager=_often(draw, 50),
+        mover=draw(st.sampled_from(MOVERS)),
         last_blocks=draw(st.sampled_from((0, 1, 16))),
     )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from poise.core.records import Run
+from poise.core.spec import Belief, Cluster, Engine, Pool
 from poise.core.trace import Trace
-from tests.sim.cases import Case, cases
+from poise.policies.route.least_requests import LeastRequests
+from poise.testing.cost import LinearCost
+from poise.workload.table import Workload
+from tests.sim.cases import DEVICE, LAYERS, MODEL, PREFILL_FIRST, Case, Restless, cases
 
 COLUMNS = (
     "arrived_at", "dispatched_at", "first_token_at", "ended_at", "status", "replica", "decode_replica", "prompt_tokens",
@@ -43,3 +49,33 @@ def test_fast_path_equals_reference(case: Case) -> None:
 @settings(max_examples=int(os.environ.get("POISE_EXAMPLES", "10000")))
 def test_fast_path_equals_reference_on_many(case: Case) -> None:
     compare(case)
+
+
+def test_a_second_turn_at_an_instant_leaves_a_hold_whose_boundary_passed_in_the_first() -> None:
+    """A request that comes at 5400, after replica 0's step ended there, joins at 5800 however long the hold is."""
+    engine = Engine(token_budget=3, max_sequences=3, block_tokens=1, reserve_prompt=True, lanes=PREFILL_FIRST)
+    output = [2, 1, 9, 13, 1, 8, 1, 1, 1, 6, 1, 1, 4]
+    prompt = np.ones(len(output), "i4")
+    case = Case(
+        seed=1,
+        workload=Workload(np.zeros(len(output), "i8"), prompt, np.array(output, "i4")),
+        engine=engine,
+        cost=LinearCost(step_s=1e-10, decode_s=1e-10, layers=LAYERS),
+        blocks=75,
+        roles=["mixed", "mixed"],
+        cluster=Cluster((Pool(MODEL, DEVICE, engine=engine),) * 2, link_bw=1e16, link_latency_s=0.0),
+        router=LeastRequests,
+        belief=Belief(5e-9, 0.0),
+        ttl=0,
+        swap=True,
+        ordered=True,
+        until_s=None,
+        drain=True,
+        resume=True,
+        long_prefill=0,
+        mover=partial(Restless, 1, False),
+        last_blocks=0,
+    )
+    compare(case)
+    ended = case.build(one_step=False).simulate().records.ended_at
+    assert (ended[2], ended[3]) == (6200, 5800)

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from poise.core.action import Move, Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
-from poise.core.units import ps
 from poise.core.view import ClusterView, FlightView
+from poise.policies.loads import kv_tokens
 
 _NEEDS = ("queued_tokens", "free_blocks", "running", "waiting", "flights")
 
@@ -128,11 +128,9 @@ class Llumnix:
         ]  # fmt: skip
         if not able:
             return None
-        chosen = max(able, key=lambda each: (each.request.priority, -self._tokens(each, cluster.now), -each.request.id))
-        blocks = -(-self._tokens(chosen, cluster.now) // self.block_tokens)
+        chosen = max(
+            able, key=lambda each: (each.request.priority, -kv_tokens(each, cluster.now, self.step_s), -each.request.id)
+        )
+        blocks = -(-kv_tokens(chosen, cluster.now, self.step_s) // self.block_tokens)
         cost = 2 * blocks / max(1, cluster.running[goal] + 1)
         return chosen if cost < gap and blocks < cluster.free_blocks[goal] else None
-
-    def _tokens(self, flight: FlightView, now: int) -> int:
-        """KV tokens of a running request, guessed."""
-        return flight.request.prompt_tokens + (now - flight.first_token_at) // ps(self.step_s)

@@ -1,0 +1,1 @@
+"""Which requests change their replica after they were sent; one file for each policy."""
