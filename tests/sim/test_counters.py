@@ -44,10 +44,10 @@ def count(router: str, requests: int, replicas: int, rate: float, monkeypatch: p
         looks += 1
         return look(self, *args)
 
-    def counted_turn(self: Replica, now: int) -> Any:
+    def counted_turn(self: Replica, *args: Any) -> Any:
         nonlocal turns
         turns += 1
-        return turn(self, now)
+        return turn(self, *args)
 
     monkeypatch.setattr(Replica, "look", counted_look)
     monkeypatch.setattr(Replica, "turn", counted_turn)
