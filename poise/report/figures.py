@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Literal
 
+from poise.core.errors import UserError
 from poise.report.wording import Kind, write
 
 Curve = tuple[list[float], list[float]]
@@ -32,12 +34,21 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a result: what it is called, where it stands, how it is written and what it means."""
+    """One number of a result: what it is called, where it stands, how it is written, what it means and what is better.
+
+    better: whether `more` or `less` of it is; empty where that is no question.
+    """
 
     label: str
     path: tuple[str, ...]
     kind: Kind
     meaning: str = ""
+    better: Literal["more", "less", ""] = ""
+
+    @property
+    def name(self) -> str:
+        """Its path with dots, as in ttft_s.p99."""
+        return ".".join(self.path)
 
     def value(self, result: Mapping[str, Any]) -> float | None:
         """The mean over seeds, None where it is missing."""
@@ -66,24 +77,28 @@ def _at(tree: Any, path: Sequence[str]) -> float | None:
 
 def _latency(label: str, name: str, meaning: str) -> tuple[Figure, ...]:
     parts = ("mean", "p50", "p90", "p95", "p99")
-    return tuple(Figure(f"{label} {part}", (name, part), "seconds", meaning) for part in parts)
+    return tuple(Figure(f"{label} {part}", (name, part), "seconds", meaning, "less") for part in parts)
 
 
 TTFT = _latency("TTFT", "ttft_s", "time to first token: first token minus arrival")
 TPOT = _latency("TPOT", "tpot_s", "time per output token: (last minus first token) / (output tokens minus 1)")
 E2E = _latency("E2E", "e2e_s", "end minus arrival")
 QUEUE = _latency("Queue", "queue_s", "dispatch to a replica minus arrival")
-ATTAINMENT = Figure("SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO")
-GOODPUT = Figure("Goodput req/s", ("goodput_rps",), "number", "requests per second that met every part of the SLO")
+ATTAINMENT = Figure("SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more")
+GOODPUT = Figure(
+    "Goodput req/s", ("goodput_rps",), "number", "requests per second that met every part of the SLO", "more"
+)
 REQUESTS = Figure("Requests", ("requests",), "count", "arrivals after warm-up")
-RATE = Figure("Finished req/s", ("requests_per_s",), "number", "requests finished per second")
-OUTPUT = Figure("Output tok/s", ("output_tokens_per_s",), "number", "output tokens of finished requests per second")
+RATE = Figure("Finished req/s", ("requests_per_s",), "number", "requests finished per second", "more")
+OUTPUT = Figure(
+    "Output tok/s", ("output_tokens_per_s",), "number", "output tokens of finished requests per second", "more"
+)
 HITS = Figure(
-    "Prefix hits", ("prefix_hit_rate",), "share", "cached over all prompt tokens, of requests with a first token"
+    "Prefix hits", ("prefix_hit_rate",), "share", "cached over all prompt tokens, of requests with a first token", "more"
 )
 USED = Figure("Utilisation", ("utilisation", "mean"), "share", "share of the time up with a step under way")
-COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens")
-ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens")
+COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens", "less")
+ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens", "less")
 
 ENDS = tuple(
     Figure(name.replace("_", " ").capitalize(), (name,), "count")
@@ -104,5 +119,20 @@ COMPARED = (
 )  # fmt: skip
 """The columns of a comparison, in reading order."""
 
-SERIES = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E, "Queue": QUEUE}
+SERIES: dict[str, tuple[Figure, ...]] = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E, "Queue": QUEUE}
 """The latencies of one run: rows of their own, with mean and percentiles as columns."""
+
+DECIDING = {
+    figure.name: figure
+    for figure in (ATTAINMENT, GOODPUT, *TTFT, *TPOT, *E2E, *QUEUE, RATE, OUTPUT, HITS, COST, ENERGY)
+}
+"""Figures by which one result can be better than another."""
+
+
+def deciding(name: str) -> Figure:
+    """The figure called `name`, as in ttft_s.p99; UserError with the nearest names where none can decide by it."""
+    if name in DECIDING:
+        return DECIDING[name]
+    near = get_close_matches(name, DECIDING, 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(DECIDING)}"
+    raise UserError(f"{name!r} is no figure by which results can be compared; {hint}")

@@ -16,6 +16,7 @@ from poise.core.units import SECOND, ps
 
 Picoseconds = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 PERCENTILES = (50, 90, 95, 99)
 """The percentiles that are quoted everywhere."""
@@ -73,22 +74,27 @@ def finished(run: Run, warmup_s: float = 0.0) -> Mask:
     return rows
 
 
-def latencies(run: Run, warmup_s: float = 0.0) -> Latencies:
-    """The durations of the requests that arrived after `warmup_s` seconds and finished."""
-    records, done = run.records, finished(run, warmup_s)
+def durations(run: Run, warmup_s: float = 0.0) -> dict[str, tuple[Rows, Picoseconds]]:
+    """`latencies` by name, each with the rows that it is of."""
+    records, rows = run.records, np.flatnonzero(finished(run, warmup_s))
     arrived, dispatched, first, ended = (
-        column(instants)[done]
+        column(instants)[rows]
         for instants in (records.arrived_at, records.dispatched_at, records.first_token_at, records.ended_at)
     )
-    gaps = column(records.output_tokens)[done].astype(np.int64) - 1
-    several = (gaps > 0) & (first >= 0)
+    gaps = column(records.output_tokens)[rows].astype(np.int64) - 1
+    sent, begun, several = dispatched >= 0, first >= 0, (gaps > 0) & (first >= 0)
     span, gaps = (ended - first)[several], gaps[several]
-    return Latencies(
-        queue=(dispatched - arrived)[dispatched >= 0],
-        ttft=(first - arrived)[first >= 0],
-        tpot=(span + gaps // 2) // gaps,
-        e2e=ended - arrived,
-    )
+    return {
+        "queue": (rows[sent], (dispatched - arrived)[sent]),
+        "ttft": (rows[begun], (first - arrived)[begun]),
+        "tpot": (rows[several], (span + gaps // 2) // gaps),
+        "e2e": (rows, ended - arrived),
+    }
+
+
+def latencies(run: Run, warmup_s: float = 0.0) -> Latencies:
+    """The durations of the requests that arrived after `warmup_s` seconds and finished."""
+    return Latencies(**{name: values for name, (_, values) in durations(run, warmup_s).items()})
 
 
 def nearest_rank(values: Picoseconds, percentiles: tuple[int, ...] = PERCENTILES) -> list[int]:

@@ -1,0 +1,49 @@
+"""What may be said of a figure and of the difference of two: a value, half of its 95 % interval, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poise.report.seeds import CONFIDENCE, half_width, mean
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`value` ± `half` at 95 % confidence; where `half` is None, `why` says what is wanting."""
+
+    value: float | None
+    half: float | None = None
+    why: str = ""
+
+    @property
+    def low(self) -> float | None:
+        """The lower end, None where there is no interval."""
+        return None if self.value is None or self.half is None else self.value - self.half
+
+    @property
+    def high(self) -> float | None:
+        """The upper end, None where there is no interval."""
+        return None if self.value is None or self.half is None else self.value + self.half
+
+    @property
+    def apart(self) -> bool:
+        """Whether 0 lies outside: the sign of the value is no accident of chance."""
+        return self.value is not None and self.half is not None and abs(self.value) > self.half
+
+    @property
+    def longer(self) -> float | None:
+        """How many times the seeds or the length would put 0 outside if the value stayed: widths fall as 1/√n."""
+        if self.value is None or self.half is None or not self.value:
+            return None
+        return max((self.half / self.value) ** 2, 1.0)
+
+
+def over_seeds(values: Sequence[float | None], confidence: float = CONFIDENCE) -> Interval:
+    """The t-interval around the mean of independent seeds; a seed without a value leaves none to the mean."""
+    known = [value for value in values if value is not None]
+    if not values or len(known) < len(values):
+        return Interval(None, None, "a seed has no such figure" if values else "there is no seed")
+    if len(known) < 2:
+        return Interval(known[0], None, "one seed: an interval needs two or more")
+    return Interval(mean(known), half_width(known, confidence))

@@ -1,0 +1,96 @@
+"""Which of several results is the best, and which of them cannot be told from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poise.report.figures import Figure
+from poise.report.intervals import Interval
+from poise.report.seeds import CONFIDENCE
+from poise.report.wording import write
+
+Difference = Callable[[str, str, float], Interval]
+"""How much the second result has more than the first, with the interval of a given confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """best: the one with the best value, None where there are not two to compare.
+
+    tied: those that cannot be told from it at this length.  unknown: those whose difference has no interval.
+    differences: of each other one, how much it has more than the best.
+    """
+
+    by: Figure
+    best: str | None = None
+    tied: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    differences: Mapping[str, Interval] = field(default_factory=dict)
+
+    @property
+    def winner(self) -> str | None:
+        """The best where it differs from all others by more than chance."""
+        return self.best if not self.tied and not self.unknown else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        told = {
+            name: {"difference": each.value, "interval": each.half, "why": each.why}
+            for name, each in self.differences.items()
+        }
+        return {
+            "by": self.by.name,
+            "best": self.best,
+            "winner": self.winner,
+            "indistinguishable": list(self.tied),
+            "unknown": list(self.unknown),
+            "against_best": told,
+        }
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.best is None:
+            return ""
+        if self.winner:
+            return f"Best by {self.by.label}: {self.winner}{self._lead()}."
+        if self.unknown:
+            why = self.differences[self.unknown[0]].why
+            return f"By {self.by.label} no best: {self.best} beside {', '.join(self.unknown)}: {why}."
+        said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
+        return f"{said}{self._more()}."
+
+    def _lead(self) -> str:
+        """How far the next one is behind."""
+        name, gap = min(self.differences.items(), key=lambda each: abs(each[1].value or 0))
+        return f" (the next is {name}, {_gap(gap, self.by)} away)"
+
+    def _more(self) -> str:
+        """What it would take to tell the nearest ones apart."""
+        needed = [each.longer for name, each in self.differences.items() if name in self.tied]
+        known = [times for times in needed if times is not None]
+        return f" (it would take about {max(known):.0f} times as much to tell them apart)" if known else ""
+
+
+def _gap(gap: Interval, by: Figure) -> str:
+    half = write(gap.half, by.kind, 2)
+    return f"{write(abs(gap.value or 0), by.kind, 3)} ± {half}"
+
+
+def judge(by: Figure, results: Mapping[str, float | None], difference: Difference) -> Verdict:
+    """The verdict over `results`, each with its value of `by`.
+
+    Every other one is compared with the best, each at 1 − 5 %/(k − 1) confidence for k results (Bonferroni). So the one
+    that is truly best is among `best` and `tied` with 95 % confidence however many there are: it would have to differ by
+    chance from the one that looks best.
+    """
+    known = {name: value for name, value in results.items() if value is not None}
+    if len(known) < 2:
+        return Verdict(by)
+    best = (max if by.better == "more" else min)(known, key=lambda name: known[name])
+    confidence = 1 - (1 - CONFIDENCE) / (len(known) - 1)
+    gaps = {name: difference(best, name, confidence) for name in known if name != best}
+    unknown = tuple(name for name, gap in gaps.items() if gap.half is None)
+    tied = tuple(name for name, gap in gaps.items() if gap.half is not None and not gap.apart)
+    return Verdict(by, best, tied, unknown, gaps)
