@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from poise.core.spec import Belief, Engine, Fault, Lane, Pool, Slo
     from poise.core.trace import Trace
     from poise.policies import Policies
+    from poise.scenario.compare.python import compare
     from poise.scenario.python import Cluster, Result, devices, models, simulate
 
     __version__: str
@@ -26,6 +27,7 @@ _HOMES = {
     "Result": "scenario.python",
     "Slo": "core.spec",
     "Trace": "core.trace",
+    "compare": "scenario.compare.python",
     "devices": "scenario.python",
     "models": "scenario.python",
     "simulate": "scenario.python",
@@ -48,6 +50,7 @@ __all__ = [
     "Slo",
     "Trace",
     "__version__",
+    "compare",
     "cost",
     "devices",
     "models",

@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `demo`, `models`, `devices`, `policies`. Thin: the work is in `scenario`.
+"""The command line: `poise simulate`, `compare`, `demo` and lists of names. Thin: the work is in `scenario`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -55,9 +55,7 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
     ] = None,
-    router: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="The router; given several times, they are compared.")
-    ] = None,
+    router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Run this seed only.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
     json_file: Annotated[
@@ -67,15 +65,55 @@ def simulate(
         Path | None, typer.Option(metavar="DIR", help="Write report, JSON, timeline, requests and resolved scenario.")
     ] = None,
     trace_events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first router and seed.")
+        Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first seed.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
     """Simulate a scenario and print what it came to."""
     from poise.scenario.command import Wish, simulate_file
 
-    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet)
+    wish = Wish(scenario, sets or [], router, seed, skip_bad, json_file, out, trace_events, quiet)
     raise typer.Exit(INTERRUPTED if simulate_file(wish) else DONE)
+
+
+@app.command()
+def compare(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a YAML file.", metavar="SCENARIO.yaml")],
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Routers to compare, as in round_robin,prefix_cache.")
+    ] = None,
+    loads: Annotated[
+        str | None, typer.Option(metavar="X,Y,…", help="Factors on the workload's rate, as in 0.5,1,2.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="N", help="How many seeds, or a list, as in [3,7].")] = None,
+    by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
+    find_collapse: Annotated[
+        bool, typer.Option("--find-collapse", help="Search for the load that each policy no longer carries.")
+    ] = False,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write report, JSON, resolved scenario and every cell.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Use the cells that DIR already has.")] = False,
+    requests: Annotated[bool, typer.Option("--requests", help="Write a row for each request of each cell.")] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Compare policies at several loads under the same arrivals, with intervals."""
+    from poise.scenario.compare.command import Wish, compare_file
+
+    wish = Wish(
+        scenario, sets or [], policies, loads, seeds, by, find_collapse, jobs, skip_bad, out, resume, requests,
+        json_file, quiet,
+    )  # fmt: skip
+    raise typer.Exit(INTERRUPTED if compare_file(wish) else DONE)
 
 
 @app.command()

@@ -20,9 +20,6 @@ SLOTS = {
 }
 """For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
 
-COMMON = tuple(slot for slot in SLOTS if slot != "router")
-"""The slots that a scenario fills once, for all its routers."""
-
 
 def names(slot: str) -> list[str]:
     """The names of all built-in policies of a slot, and of those that other packages registered."""

@@ -122,7 +122,9 @@ class Blocks:
         counts = (weights.astype(np.float32) @ latency.counts.T).astype(np.float64)
         cumulative = np.cumsum(counts, axis=1)
         means = weights @ latency.totals / cumulative[:, -1]
-        told = {(name, "mean"): Sample(means, latency.variance / max(float(means.var(ddof=1)), 1e-300))}
+        told: dict[Path, Sample] = {
+            (name, "mean"): Sample(means, latency.variance / max(float(means.var(ddof=1)), 1e-300))
+        }
         ranks = np.cumsum(latency.counts.sum(axis=1))
         for percent in PERCENTILES:
             share = percent / 100
@@ -187,11 +189,16 @@ def _grouped(values: Floats, place: NDArray[np.int64], bins: int) -> Latency:
         return Latency(np.zeros(0), np.zeros((0, bins), np.float32), np.zeros(bins), 0.0)
     body, shoulder, tail = GROUPS
     shares = np.concatenate(
-        [np.linspace(0, 0.9, body + 1)[1:], np.linspace(0.9, 0.99, shoulder + 1)[1:], np.linspace(0.99, 1, tail + 1)[1:]]
+        [
+            np.linspace(0, 0.9, body + 1)[1:],
+            np.linspace(0.9, 0.99, shoulder + 1)[1:],
+            np.linspace(0.99, 1, tail + 1)[1:],
+        ]
     )
     last = np.unique(np.maximum(np.ceil(shares * rows).astype(np.int64), 1)) - 1
     order = np.argsort(values, kind="stable")
     group = np.searchsorted(last, np.arange(rows))
-    counts = np.bincount(group * bins + place[order], minlength=len(last) * bins).reshape(-1, bins)
-    totals = np.bincount(place, values, bins)
-    return Latency(values[order][last], counts.astype(np.float32), totals, float(values.var(ddof=1)) if rows > 1 else 0.0)
+    flat = np.bincount(group * bins + place[order], minlength=len(last) * bins)
+    counts = flat.reshape(-1, bins).astype(np.float32)
+    totals = np.bincount(place, values, bins).astype(np.float64)
+    return Latency(values[order][last], counts, totals, float(values.var(ddof=1)) if rows > 1 else 0.0)

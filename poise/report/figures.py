@@ -84,7 +84,9 @@ TTFT = _latency("TTFT", "ttft_s", "time to first token: first token minus arriva
 TPOT = _latency("TPOT", "tpot_s", "time per output token: (last minus first token) / (output tokens minus 1)")
 E2E = _latency("E2E", "e2e_s", "end minus arrival")
 QUEUE = _latency("Queue", "queue_s", "dispatch to a replica minus arrival")
-ATTAINMENT = Figure("SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more")
+ATTAINMENT = Figure(
+    "SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more"
+)
 GOODPUT = Figure(
     "Goodput req/s", ("goodput_rps",), "number", "requests per second that met every part of the SLO", "more"
 )
@@ -94,7 +96,11 @@ OUTPUT = Figure(
     "Output tok/s", ("output_tokens_per_s",), "number", "output tokens of finished requests per second", "more"
 )
 HITS = Figure(
-    "Prefix hits", ("prefix_hit_rate",), "share", "cached over all prompt tokens, of requests with a first token", "more"
+    "Prefix hits",
+    ("prefix_hit_rate",),
+    "share",
+    "cached over all prompt tokens, of requests with a first token",
+    "more",
 )
 USED = Figure("Utilisation", ("utilisation", "mean"), "share", "share of the time up with a step under way")
 COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens", "less")

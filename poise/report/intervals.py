@@ -1,4 +1,4 @@
-"""What may be said of a figure and of the difference of two: a value, half of its 95 % interval, or why there is none."""
+"""What may be said of a figure, or of the difference of two: a value, half of its interval, or why there is none."""
 
 from __future__ import annotations
 

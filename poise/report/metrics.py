@@ -195,13 +195,17 @@ def combine(seeds: Sequence[Metrics]) -> dict[str, Any]:
     `interval` has the shape of the figures and holds half-widths of 95 % t-intervals; it is None where seeds cannot
     give one, and `notes["interval"]` then says why. A figure that one seed lacks is None in the mean.
     """
-    if not seeds:
+    return combine_plain([metrics.as_dict() for metrics in seeds])
+
+
+def combine_plain(per_seed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """`combine` for figures that were read from a file."""
+    if not per_seed:
         raise ValueError("combine needs the metrics of at least one seed")
-    per_seed = [metrics.as_dict() for metrics in seeds]
     plain = [{name: value for name, value in seed.items() if name != "notes"} for seed in per_seed]
     notes = {name: why for seed in reversed(per_seed) for name, why in seed["notes"].items()}
     why = _no_interval(plain)
     if why:
         notes["interval"] = why
     interval = None if why else fold(plain, half_width)
-    return {**fold(plain, mean), "notes": notes, "interval": interval, "per_seed": per_seed}
+    return {**fold(plain, mean), "notes": notes, "interval": interval, "per_seed": list(per_seed)}

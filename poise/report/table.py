@@ -7,10 +7,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from poise.core.spec import Belief
-from poise.report.figures import COMPARED, ENDS, KEY, SERIES, Case
-from poise.report.wording import MISSING, belief_line, significant
+from poise.report.figures import (
+    ATTAINMENT,
+    COST,
+    E2E,
+    ENDS,
+    ENERGY,
+    GOODPUT,
+    HITS,
+    KEY,
+    SERIES,
+    TPOT,
+    TTFT,
+    Case,
+    Figure,
+)
+from poise.report.verdict import Verdict
+from poise.report.wording import MISSING, belief_line, write
 
 Rows = Sequence[Sequence[str]]
+
+_AT_ONE_LOAD = (ATTAINMENT, GOODPUT, TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], HITS, COST, ENERGY)
+"""The columns of a comparison at one load, in reading order."""
 
 _FRAME = 3
 """Characters that a drawn table puts around each cell: a space on both sides and a divider."""
@@ -95,24 +113,46 @@ def show_run(
     _say_notes(result, out)
 
 
-def show_comparison(
-    cases: Sequence[Case], *, title: str = "Comparison", belief: Belief | None = None, file: TextIO | None = None
+def show_load(
+    cases: Sequence[Case], verdict: Verdict, *, title: str = "Comparison", file: TextIO | None = None
 ) -> None:
-    """Print one row for each case: router, load and the figures that are compared; notes that all share follow.
+    """Print one row for each case of one load, then the verdict and the notes that all share.
 
-    Counts of ends other than finished have a column only where some case has any.
+    The deciding figure comes first, with each case's difference to the best one. ± is half of a 95 % interval, and ± ?
+    stands where the run is too short to give one. Counts of ends other than finished have a column only where some case has any.
     """
-    out = file or sys.stdout
-    if belief is not None:
-        out.write(belief_line(belief) + "\n")
-    ends = [figure for figure in ENDS[1:] if any(figure.value(case.result) for case in cases)]
-    figures = [*COMPARED[:2], *ends, *COMPARED[2:]]
-    figures = [figure for figure in figures if any(figure.value(case.result) is not None for case in cases)]
+    out, by = file or sys.stdout, verdict.by
+    rest = [figure for figure in (*_AT_ONE_LOAD, *ENDS[1:]) if figure != by]
+    rest = [figure for figure in rest if any(figure.value(case.result) for case in cases)]
     rows = [
-        (case.router, MISSING if case.load is None else significant(case.load), *(f.text(case.result) for f in figures))
+        (case.router, _with_doubt(by, case.result), _away(case.router, verdict), *_others(rest, case.result))
         for case in cases
     ]
-    show(title, ("router", "load", *(figure.label for figure in figures)), rows, out, keys=2)
+    show(title, ("policy", by.label, "to the best", *(figure.label for figure in rest)), rows, out)
+    if said := str(verdict):
+        out.write(said + "\n")
     notes = [dict(case.result.get("notes", {})) for case in cases]
     shared = {name: why for name, why in (notes[0] if notes else {}).items() if all(n.get(name) == why for n in notes)}
     _say_notes({"notes": shared}, out)
+
+
+def _others(figures: Sequence[Figure], result: Mapping[str, Any]) -> list[str]:
+    return [figure.text(result) if figure in ENDS else _with_doubt(figure, result) for figure in figures]
+
+
+def _with_doubt(figure: Figure, result: Mapping[str, Any]) -> str:
+    if figure.value(result) is None:
+        return MISSING
+    return f"{figure.text(result)} {figure.margin(result) or '± ?'}"
+
+
+def _away(name: str, verdict: Verdict) -> str:
+    """How much more a case has than the best one."""
+    if name not in verdict.differences:
+        return "best" if name == verdict.best else MISSING
+    gap, kind = verdict.differences[name], verdict.by.kind
+    if gap.value is None:
+        return MISSING
+    sign = "+" if gap.value > 0 else "−" if gap.value < 0 else ""
+    half = "?" if gap.half is None else write(gap.half, kind, 2)
+    return f"{sign}{write(abs(gap.value), kind, 3)} ± {half}"

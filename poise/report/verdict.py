@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,9 @@ from poise.report.figures import Figure
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.wording import write
+
+REACH = 1000
+"""Runs longer by more than this factor are not proposed."""
 
 Difference = Callable[[str, str, float], Interval]
 """How much the second result has more than the first, with the interval of a given confidence."""
@@ -57,7 +61,7 @@ class Verdict:
             return f"Best by {self.by.label}: {self.winner}{self._lead()}."
         if self.unknown:
             why = self.differences[self.unknown[0]].why
-            return f"By {self.by.label} no best: {self.best} beside {', '.join(self.unknown)}: {why}."
+            return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
         said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
         return f"{said}{self._more()}."
 
@@ -67,10 +71,12 @@ class Verdict:
         return f" (the next is {name}, {_gap(gap, self.by)} away)"
 
     def _more(self) -> str:
-        """What it would take to tell the nearest ones apart."""
+        """What it would take to tell the nearest ones apart, where that is within reach."""
         needed = [each.longer for name, each in self.differences.items() if name in self.tied]
         known = [times for times in needed if times is not None]
-        return f" (it would take about {max(known):.0f} times as much to tell them apart)" if known else ""
+        if not known or max(known) > REACH:
+            return ""
+        return f" (about {math.ceil(max(known))} times as many requests might tell them apart)"
 
 
 def _gap(gap: Interval, by: Figure) -> str:
@@ -81,9 +87,8 @@ def _gap(gap: Interval, by: Figure) -> str:
 def judge(by: Figure, results: Mapping[str, float | None], difference: Difference) -> Verdict:
     """The verdict over `results`, each with its value of `by`.
 
-    Every other one is compared with the best, each at 1 − 5 %/(k − 1) confidence for k results (Bonferroni). So the one
-    that is truly best is among `best` and `tied` with 95 % confidence however many there are: it would have to differ by
-    chance from the one that looks best.
+    Every other one is compared with the best, each at 1 − 5 %/(k − 1) confidence for k results (Bonferroni). So however
+    many there are, the one that is truly best is among `best` and `tied` with 95 % confidence.
     """
     known = {name: value for name, value in results.items() if value is not None}
     if len(known) < 2:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from poise.core.errors import UserError
+from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.place import Path, Places
-from poise.scenario.schema import EngineSection, PoolSection, Scenario
+from poise.scenario.schema import EngineSection, PoolSection, Scenario, SloSection
 from poise.scenario.schema_workload import (
     SOURCES,
     TRACE_ONLY,
@@ -24,6 +26,7 @@ def check(scenario: Scenario, places: Places) -> None:
     _faults(scenario, places)
     _preemption(scenario, places)
     _run(scenario, places)
+    _compare(scenario, places)
 
 
 def source_of(workload: WorkloadSection) -> str:
@@ -171,3 +174,26 @@ def _run(scenario: Scenario, places: Places) -> None:
             ("run", "warmup_s"),
             f"{run.warmup_s:g} must be below until_s {run.until_s:g}; shorten it, or no request counts",
         )
+
+
+def _compare(scenario: Scenario, places: Places) -> None:
+    loads, by = scenario.compare.loads, scenario.compare.by
+    if len(set(loads)) < len(loads):
+        raise places.error(("compare", "loads"), f"{loads} names a load twice; give each load once")
+    if by is None:
+        return
+    try:
+        deciding(by)
+    except UserError as error:
+        raise places.error(("compare", "by"), str(error)) from None
+    if by in (ATTAINMENT.name, GOODPUT.name) and scenario.slo == SloSection():
+        raise places.error(
+            ("compare", "by"), f"{by} needs an SLO to meet; give the section slo, or compare by another figure"
+        )
+
+
+def decides_by(scenario: Scenario) -> Figure:
+    """The figure that decides a comparison: the one asked for, else SLO attainment where there is an SLO to meet."""
+    if scenario.compare.by is not None:
+        return deciding(scenario.compare.by)
+    return E2E[0] if scenario.slo == SloSection() else ATTAINMENT

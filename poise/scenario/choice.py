@@ -19,33 +19,33 @@ def choice(value: Any) -> Choice:
     raise ValueError(f"{value!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
 
 
-def choices(value: Any) -> list[Choice]:
-    """The policies of a list, or the one that stands without a list."""
+def choices(value: Any) -> list[Choice | None]:
+    """The policies of a list, or the one that stands without a list; null is None, the slot's default."""
     if isinstance(value, list):
         if not value:
             raise ValueError("the list is empty; give at least one NAME")
-        return [choice(each) for each in value]
-    return [choice(value)]
-
-
-def check_choice(value: Any) -> Any:
-    """`value` itself when it is null or names one policy."""
-    if value is not None:
-        choice(value)
-    return value
+        return [None if each is None else choice(each) for each in value]
+    return [None if value is None else choice(value)]
 
 
 def check_choices(value: Any) -> Any:
-    """`value` itself when it names a policy or a list of them."""
+    """`value` itself when it is null or names a policy or a list of them."""
     choices(value)
     return value
 
 
-def labels(chosen: list[Choice]) -> list[str]:
+def check_routers(value: Any) -> Any:
+    """The same for routers, which are never null."""
+    if None in choices(value):
+        raise ValueError("null names no router; give NAME or {NAME: {parameter: value}}")
+    return value
+
+
+def labels(chosen: list[Choice | None]) -> list[str]:
     """A distinct short name for each: the policy's own, with its parameters where a name comes twice."""
-    names = [name.rpartition(":")[2] for name, _ in chosen]
+    names = [each[0].rpartition(":")[2] if each else "default" for each in chosen]
     told = []
-    for name, (_, parameters) in zip(names, chosen, strict=True):
-        said = ", ".join(f"{key}={value}" for key, value in parameters.items())
+    for name, each in zip(names, chosen, strict=True):
+        said = ", ".join(f"{key}={value}" for key, value in (each[1] if each else {}).items())
         told.append(f"{name}({said})" if said and names.count(name) > 1 else name)
     return [name if told.count(name) == 1 else f"{name} #{at + 1}" for at, name in enumerate(told)]

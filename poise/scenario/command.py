@@ -16,6 +16,7 @@ from poise.scenario.meter import Bars
 if TYPE_CHECKING:
     from poise.core.trace import Trace
     from poise.scenario.build import Problem
+    from poise.scenario.compare.comparison import Comparison
     from poise.scenario.demo import Demo
     from poise.scenario.load import Override
     from poise.scenario.outcome import Outcome
@@ -27,7 +28,7 @@ class Wish:
 
     scenario: Path
     sets: list[str]
-    routers: list[str]
+    router: str | None
     seed: str | None
     skip_bad: bool
     json: str | None
@@ -57,10 +58,9 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
     """Options that stand for a field of the scenario."""
     from poise.scenario.read import parse_value
 
-    if wish.routers:
-        option = " ".join(f"--router {name}" for name in wish.routers)
-        chosen = [parse_value(name, f"--router {name}") for name in wish.routers]
-        yield ("policies", "router"), chosen[0] if len(chosen) == 1 else chosen, option
+    if wish.router is not None:
+        option = f"--router {wish.router}"
+        yield ("policies", "router"), parse_value(wish.router, option), option
     if wish.seed is not None:
         yield ("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"
     if wish.skip_bad:
@@ -98,28 +98,23 @@ def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
 
 
 def _show(problem: Problem, outcome: Outcome) -> None:
-    """Print the table of one router, or the comparison of several."""
-    from poise.report.figures import Case
-    from poise.report.table import show_comparison, show_run
-    from poise.scenario.write import describe, load_of
+    """Print the figures."""
+    from poise.report.table import show_run
+    from poise.scenario.write import describe
 
     title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
-    results = outcome.results()
-    if len(results) == 1:
-        tally, result = results[0]
-        show_run(result, title=f"{title}, {tally.router}", belief=problem.belief)
-    else:
-        cases = [Case(tally.router, result, load_of(outcome)) for tally, result in results]
-        show_comparison(cases, title=title, belief=problem.belief)
+    if (result := outcome.result()) is not None:
+        show_run(result, title=f"{title}, {outcome.policies}", belief=problem.belief)
     print(_load_line(outcome))
 
 
 def _load_line(outcome: Outcome) -> str:
     """What was offered: requests, rate, what was left out or changed, and what a cache that never evicts would find."""
     from poise.report.wording import significant, write
-    from poise.scenario.write import load_of
+    from poise.scenario.write import rate_of
 
-    told, rate = outcome.provenance["workload"], load_of(outcome)
+    told = outcome.provenance["workload"]
+    rate = rate_of(told)
     parts = [f"{told['requests']:,} requests"]
     parts += [f"at {significant(rate)} req/s"] if rate is not None else []
     if told["independent"] < told["requests"] and told["rate"] is not None:
@@ -158,35 +153,24 @@ def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
 
     check_writable(out, "--out", folder=True)
     planned = demo(trace, skip_bad=skip_bad)
-    interrupted = False
     with Bars() as bars:
-        try:
-            planned.run(bars)
-        except KeyboardInterrupt:
-            interrupted = True
-    _show_demo(planned, interrupted)
-    if not interrupted:
-        report, timeline = planned.write(out)
+        comparison = planned.run(bars)
+    _show_demo(planned, comparison)
+    if not comparison.interrupted:
+        report, timeline = planned.write(comparison, out)
         print(f"Report:   {report} (open it in a browser; it needs no network)")
         print(f"Timeline: {timeline} (drop it on https://ui.perfetto.dev, which keeps it on your machine)")
-    return interrupted
+    return comparison.interrupted
 
 
-def _show_demo(planned: Demo, interrupted: bool) -> None:
-    from poise.report.table import show, show_comparison
-    from poise.report.wording import significant, write
-    from poise.scenario.demo import SLO, title
+def _show_demo(planned: Demo, comparison: Comparison) -> None:
+    from poise.report.wording import significant
+    from poise.scenario.compare.show import show_loads
+    from poise.scenario.demo import title
 
-    cases = planned.cases()
-    said = " (interrupted: partial)" if interrupted else ""
-    show_comparison(cases, title=title(planned.cluster) + said, belief=planned.belief)
-    rows = [
-        (significant(load.rate), write(load.share, "share"), f"{len(load.workload):,}", write(load.reachable, "share"))
-        for load in planned.loads
-    ]
-    heading = f"Loads, of the {significant(planned.capacity, 3)} req/s that are served when none of the replicas idles"
-    show(heading, ("load req/s", "of that", "requests", "reachable prefix hits"), rows)
-    print(f"SLO: TTFT ≤ {SLO.ttft_s:g} s and TPOT ≤ {SLO.tpot_s:g} s")
+    print(title(planned.cluster))
+    print(f"Load 1: the {significant(planned.capacity, 3)} req/s that are served when no replica ever idles")
+    show_loads(comparison)
 
 
 def show_listing(what: str, as_json: bool) -> None:

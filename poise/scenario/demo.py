@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
-from poise.scenario.outcome import Tally
+from poise.report.figures import ATTAINMENT
 
 if TYPE_CHECKING:
-    from poise.report.figures import Case
+    from poise.scenario.compare.comparison import Comparison
     from poise.workload import Workload
 
 REPLICAS = 8
@@ -22,7 +22,7 @@ ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
 SHARES = (0.3, 0.6, 0.9, 1.2)
 """Loads as shares of what the cluster finishes when it is never idle: from light to more than it can take."""
 
-SHOWN = (2, "prefix_cache")
+SHOWN = (0.9, "prefix_cache")
 """The load and the router whose run becomes the Perfetto timeline."""
 
 REQUESTS = 3000
@@ -37,71 +37,47 @@ Meter = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
-class Load:
-    """One load: requests per second offered, its requests, what a cache could find, and each router's tally."""
-
-    rate: float
-    share: float
-    workload: Workload
-    reachable: float
-    tallies: list[Tally] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Demo:
-    """The cluster, the loads and the routers on them. capacity: requests per second when the cluster is never idle."""
+    """The cluster, the loads by their share of its capacity, and what came of it.
+
+    capacity: requests per second when the cluster is never idle.  recorded: whether the loads are pieces of a trace.
+    """
 
     cluster: Cluster
     capacity: float
-    loads: list[Load]
+    workloads: dict[float, Workload]
+    recorded: bool
     belief: Belief = field(default_factory=Belief)
 
-    def run(self, meter: Meter | None = None) -> None:
-        """Simulate every router at every load; a Ctrl-C is passed on, and what is done stays in `loads`."""
-        total = len(self.loads) * len(ROUTERS)
-        for at, load in enumerate(self.loads):
-            for index, router in enumerate(ROUTERS):
-                load.tallies.append(self._one(load, router, (at, router) == SHOWN))
-                if meter is not None:
-                    meter("simulations", at * len(ROUTERS) + index + 1, total)
-
-    def _one(self, load: Load, router: str, shown: bool) -> Tally:
+    def run(self, meter: Meter | None = None) -> Comparison:
+        """Simulate every router at every load; a Ctrl-C ends it with what is done."""
         from poise.policies import Policies
         from poise.policies.find import build
-        from poise.report.metrics import measure
-        from poise.scenario.run import period
-        from poise.scenario.simulate import simulate
+        from poise.scenario.compare.run import run
+        from poise.scenario.compare.study import Setting, Study
 
-        tally = Tally(router)
-        bundle = Policies(router=build("router", router))
-        every = period(load.workload) if router == ROUTERS[-1] else 0.0
-        run = simulate(self.cluster, load.workload, bundle, belief=self.belief, sample_s=every, slices=shown)
-        if run.interrupted:
-            raise KeyboardInterrupt
-        tally.add(0, run, measure(run, self.cluster, SLO))
-        return tally
+        study = Study(
+            setting=Setting(self.cluster, belief=self.belief, slo=SLO),
+            policies={name: Policies(router=build("router", name)) for name in ROUTERS},
+            make=lambda seed, load: self.workloads[load],
+            recorded=self.recorded,
+            by=ATTAINMENT,
+            loads=tuple(self.workloads),
+        )
+        return run(study, draw=True, meter=meter)
 
-    def cases(self) -> list[Case]:
-        """All results as reports take them, in order of load."""
-        from poise.report.curves import latency_curves, timeline_curves
-        from poise.report.figures import Case
-
-        return [
-            Case(tally.router, tally.result(), load.rate, latency_curves(tally.first), timeline_curves(tally.first))
-            for load in self.loads
-            for tally in load.tallies
-            if tally.first is not None
-        ]
-
-    def write(self, folder: Path) -> tuple[Path, Path]:
+    def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:
         """Write the report and one timeline into `folder`; returns their paths."""
         from poise import __version__
         from poise.cost import Roofline
         from poise.report.html import About, html_report
         from poise.report.perfetto import timeline
+        from poise.scenario.run import period
+        from poise.scenario.simulate import simulate
 
         report, perfetto = folder / "report.html", folder / "timeline.json.gz"
-        pool, load = self.cluster.pools[0], self.loads[SHOWN[0]]
+        load, router = SHOWN
+        pool, shown = self.cluster.pools[0], self.workloads[load]
         about = About(
             title=title(self.cluster),
             belief=self.belief,
@@ -109,13 +85,13 @@ class Demo:
             cost=Roofline().build(pool).describe(),
             seeds=(0,),
             slo=SLO,
-            workload={**load.workload.source, **load.workload.summary(pool.engine.block_tokens)},
+            workload=comparison.offered[load],
             version=__version__,
         )
-        html_report(report, self.cases(), about)
-        run = next(tally.first for tally in load.tallies if tally.router == SHOWN[1])
-        if run is not None:
-            timeline(run, perfetto, cluster=self.cluster)
+        html_report(report, comparison.cases(), about)
+        policies = comparison.study.policies[router]
+        run = simulate(self.cluster, shown, policies, belief=self.belief, sample_s=period(shown), slices=True)
+        timeline(run, perfetto, cluster=self.cluster)
         return report, perfetto
 
 
@@ -144,7 +120,7 @@ def _generated(cluster: Cluster) -> Demo:
         return shared_prefixes(requests, groups=400, prefix_tokens=4000)
 
     capacity = _capacity(cluster, made(1.0), "the generated load")
-    return Demo(cluster, capacity, [_load(made(share * capacity), capacity) for share in SHARES])
+    return Demo(cluster, capacity, {share: made(share * capacity) for share in SHARES}, recorded=False)
 
 
 def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
@@ -159,9 +135,9 @@ def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
     head = replace(read(trace, skip_bad=skip_bad, limit=REQUESTS), model=None, models=())
     capacity = _capacity(cluster, head, str(trace))
     piece = head.head(_rows(head, SHARES[-1] * capacity))
-    heaviest = min(SHARES[-1] * capacity / _rate(piece), MOST * REQUESTS / len(piece))
-    loads = [_load(piece.scaled(share / SHARES[-1] * heaviest), capacity) for share in SHARES]
-    return Demo(cluster, capacity, loads)
+    heaviest = min(SHARES[-1] * capacity / rate(piece), MOST * REQUESTS / len(piece))
+    loads = {share: piece.scaled(share / SHARES[-1] * heaviest) for share in SHARES}
+    return Demo(cluster, capacity, loads, recorded=True)
 
 
 def _rows(head: Workload, rate: float) -> int:
@@ -174,12 +150,7 @@ def _rows(head: Workload, rate: float) -> int:
     return int(rows[np.argmin(np.abs(np.log(offered / rate)))])
 
 
-def _load(workload: Workload, capacity: float) -> Load:
-    rate = _rate(workload)
-    return Load(rate, rate / capacity, workload, workload.reachable_hit_rate())
-
-
-def _rate(workload: Workload) -> float:
+def rate(workload: Workload) -> float:
     """Requests per second over the span of the stamps; one a second where there is no span."""
     span = float(workload.arrival[-1] - workload.arrival[0]) / SECOND
     return max(len(workload) - 1, 1) / span if span else 1.0

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import inspect
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
 from poise.policies import Policies
-from poise.policies.find import COMMON, build, find
+from poise.policies.find import SLOTS, build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
-from poise.scenario.choice import Choice, choice, choices, labels
+from poise.scenario.choice import Choice, choices, labels
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path as DataPath
 
 
 def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
-    """One bundle for each router of the scenario, with a distinct label; the other slots are common to all."""
-    section = loaded.scenario.policies
-    chosen = choices(section.router)
-    many = isinstance(section.router, list)
-    rest = {
-        slot: _built(loaded, slot, choice(value), ("policies", slot))
-        for slot in COMMON
-        if (value := getattr(section, slot)) is not None
-    }
-    if loaded.scenario.engine.preemption == "swap":
-        rest["preempt"] = LastAdmitted(swap=True)
+    """The bundles of the scenario: every choice of one policy from each slot's list, with distinct labels.
+
+    A label names the policies of the slots that have several, else the router.
+    """
+    offered = [_offered(loaded, slot) for slot in SLOTS]
+    several = [len(options) > 1 for options in offered] if any(len(each) > 1 for each in offered) else [True]
     bundles = []
-    for at, (label, each) in enumerate(zip(labels(chosen), chosen, strict=True)):
-        path: DataPath = ("policies", "router", at) if many else ("policies", "router")
-        bundles.append((label, Policies(router=_built(loaded, "router", each, path), **rest)))
+    for picked in product(*offered):
+        label = " + ".join(name for (name, _), named in zip(picked, several, strict=False) if named)
+        filled = {slot: policy for slot, (_, policy) in zip(SLOTS, picked, strict=True) if policy is not None}
+        if loaded.scenario.engine.preemption == "swap":
+            filled["preempt"] = LastAdmitted(swap=True)
+        bundles.append((label, Policies(**filled)))
     return bundles
+
+
+def _offered(loaded: Loaded, slot: str) -> list[tuple[str, Any]]:
+    """The policies of a slot with their labels; None is the slot's default."""
+    value = getattr(loaded.scenario.policies, slot)
+    path: DataPath = ("policies", slot)
+    chosen = choices(value)
+    return [
+        (label, each and _built(loaded, slot, each, (*path, at) if isinstance(value, list) else path))
+        for at, (label, each) in enumerate(zip(labels(chosen), chosen, strict=True))
+    ]
 
 
 def _built(loaded: Loaded, slot: str, chosen: Choice, path: DataPath) -> Any:

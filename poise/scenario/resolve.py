@@ -9,10 +9,10 @@ from typing import Any
 from poise.core.model import Model
 from poise.core.spec import Engine
 from poise.cost import kv_blocks
-from poise.policies.find import COMMON
+from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
-from poise.scenario.checks import engine_of, source_of
-from poise.scenario.choice import choice, choices
+from poise.scenario.checks import decides_by, engine_of, source_of
+from poise.scenario.choice import choices
 from poise.scenario.policy import resolved_choice
 from poise.scenario.schema import PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
@@ -32,6 +32,7 @@ def resolved(problem: Problem) -> dict[str, Any]:
         "slo": scenario.slo.model_dump(),
         "belief": scenario.belief.model_dump(),
         "run": {**scenario.run.model_dump(), "seeds": list(problem.seeds)},
+        "compare": {**scenario.compare.model_dump(), "by": decides_by(scenario).name},
         "cost": {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)},
     }
     told["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
@@ -94,15 +95,15 @@ def _absolute(problem: Problem, told: dict[str, Any], *path: str) -> None:
 
 
 def _policies(problem: Problem) -> dict[str, Any]:
-    """Every slot with the parameters of its policy."""
+    """Every slot with the parameters of its policy, or of all of its list."""
     section = problem.loaded.scenario.policies
-    routers = [resolved_choice("router", each) for each in choices(section.router)]
-    told: dict[str, Any] = {"router": routers if isinstance(section.router, list) else routers[0]}
-    for slot in COMMON:
+    told: dict[str, Any] = {}
+    for slot in SLOTS:
         value = getattr(section, slot)
         if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
             value = _DEFAULTS[slot]
-        told[slot] = None if value is None else resolved_choice(slot, choice(value))
+        chosen = [None if each is None else resolved_choice(slot, each) for each in choices(value)]
+        told[slot] = chosen if isinstance(value, list) else chosen[0]
     return told
 
 

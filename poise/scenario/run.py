@@ -1,4 +1,4 @@
-"""Run a scenario: each seed under each router, with the same arrivals for all."""
+"""Run a scenario: each of its seeds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poise.core.units import SECOND
+from poise.policies.find import SLOTS
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
-from poise.scenario.outcome import Outcome, Tally
+from poise.scenario.outcome import Outcome
 from poise.scenario.resolve import provenance
 from poise.scenario.simulate import simulate
 
 if TYPE_CHECKING:
     from poise.core.trace import Trace
+    from poise.policies import Policies
     from poise.workload import Workload
 
 Meter = Callable[[str, int, int], None]
@@ -32,47 +34,57 @@ SLICED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep of the first seed: a timeline for reports, and the events of the first router."""
+    """What to keep of the first seed: a timeline for reports, and its events."""
 
     timeline: bool = False
     trace: Trace | None = None
 
 
 def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = None) -> Outcome:
-    """Simulate every seed under every router; Ctrl-C ends it with what is done so far, marked as interrupted.
+    """Simulate every seed; Ctrl-C ends it with what is done so far, marked as interrupted.
 
-    All routers meet the same requests and the same keyed chance, so their differences are paired by seed.
+    ScenarioError where the scenario lists several policies for a slot: those are compared.
     """
     keep = keep or Keep()
-    tallies = [Tally(label) for label, _ in problem.bundles]
+    label, policies = _only(problem)
     first = problem.traffic.make(problem.seeds[0])
-    outcome = Outcome(tallies, provenance(problem, first), len(problem.seeds), notes=_notes(problem))
+    outcome = Outcome(label, provenance(problem, first), len(problem.seeds), _notes(problem))
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)
-            for at in range(len(problem.bundles)):
-                _one(problem, tallies[at], at, seed, workload, keep, _metered(meter, stop, tallies[at].router))
-                if stop.is_set() or tallies[at].interrupted:
-                    outcome.interrupted = True
-                    return outcome
+            _one(problem, outcome, policies, seed, workload, keep, _metered(meter, stop, label))
+            if stop.is_set() or outcome.interrupted:
+                outcome.interrupted = True
+                break
     return outcome
+
+
+def _only(problem: Problem) -> tuple[str, Policies]:
+    """The one bundle of the scenario."""
+    if len(problem.bundles) == 1:
+        return problem.bundles[0]
+    section, places = problem.loaded.scenario.policies, problem.loaded.places
+    slot = next(slot for slot in SLOTS if isinstance(value := getattr(section, slot), list) and len(value) > 1)
+    said = f"lists {len(getattr(section, slot))} policies, and a run has one"
+    raise places.error(("policies", slot), f"{said}; compare them with `poise compare`, or name one")
 
 
 def _one(
     problem: Problem,
-    tally: Tally,
-    at: int,
+    outcome: Outcome,
+    policies: Policies,
     seed: int,
     workload: Workload,
     keep: Keep,
     progress: Callable[[int, int], None],
 ) -> None:
-    """One seed under one router."""
-    drawn = keep.timeline and seed == problem.seeds[0]
+    """One seed."""
+    is_first = seed == problem.seeds[0]
+    drawn = keep.timeline and is_first
     done = simulate(
         problem.cluster,
         workload,
-        problem.bundles[at][1],
+        policies,
         cost=problem.cost,
         belief=problem.belief,
         seed=seed,
@@ -80,10 +92,10 @@ def _one(
         drain=problem.drain,
         sample_s=period(workload) if drawn else 0.0,
         slices=drawn and len(workload) <= SLICED,
-        trace=keep.trace if at == 0 and seed == problem.seeds[0] else None,
+        trace=keep.trace if is_first else None,
         progress=progress,
     )
-    tally.add(seed, done, measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s))
+    outcome.add(seed, done, measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s))
 
 
 def period(workload: Workload) -> float:

@@ -14,7 +14,7 @@ from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Lane as CoreLane
-from poise.scenario.choice import check_choice, check_choices
+from poise.scenario.choice import check_choices, check_routers
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 
@@ -144,24 +144,28 @@ class ClusterSection(Section):
 
 
 class PoliciesSection(Section):
-    """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class; null takes the default."""
+    """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
 
-    router: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default="least_requests", description="a router, as in prefix_cache, or a list of routers to compare"
+    Null takes the default. Lists in several slots are compared in all combinations.
+    """
+
+    router: Annotated[Any, AfterValidator(check_routers)] = Field(
+        default="least_requests",
+        description="a router, as in prefix_cache; this and all below may be a list to compare",
     )
-    mover: Annotated[Any, AfterValidator(check_choice)] = Field(
+    mover: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
     )
-    queue: Annotated[Any, AfterValidator(check_choice)] = Field(
+    queue: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="an order of admission, as in priority"
     )
-    batcher: Annotated[Any, AfterValidator(check_choice)] = Field(
+    batcher: Annotated[Any, AfterValidator(check_choices)] = Field(
         default="chunked", description="a batcher, as in chunked"
     )
-    preempt: Annotated[Any, AfterValidator(check_choice)] = Field(
+    preempt: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who gives way when the KV cache is full, as in last_admitted"
     )
-    cache: Annotated[Any, AfterValidator(check_choice)] = Field(default=None, description="a rule for pinning KV")
+    cache: Annotated[Any, AfterValidator(check_choices)] = Field(default=None, description="a rule for pinning KV")
 
 
 class SloSection(Section):
@@ -225,6 +229,20 @@ class RunSection(Section):
     drain: bool = Field(default=True, description="whether what has arrived by until_s is served to its end")
 
 
+class CompareSection(Section):
+    """What `poise compare` asks beside the policies; other commands pass over it."""
+
+    loads: list[Annotated[float, Field(gt=0)]] = Field(
+        default=[1.0], min_length=1, description="factors on the workload's rate, as in [0.5, 1, 2]"
+    )
+    by: str | None = Field(
+        default=None, description="the figure that decides, as in ttft_s.p99; null: slo_attainment or e2e_s.mean"
+    )
+    target: float = Field(
+        default=0.9, gt=0, le=1, description="the share of arrivals that must meet the SLO of a load that is carried"
+    )
+
+
 class Scenario(Section):
     """The whole file."""
 
@@ -238,6 +256,9 @@ class Scenario(Section):
     slo: SloSection = Field(default=SloSection(), description="a section slo, as in {ttft_s: 0.5, tpot_s: 0.05}")
     belief: BeliefSection = Field(default=BeliefSection(), description="a section belief, as in {period_s: 1}")
     run: RunSection = Field(default=RunSection(), description="a section run, as in {seeds: 5, warmup_s: 30}")
+    compare: CompareSection = Field(
+        default=CompareSection(), description="a section compare, as in {loads: [0.5, 1, 2]}"
+    )
     cost: dict[str, Annotated[float, Field(ge=0)]] = Field(
         default={}, description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}"
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from poise.core.errors import UserError
+from poise.core.errors import ScenarioError, UserError
 from poise.core.units import ps
 from poise.scenario.checks import source_of
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
 from poise.workload import (
+    Profile,
     all_at_once,
     closed,
     constant,
@@ -53,21 +54,26 @@ class Traffic:
     _given: dict[str, Any] | None = field(init=False, default=None)
 
     @property
+    def from_trace(self) -> bool:
+        """Whether the arrivals are those of a trace, so that seeds are no independent traffic."""
+        return source_of(self.loaded.scenario.workload) == "trace"
+
+    @property
     def recorded(self) -> bool:
         """Whether every seed has the same requests at the same instants."""
         section = self.loaded.scenario.workload
-        return source_of(section) == "trace" and (section.scale == 1 or section.squeeze) and not self._enriched
+        return self.from_trace and (section.scale == 1 or section.squeeze) and not self._enriched
 
     @property
     def _enriched(self) -> bool:
         section = self.loaded.scenario.workload
         return section.shared_prefixes is not None or section.sessions is not None
 
-    def make(self, seed: int) -> Workload:
-        """The workload under `seed`; ScenarioError points into the file."""
+    def make(self, seed: int, load: float = 1.0) -> Workload:
+        """The workload under `seed` at `load` times its rate; ScenarioError points into the file."""
         section = self.loaded.scenario.workload
         source = source_of(section)
-        workload = self._scaled(seed) if source == "trace" else self._generated(source, seed)
+        workload = self._scaled(seed, load) if source == "trace" else self._generated(source, seed, load)
         if section.recorded_sessions is not None:
             workload = self._replayed(workload, section.recorded_sessions, seed)
         elif source != "trace":
@@ -88,10 +94,11 @@ class Traffic:
             said = str(error).replace("or pass skip_bad=True", "or set skip_bad: true (--skip-bad)")
             raise self.loaded.places.error(("workload", *path), said) from None
 
-    def _generated(self, source: str, seed: int) -> Workload:
+    def _generated(self, source: str, seed: int, load: float) -> Workload:
         if self._given is None:
             self._given = self._arguments(source)
-        made: Workload = self._try((source,), _GENERATORS[source], **self._given, seed=seed)
+        given = self._given if load == 1 else self._try((source,), _at_load, source, self._given, load)
+        made: Workload = self._try((source,), _GENERATORS[source], **given, seed=seed)
         return made
 
     def _arguments(self, source: str) -> dict[str, Any]:
@@ -121,14 +128,15 @@ class Traffic:
     def _read(self, path: Path, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
         return self._try(path, make, *given, **named, skip_bad=self.loaded.scenario.workload.skip_bad)
 
-    def _scaled(self, seed: int) -> Workload:
+    def _scaled(self, seed: int, load: float) -> Workload:
         section = self.loaded.scenario.workload
         if self._trace is None:
             self._trace = self._recording(("trace",), section)
-        if section.scale == 1:
+        if section.scale == load == 1:
             return self._trace
-        wanted = self._trace.at_rate if isinstance(section.scale, dict) else self._trace.scaled
-        number = section.scale["rate"] if isinstance(section.scale, dict) else section.scale
+        to_rate = isinstance(section.scale, dict)
+        wanted = self._trace.at_rate if to_rate else self._trace.scaled
+        number = load * (section.scale["rate"] if to_rate else section.scale)
         scaled: Workload = self._try(("scale",), wanted, number, section.squeeze, seed)
         return scaled
 
@@ -170,6 +178,20 @@ class Traffic:
             said = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
             cure = "add a pool with that model, or set workload.ignore_model: true"
             raise self.loaded.places.error(path, f"{said} (they serve {', '.join(served)}); {cure}")
+
+
+def _at_load(source: str, given: dict[str, Any], load: float) -> dict[str, Any]:
+    """The arguments of a generator for `load` times its rate; ScenarioError where it has none."""
+    changed = {name: given[name] * load for name in ("rate", "rate_on", "rate_off") if name in given}
+    if "gap_s" in given:
+        changed["gap_s"] = given["gap_s"] / load
+    elif source == "diurnal" and not changed:
+        profile = given["points"]
+        changed["points"] = (profile if isinstance(profile, Profile) else Profile.of(profile)).times(load)
+    if not changed:
+        cure = "give its rate" if source == "servegen" else "compare at load 1, or give poisson, gamma or a trace"
+        raise ScenarioError(f"has no rate that load {load:g} could multiply; {cure}")
+    return given | changed
 
 
 def _canonical(name: str) -> str:

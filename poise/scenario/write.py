@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.core.records import Run
 from poise.report.files import replacing
 from poise.scenario.build import Problem
 from poise.scenario.outcome import Outcome
@@ -41,25 +40,32 @@ def write_json(told: dict[str, Any], path: Path) -> None:
 
 
 def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]:
-    """Write everything about a result into `folder` and return the files; several routers have one of each kind."""
+    """Write everything about a result into `folder` and return the files."""
     from poise.report.html import html_report
     from poise.report.perfetto import timeline
     from poise.report.requests import save_requests
+
+    files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
+    html_report(
+        files[0],
+        outcome.cases(rate_of(outcome.provenance["workload"]), problem.warmup_s),
+        about(problem, outcome.provenance),
+    )
+    write_json(outcome.as_dict(), files[1])
+    write_resolved(outcome.provenance, files[2])
+    if outcome.first is not None:
+        files += [folder / "requests.parquet", folder / "timeline.json.gz"]
+        save_requests(outcome.first, files[-2])
+        timeline(outcome.first, files[-1], cluster=problem.cluster)
+    return files
+
+
+def write_resolved(provenance: dict[str, Any], file: Path) -> None:
+    """Write the resolved scenario with the rest of the provenance beside it."""
     from poise.scenario.resolve import write_yaml
 
-    told = outcome.as_dict()
-    files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
-    html_report(files[0], outcome.cases(load_of(outcome), problem.warmup_s), about(problem, outcome))
-    write_json(told, files[1])
-    rest = {name: value for name, value in outcome.provenance.items() if name != "scenario"}
-    write_yaml({**outcome.provenance["scenario"], "provenance": rest}, files[2])
-    runs: dict[str, Run] = {tally.router: tally.first for tally in outcome.tallies if tally.first is not None}
-    for router, run in runs.items():
-        middle = f".{file_name(router)}" if len(outcome.tallies) > 1 else ""
-        files += [folder / f"requests{middle}.parquet", folder / f"timeline{middle}.json.gz"]
-        save_requests(run, files[-2])
-        timeline(run, files[-1], cluster=problem.cluster)
-    return files
+    rest = {name: value for name, value in provenance.items() if name != "scenario"}
+    write_yaml({**provenance["scenario"], "provenance": rest}, file)
 
 
 def file_name(label: str) -> str:
@@ -67,18 +73,17 @@ def file_name(label: str) -> str:
     return "".join(character if character.isalnum() or character in "_-" else "_" for character in label)
 
 
-def load_of(outcome: Outcome) -> float | None:
-    """The offered load in requests per second; None where it has no number: a closed load, sessions, a batch."""
-    told = outcome.provenance["workload"]
+def rate_of(told: dict[str, Any]) -> float | None:
+    """The requests per second of a workload's summary; None where it has none: a closed load, sessions, a batch."""
     open_load = not told.get("concurrency") and told["independent"] == told["requests"]
     return float(told["rate"]) if open_load and told["rate"] is not None else None
 
 
-def about(problem: Problem, outcome: Outcome) -> Any:
+def about(problem: Problem, provenance: dict[str, Any]) -> Any:
     """What the report says of the figures' ground."""
     from poise.report.html import About
 
-    engine, costs = outcome.provenance["engine"], outcome.provenance["cost"]
+    engine, costs = provenance["engine"], provenance["cost"]
     return About(
         title=f"{problem.loaded.name}: {describe(problem)}",
         belief=problem.belief,
@@ -89,8 +94,8 @@ def about(problem: Problem, outcome: Outcome) -> Any:
         seeds=problem.seeds,
         slo=problem.slo,
         warmup_s=problem.warmup_s,
-        workload=outcome.provenance["workload"],
-        version=outcome.provenance["poise"],
+        workload=provenance["workload"],
+        version=provenance["poise"],
     )
 
 

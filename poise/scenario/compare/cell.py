@@ -1,0 +1,153 @@
+"""One cell of a comparison: one simulation and what is kept of it, in this process or in another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.records import Run
+from poise.core.units import ps
+from poise.policies import Policies
+from poise.report.backlog import backlog_growth
+from poise.report.blocks import Blocks, Latency, bins_of, cut
+from poise.report.metrics import measure
+from poise.scenario.compare.study import Place, Setting
+from poise.scenario.run import period
+from poise.scenario.simulate import simulate
+from poise.workload.begin import begins
+
+if TYPE_CHECKING:
+    from poise.report.figures import Curves
+    from poise.workload import Workload
+
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by a path with slashes, as in `blocks/sums/met`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell to be simulated. cut: keep the run in bins of time.  draw: keep curves.  timeline: and samples of the
+    replicas.  requests: where a row for each request goes."""
+
+    place: Place
+    setting: Setting
+    workload: Workload
+    policies: Policies
+    cut: bool = False
+    draw: bool = False
+    timeline: bool = False
+    requests: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
+
+    arrays: `latency/NAME` and `timeline/WHAT/LINE`, points of a curve as [2, points]; `blocks/…`, the run cut in time.
+    """
+
+    place: Place
+    figures: dict[str, Any]
+    growth: float | None
+    refusals: dict[str, int] = field(default_factory=dict)
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    arrays: Arrays = field(default_factory=dict)
+
+    def blocks(self) -> Blocks | None:
+        """The run cut into bins of time; None where it was not, or had no length."""
+        return _unpacked(self.arrays)
+
+    def curves(self, kind: str) -> dict[str, Any]:
+        """`latency`: curves by name.  `timeline`: curves by what they show and by line."""
+        told: dict[str, Any] = {}
+        for name, points in self.arrays.items():
+            first, *parts = name.split("/", 2)
+            if first == kind:
+                home = told if len(parts) == 1 else told.setdefault(parts[0], {})
+                home[parts[-1]] = (points[0].tolist(), points[1].tolist())
+        return told
+
+
+def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
+    """Simulate a cell; None when `stopped` says so meanwhile."""
+    setting, workload = task.setting, task.workload
+
+    def progress(ended: int, total: int) -> None:
+        if stopped():
+            raise KeyboardInterrupt
+
+    run = simulate(
+        setting.cluster,
+        workload,
+        task.policies,
+        cost=setting.cost,
+        belief=setting.belief,
+        seed=task.place.seed,
+        until=setting.until_s,
+        drain=setting.drain,
+        sample_s=period(workload) if task.timeline else 0.0,
+        progress=progress,
+    )
+    if run.interrupted or stopped():
+        return None
+    if task.requests is not None:
+        from poise.report.requests import save_requests
+
+        save_requests(run, task.requests)
+    return _cell(task, run)
+
+
+def _cell(task: Task, run: Run) -> Cell:
+    setting, stamps = task.setting, begins(task.workload)
+    known = stamps if setting.until_s is None else stamps[stamps <= ps(setting.until_s)]
+    last = int(known.max()) if len(known) else 0
+    arrays = _curves(run, task) if task.draw else {}
+    if task.cut and (bins := bins_of(known, ps(setting.warmup_s))):
+        arrays |= _packed(cut(run, setting.slo, stamps, bins, warmup_s=setting.warmup_s))
+    return Cell(
+        task.place,
+        measure(run, setting.cluster, setting.slo, warmup_s=setting.warmup_s).as_dict(),
+        backlog_growth(run, last, warmup_s=setting.warmup_s),
+        dict(run.refusals),
+        run.wall_s,
+        run.cpu_s,
+        arrays,
+    )
+
+
+def _curves(run: Run, task: Task) -> Arrays:
+    """What reports draw of a run."""
+    from poise.report.curves import latency_curves, timeline_curves
+
+    drawn: dict[str, Curves] = {"latency": latency_curves(run, task.setting.warmup_s)}
+    if task.timeline:
+        drawn |= {f"timeline/{what}": lines for what, lines in timeline_curves(run).items()}
+    return {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
+
+
+def _packed(blocks: Blocks) -> Arrays:
+    arrays: Arrays = {f"blocks/sums/{name}": each for name, each in blocks.sums.items()}
+    for name, latency in blocks.latencies.items():
+        arrays[f"blocks/edges/{name}"] = latency.edges
+        arrays[f"blocks/counts/{name}"] = latency.counts
+        arrays[f"blocks/totals/{name}"] = latency.totals
+        arrays[f"blocks/variance/{name}"] = np.array(latency.variance)
+    return arrays
+
+
+def _unpacked(arrays: Arrays) -> Blocks | None:
+    def under(part: str) -> Arrays:
+        start = f"blocks/{part}/"
+        return {name.removeprefix(start): each for name, each in arrays.items() if name.startswith(start)}
+
+    sums, edges, counts, totals, variance = map(under, ("sums", "edges", "counts", "totals", "variance"))
+    if not sums:
+        return None
+    latencies = {name: Latency(edges[name], counts[name], totals[name], float(variance[name])) for name in edges}
+    return Blocks(len(sums["counted"]), sums, latencies)

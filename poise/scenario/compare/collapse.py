@@ -1,0 +1,118 @@
+"""How much load a policy carries: the last load before it collapses, and how far the traffic itself is from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poise.core.spec import Slo
+from poise.report.wording import significant, write
+
+GROWTH = 0.05
+"""A queue grows without bound when more than this share of the arrivals stays in it (see `backlog_growth`)."""
+
+CLOSE = 1.02
+"""Two loads between which the collapse lies are close enough when they differ by at most this factor."""
+
+FAR = 1024.0
+"""The search for a load that is carried, or for one that is not, goes no further than this factor from load 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a policy did at one load, over its seeds. why: what broke down there, empty where the load was carried."""
+
+    load: float
+    slo_attainment: float | None
+    backlog_growth: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """The loads tried under one policy, in order. carried: the highest load below every one that broke down.
+
+    A load is carried when at least `target` of its arrivals meet the SLO and the queue does not grow by more than
+    `GROWTH` of the arrivals. beyond: the lowest load that was not.
+    """
+
+    probes: tuple[Probe, ...]
+
+    @property
+    def beyond(self) -> Probe | None:
+        """The lowest load that broke down."""
+        return next((probe for probe in self.probes if probe.why), None)
+
+    @property
+    def carried(self) -> Probe | None:
+        """The highest load that was carried below the first that was not."""
+        beyond = self.beyond
+        below = [each for each in self.probes if not each.why and (beyond is None or each.load < beyond.load)]
+        return below[-1] if below else None
+
+    @property
+    def share(self) -> tuple[float | None, float | None]:
+        """The share of what the cluster carries that the traffic itself (load 1) is: the least and the most it can be."""
+        low, high = self.carried, self.beyond
+        return (1 / high.load if high else None), (1 / low.load if low else None)
+
+    def next_load(self) -> float | None:
+        """The load to try next to find the collapse; None when it is found, or nowhere near."""
+        low, high = self.carried, self.beyond
+        if low is None or high is None:
+            end = 2 * low.load if low else (high.load / 2 if high else 1.0)
+            return _rounded(end) if 1 / FAR <= end <= FAR else None
+        if high.load / low.load <= CLOSE:
+            return None
+        middle = _rounded((low.load * high.load) ** 0.5)
+        return middle if low.load < middle < high.load else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        low, high = self.carried, self.beyond
+        return {
+            "carried": low.load if low else None,
+            "beyond": high.load if high else None,
+            "why": high.why if high else "",
+            "share_of_carried": list(self.share),
+            "probes": [
+                {
+                    "load": probe.load,
+                    "slo_attainment": probe.slo_attainment,
+                    "backlog_growth": probe.backlog_growth,
+                    "carried": not probe.why,
+                }
+                for probe in self.probes
+            ],
+        }
+
+
+def _rounded(load: float) -> float:
+    """A load to four significant digits, so that it can be written and read again."""
+    return float(f"{load:.4g}")
+
+
+def probe(load: float, met: float | None, growth: float | None, slo: Slo, target: float) -> Probe:
+    """Judge one load by its SLO attainment and the growth of its backlog."""
+    why = []
+    if slo != Slo() and met is not None and met < target:
+        why.append(f"SLO met by {write(met, 'share', 3)}")
+    if growth is not None and growth > GROWTH:
+        why.append(f"the queue keeps {write(growth, 'share', 2)} of what arrives")
+    return Probe(load, met, growth, ", ".join(why))
+
+
+def collapse(probes: Sequence[Probe]) -> Collapse:
+    """The probes of one policy in order of load."""
+    return Collapse(tuple(sorted(probes, key=lambda each: each.load)))
+
+
+def said(share: tuple[float | None, float | None]) -> str:
+    """A share of what is carried in words."""
+    low, high = (None if each is None else significant(each, 2) for each in share)
+    if low is not None and high is not None:
+        return low if low == high else f"{low} to {high}"
+    if low is not None:
+        return f"above {low}"
+    return f"below {high}" if high is not None else "unknown"

@@ -1,0 +1,163 @@
+"""`poise compare` once its options are read: load, run, show, write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from poise.core.errors import UserError
+from poise.scenario.build import Problem, build
+from poise.scenario.checks import decides_by
+from poise.scenario.compare.folder import RESOLVED, opened
+from poise.scenario.compare.run import run
+from poise.scenario.compare.study import SEEDS, Setting, Study
+from poise.scenario.load import load
+from poise.scenario.meter import Bars
+from poise.scenario.read import parse_value
+from poise.scenario.resolve import provenance
+from poise.scenario.write import about, check_writable, to_json, write_json
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
+    from poise.scenario.load import Override
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise compare`; `json` is a file or `-`."""
+
+    scenario: Path
+    sets: list[str]
+    policies: str | None
+    loads: str | None
+    seeds: str | None
+    by: str | None
+    find_collapse: bool
+    jobs: str | None
+    skip_bad: bool
+    out: Path | None
+    resume: bool
+    requests: bool
+    json: str | None
+    quiet: bool
+
+
+def compare_file(wish: Wish) -> bool:
+    """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
+    jobs = _jobs(wish)
+    problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
+    _check_places(wish)
+    study = study_of(problem)
+    facts = provenance(problem, problem.traffic.make(problem.seeds[0]))
+    store = None if wish.out is None else opened(wish.out, problem, facts, resume=wish.resume)
+    with Bars() as bars:
+        comparison = run(
+            study,
+            jobs=min(jobs, len(study.places())),
+            store=store,
+            requests=wish.requests,
+            draw=store is not None,
+            find_collapse=wish.find_collapse,
+            meter=None if wish.quiet else bars,
+        )
+    comparison.provenance = facts
+    _tell(wish, problem, comparison)
+    return comparison.interrupted
+
+
+def study_of(problem: Problem) -> Study:
+    """The study that a scenario asks for."""
+    section = problem.loaded.scenario.compare
+    return Study(
+        setting=Setting(
+            problem.cluster,
+            problem.cost,
+            problem.belief,
+            problem.slo,
+            problem.warmup_s,
+            problem.until_s,
+            problem.drain,
+        ),
+        policies=dict(problem.bundles),
+        make=problem.traffic.make,
+        recorded=problem.traffic.from_trace,
+        by=decides_by(problem.loaded.scenario),
+        loads=tuple(section.loads),
+        seeds=tuple(problem.seeds),
+        target=section.target,
+    )
+
+
+def _seeded(problem: Problem) -> Problem:
+    """The problem with several seeds, where nobody said how many and they are worth something."""
+    said = "seeds" in problem.loaded.scenario.run.model_fields_set
+    return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
+
+
+def _shorthands(wish: Wish) -> Iterator[Override]:
+    """Options that stand for a field of the scenario."""
+    for option, text, path in (
+        ("policies", wish.policies, ("policies", "router")),
+        ("loads", wish.loads, ("compare", "loads")),
+    ):
+        if text is not None:
+            yield path, parse_value(f"[{text}]", f"--{option} {text}"), f"--{option} {text}"
+    if wish.seeds is not None:
+        yield ("run", "seeds"), parse_value(wish.seeds, f"--seeds {wish.seeds}"), f"--seeds {wish.seeds}"
+    if wish.by is not None:
+        yield ("compare", "by"), wish.by, f"--by {wish.by}"
+    if wish.skip_bad:
+        yield ("workload", "skip_bad"), True, "--skip-bad"
+
+
+def _jobs(wish: Wish) -> int:
+    from poise.scenario.compare.crew import processors
+
+    if wish.jobs is None:
+        return processors()
+    if not wish.jobs.isdecimal() or int(wish.jobs) < 1:
+        raise UserError(f"--jobs {wish.jobs}: must be a whole number of at least 1; give how many processes may run")
+    return int(wish.jobs)
+
+
+def _check_places(wish: Wish) -> None:
+    """Find out what cannot be written before any work is done."""
+    for option, given in (("--resume", wish.resume), ("--requests", wish.requests)):
+        if given and wish.out is None:
+            raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
+    if wish.json is not None and wish.json != "-":
+        check_writable(Path(wish.json), "--json")
+    if wish.out is not None:
+        check_writable(wish.out, "--out", folder=True)
+
+
+def _tell(wish: Wish, problem: Problem, comparison: Comparison) -> None:
+    """Print and write what was asked for."""
+    if not wish.quiet and wish.json != "-":
+        from poise.scenario.compare.show import show_all
+        from poise.scenario.write import describe
+
+        print(describe(problem))
+        show_all(comparison)
+    if wish.json == "-":
+        sys.stdout.write(to_json(comparison.as_dict()))
+    elif wish.json is not None:
+        write_json(comparison.as_dict(), Path(wish.json))
+    if wish.out is not None:
+        _write(problem, comparison, wish.out)
+        if not wish.quiet:
+            told = (
+                f"Wrote to {wish.out}: report.html, result.json, {RESOLVED} and {len(comparison.cells)} cells in cells/"
+            )
+            print(told, file=sys.stderr if wish.json == "-" else sys.stdout)
+
+
+def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
+    from poise.report.html import html_report
+
+    write_json(comparison.as_dict(), folder / "result.json")
+    if comparison.cells:
+        html_report(folder / "report.html", comparison.cases(), about(problem, comparison.provenance))

@@ -1,0 +1,98 @@
+"""Whether the cells in a folder may be used again: those of the same scenario, policies, code, data and Poise."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.policies import Policies
+from poise.policies.find import SLOTS
+from poise.scenario.build import Problem
+from poise.scenario.compare.store import Store, digest
+from poise.scenario.read import read_yaml
+from poise.scenario.write import write_resolved
+
+RESOLVED = "scenario.resolved.yaml"
+
+_OWN = {"policies", "compare", "provenance"}
+"""Sections in which comparisons that share cells may differ."""
+
+
+def opened(folder: Path, problem: Problem, facts: dict[str, Any], *, resume: bool) -> Store:
+    """The store in `folder`, with the resolved scenario (`provenance` of the problem) written into it.
+
+    UserError where it has cells of an earlier comparison and they are not to be used, or cannot be: it names the first
+    field that changed.
+    """
+    common = _common(facts["scenario"], facts)
+    store = Store(folder, _prints(problem, facts, common))
+    there = store.finished()
+    if there and not resume:
+        raise UserError(
+            f"--out {folder}: holds {there} cells of an earlier comparison; add --resume to go on with it, or name "
+            "another folder"
+        )
+    if there:
+        _check_same(folder, common)
+    write_resolved(facts, folder / RESOLVED)
+    return store
+
+
+def _common(scenario: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """What the figures of a cell depend on beside policy, load and seed, as JSON gives it back."""
+    kept = {name: value for name, value in scenario.items() if name not in _OWN}
+    kept["run"] = {name: value for name, value in kept["run"].items() if name != "seeds"}
+    told = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
+    plain: dict[str, Any] = json.loads(json.dumps(told))
+    return plain
+
+
+def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> dict[str, str]:
+    """For each policy a digest of all that its cells depend on but load and seed."""
+    lists = [facts["scenario"]["policies"][slot] for slot in SLOTS]
+    chosen = product(*(each if isinstance(each, list) else [each] for each in lists))
+    return {
+        label: digest([common, list(names), list(_code(policies))])
+        for (label, policies), names in zip(problem.bundles, chosen, strict=True)
+    }
+
+
+def _code(policies: Policies) -> Iterator[str]:
+    """Digests of the files that define the policies which are not Poise's own."""
+    for slot in fields(policies):
+        kind = type(getattr(policies, slot.name))
+        if kind.__module__.partition(".")[0] not in ("poise", "builtins"):
+            yield sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()
+
+
+def _check_same(folder: Path, common: dict[str, Any]) -> None:
+    """UserError naming the first thing that is not as it was when the cells were made."""
+    file = folder / RESOLVED
+    told, _ = read_yaml(file, str(file))
+    if not isinstance(told.get("provenance"), dict):
+        raise UserError(f"{file}: does not say what the cells beside it are; name another folder with --out")
+    before, now = _flat(_common(told, told["provenance"])), _flat(common)
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise UserError(
+                f"--out {folder}: its cells are of another scenario ({name} was {before.get(name)!r} and is "
+                f"{now.get(name)!r}); name another folder, or change it back"
+            )
+
+
+def _flat(tree: Any, above: str = "") -> dict[str, Any]:
+    """Nested mappings and lists as one mapping with dotted names."""
+    if not isinstance(tree, dict | list):
+        return {above: tree}
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    flat: dict[str, Any] = {}
+    for name, value in items:
+        flat |= _flat(value, f"{above}.{name}" if above else str(name))
+    return flat

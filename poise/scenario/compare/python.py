@@ -1,0 +1,89 @@
+"""`ps.compare`: the comparison for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from poise.core.errors import UserError
+from poise.core.spec import Belief, Cluster, Slo
+from poise.report.figures import ATTAINMENT, E2E, deciding
+from poise.scenario.compare.run import run
+from poise.scenario.compare.study import SEEDS, Setting, Study
+
+if TYPE_CHECKING:
+    from poise.policies import Policies
+    from poise.scenario.compare.comparison import Comparison
+    from poise.scenario.compare.run import Meter
+    from poise.scenario.simulate import Cost
+    from poise.workload import Workload
+
+
+def compare(
+    cluster: Cluster,
+    workload: Workload | Callable[[int, float], Workload],
+    policies: Mapping[str, Policies],
+    *,
+    loads: Sequence[float] = (1.0,),
+    seeds: int | Sequence[int] | None = None,
+    slo: Slo | None = None,
+    by: str | None = None,
+    target: float = 0.9,
+    find_collapse: bool = False,
+    cost: Cost | None = None,
+    belief: Belief | None = None,
+    warmup_s: float = 0.0,
+    until: float | None = None,
+    drain: bool = True,
+    jobs: int = 1,
+    progress: Meter | None = None,
+) -> Comparison:
+    """Compare policies by name at several loads, all under the same requests, faults and ties.
+
+    workload: a function of (seed, load) that makes generated traffic, or a `Workload` as it stands: a recording, which
+    is scaled to each load, and whose intervals come from blocks of time.  loads: factors on its rate.
+    seeds: how many, or which (default 5 for generated traffic, 1 for a recording).  by: the figure that decides, as in
+    ttft_s.p99 (default: slo_attainment where `slo` is given, else e2e_s.mean).  target: the share of arrivals that must
+    meet `slo` at a load that is carried.  find_collapse: search for the load that is not.
+    jobs: processes; with more than one a script needs its `if __name__ == "__main__":`, and policies must be defined in
+    a module.  Raises UserError for what cannot be compared.
+    """
+    _check(policies, loads, jobs, target)
+    recorded = not callable(workload)
+    slo = slo or Slo()
+    chosen = deciding(by) if by is not None else E2E[0] if slo == Slo() else ATTAINMENT
+    study = Study(
+        setting=Setting(cluster, cost, belief or Belief(), slo, warmup_s, until, drain),
+        policies=dict(policies),
+        make=workload if callable(workload) else _scaling(workload),
+        recorded=recorded,
+        by=chosen,
+        loads=tuple(map(float, loads)),
+        seeds=_seeds(seeds, recorded),
+        target=target,
+    )
+    return run(study, jobs=jobs, find_collapse=find_collapse, meter=progress)
+
+
+def _scaling(workload: Workload) -> Callable[[int, float], Workload]:
+    return lambda seed, load: workload.scaled(load, seed=seed) if load != 1 else workload
+
+
+def _seeds(seeds: int | Sequence[int] | None, recorded: bool) -> tuple[int, ...]:
+    if seeds is None:
+        seeds = 1 if recorded else SEEDS
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
+        raise UserError(f"seeds = {seeds!r}: give how many there are, as in 5, or different ones, as in [3, 7]")
+    return chosen
+
+
+def _check(policies: Mapping[str, Policies], loads: Sequence[float], jobs: int, target: float) -> None:
+    if not policies:
+        raise UserError("policies is empty; give at least one, as in {'mine': Policies(router=Mine())}")
+    if not loads or min(loads) <= 0 or len(set(loads)) < len(loads):
+        raise UserError(f"loads = {list(loads)}: give different factors above 0, as in [0.5, 1, 2]")
+    if jobs < 1:
+        raise UserError(f"jobs = {jobs}: must be at least 1; give how many processes may run")
+    if not 0 < target <= 1:
+        raise UserError(f"target = {target}: must be above 0 and at most 1; give a share, as in 0.9")

@@ -1,0 +1,106 @@
+"""A comparison as tables: one for each load, then up to which load each policy carries the traffic."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from poise.core.spec import Slo
+from poise.report.figures import Case
+from poise.report.seeds import CONFIDENCE
+from poise.report.table import show, show_load
+from poise.report.wording import MISSING, belief_line, significant, slo_line, write
+from poise.scenario.compare.collapse import GROWTH, said
+from poise.scenario.write import rate_of
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
+
+
+def tables(comparison: Comparison, loads: Sequence[float] | None = None) -> str:
+    """The tables of some loads as plain text; None is all of them, with the belief above and the collapse below."""
+    out = io.StringIO()
+    if loads is None:
+        show_all(comparison, out)
+    else:
+        for load in loads:
+            show_one(comparison, load, out)
+    return out.getvalue()
+
+
+def show_all(comparison: Comparison, file: TextIO | None = None) -> None:
+    """Print everything that is said of a comparison."""
+    show_loads(comparison, file)
+    show_collapse(comparison, file or sys.stdout)
+
+
+def show_loads(comparison: Comparison, file: TextIO | None = None) -> None:
+    """Print the belief and the table of each load."""
+    out, study = file or sys.stdout, comparison.study
+    out.write(f"{belief_line(study.setting.belief)}\n")
+    out.write(f"SLO: {slo_line(study.setting.slo)}. {_interval_line(comparison)}\n")
+    if comparison.interrupted:
+        done, planned = len(comparison.cells), len(study.places())
+        out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n")
+    out.write("\n")
+    for load in study.loads:
+        if comparison.policies(load):
+            show_one(comparison, load, out)
+            out.write("\n")
+
+
+def _interval_line(comparison: Comparison) -> str:
+    """What ± means in the tables."""
+    half = f"± is half of a {CONFIDENCE:.0%} interval"
+    count = len(comparison.study.seeds)
+    if comparison.study.by_seeds:
+        return f"Means over {count} seeds; {half} of chance among them, differences paired by seed."
+    seeds = "" if count == 1 else f"Means over {count} seeds; "
+    return f"{seeds}{half} from blocks of time (? where the run is too short to say), differences paired by block."
+
+
+def show_one(comparison: Comparison, load: float, file: TextIO) -> None:
+    """Print the table of one load and its verdict."""
+    cases = [Case(name, comparison.result(name, load)) for name in comparison.policies(load)]
+    show_load(cases, comparison.best(load), title=_title(comparison, load), file=file)
+
+
+def _title(comparison: Comparison, load: float) -> str:
+    offered = comparison.offered[load]
+    rate, count = rate_of(offered), len(comparison.study.seeds)
+    parts = [f"{significant(rate)} req/s"] if rate is not None else []
+    parts += [f"{offered['requests']:,} requests" + (f" × {count} seeds" if count > 1 else "")]
+    if "reachable_hit_rate" in offered:
+        parts.append(f"reachable prefix hits {write(offered['reachable_hit_rate'], 'share')}")
+    whole = all(len(comparison.of(name, load)) == count for name in comparison.study.policies)
+    return f"Load {significant(load)}{'' if whole else ' (interrupted: partial)'}: {', '.join(parts)}"
+
+
+def show_collapse(comparison: Comparison, file: TextIO) -> None:
+    """Print up to which load each policy carries the traffic; nothing for one load that all carry."""
+    found = comparison.collapses
+    if len(comparison.study.loads) < 2 and all(each.beyond is None for each in found.values()):
+        return
+    rows = [
+        (
+            name,
+            significant(each.carried.load) if each.carried else MISSING,
+            significant(each.beyond.load) if each.beyond else MISSING,
+            said(each.share),
+            each.beyond.why if each.beyond else "",
+        )
+        for name, each in found.items()
+    ]
+    headers = ("policy", "carries load", "not", "load 1 is at", "what breaks down")
+    show("Collapse", headers, rows, file)
+    asked = f"at least {write(comparison.study.target, 'share')} meet the SLO and " if _has_slo(comparison) else ""
+    file.write(
+        f"A load is carried when {asked}the queue keeps at most {write(GROWTH, 'share')} of what arrives. "
+        "The fourth column is the share of what the cluster carries that the traffic itself is.\n"
+    )
+
+
+def _has_slo(comparison: Comparison) -> bool:
+    return comparison.study.setting.slo != Slo()

@@ -1,0 +1,115 @@
+"""The folder of a comparison: each cell is written whole as it ends, and found again by what it depends on.
+
+FOLDER/scenario.resolved.yaml     what was asked; read again by `poise compare`
+FOLDER/result.json, report.html   written when all is done, or when the user stops
+FOLDER/cells/load-1/load.json     the requests of a load: how many, how fast, how long
+FOLDER/cells/load-1/prefix_cache/seed-0/cell.json        figures; its presence says that the cell is whole
+FOLDER/cells/load-1/prefix_cache/seed-0/cell.npz         curves, and the run cut into blocks
+FOLDER/cells/load-1/prefix_cache/seed-0/requests.parquet a row for each request, where asked for
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.report.files import replacing
+from poise.scenario.compare.cell import Cell
+from poise.scenario.compare.study import Place
+from poise.scenario.write import file_name, to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """folder: where all is.  prints: for each policy, a digest of all that its figures depend on but load and seed."""
+
+    folder: Path
+    prints: Mapping[str, str]
+
+    def home(self, place: Place) -> Path:
+        """The folder of a cell."""
+        return self._load(place.load) / file_name(place.policy) / f"seed-{place.seed}"
+
+    def _load(self, load: float) -> Path:
+        return self.folder / "cells" / f"load-{load:.12g}"
+
+    def finished(self) -> int:
+        """How many cells are there, of whatever comparison."""
+        return sum(1 for _ in self.folder.glob("cells/*/*/*/cell.json"))
+
+    def save(self, cell: Cell) -> None:
+        """Write a cell; its JSON last."""
+        import numpy as np
+
+        home = self.home(cell.place)
+        if cell.arrays:
+            with replacing(home / "cell.npz") as file:
+                np.savez_compressed(file, allow_pickle=False, **cell.arrays)
+        told = {
+            "print": self.prints[cell.place.policy],
+            **cell.place._asdict(),
+            "backlog_growth": cell.growth,
+            "refusals": cell.refusals,
+            "wall_s": cell.wall_s,
+            "cpu_s": cell.cpu_s,
+            "figures": cell.figures,
+        }
+        with replacing(home / "cell.json") as file:
+            file.write(to_json(told).encode())
+
+    def find(self, place: Place, *, requests: bool = False) -> Cell | None:
+        """The cell, if it is there whole, and its rows too where `requests` are wanted.
+
+        UserError when it belongs to another scenario or policy.
+        """
+        home = self.home(place)
+        told = _read(home / "cell.json")
+        if told is None or (requests and not (home / "requests.parquet").exists()):
+            return None
+        if told["print"] != self.prints[place.policy]:
+            raise UserError(
+                f"{home}: is a cell of another {place.policy} (its parameters or its code changed); "
+                "give another --out, or remove that folder"
+            )
+        return Cell(
+            place, told["figures"], told["backlog_growth"], told["refusals"], told["wall_s"], told["cpu_s"],
+            _arrays(home / "cell.npz"),
+        )  # fmt: skip
+
+    def save_load(self, load: float, told: dict[str, Any]) -> None:
+        """Write what the requests of a load are."""
+        with replacing(self._load(load) / "load.json") as file:
+            file.write(to_json(told).encode())
+
+    def find_load(self, load: float) -> dict[str, Any] | None:
+        """What the requests of a load are, if it was written."""
+        return _read(self._load(load) / "load.json")
+
+
+def digest(told: Any) -> str:
+    """A digest of plain data."""
+    return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    import numpy as np
+
+    if not file.exists():
+        return {}
+    with np.load(file) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read ({error}); remove it, and the cell is simulated again") from None
+    return told
