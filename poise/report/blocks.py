@@ -93,12 +93,8 @@ class Blocks:
     sums: Mapping[str, Floats]
     latencies: Mapping[str, Latency]
 
-    def families(self) -> list[str]:
-        """The names under which figures are taken together: the latencies, and `""` for the rest."""
-        return ["", *self.latencies]
-
     def resample(self, family: str, result: Mapping[str, Any], weights: Floats) -> dict[Path, Sample]:
-        """The figures of a family under resamples; `result` has those of the run itself."""
+        """The figures of a latency, or with `""` the others, under resamples; `result` has those of the run itself."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self._latency(family, weights) if family else self._sums(result, weights)
 

@@ -107,7 +107,7 @@ def settle(evaluate: Evaluate, bins: int) -> dict[Path, Spread | None]:
         for path, sample in now.items():
             last = before[path].spread if path in before else math.nan
             if found.get(path) is None and sample.spread <= last * (1 + SETTLED):
-                freedom = min(bins // length, sample.pieces) - 1
+                freedom = min(bins // length, sample.pieces if sample.spread else math.inf) - 1
                 if freedom >= 1:
                     found[path] = Spread(max(sample.spread, last), int(freedom), length)
         if now and all(found.get(path) is not None for path in now):

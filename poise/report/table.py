@@ -119,7 +119,7 @@ def show_load(
     """Print one row for each case of one load, then the verdict and the notes that all share.
 
     The deciding figure comes first, with each case's difference to the best one. ± is half of a 95 % interval, and ± ?
-    stands where the run is too short to give one. Counts of ends other than finished have a column only where some case has any.
+    stands where the run is too short to give one. Counts of ends other than finished have a column where one has any.
     """
     out, by = file or sys.stdout, verdict.by
     rest = [figure for figure in (*_AT_ONE_LOAD, *ENDS[1:]) if figure != by]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from poise.core.spec import Slo
+from poise.report.backlog import GROWTH
+from poise.report.intervals import Interval
 from poise.report.wording import significant, write
-
-GROWTH = 0.05
-"""A queue grows without bound when more than this share of the arrivals stays in it (see `backlog_growth`)."""
 
 CLOSE = 1.02
 """Two loads between which the collapse lies are close enough when they differ by at most this factor."""
@@ -21,20 +20,24 @@ FAR = 1024.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a policy did at one load, over its seeds. why: what broke down there, empty where the load was carried."""
+    """What a policy did at one load, over its seeds. why: what broke down there, empty where the load was carried.
+
+    sure: whether the interval of the SLO attainment lies wholly on that side of the target.
+    """
 
     load: float
-    slo_attainment: float | None
+    met: Interval
     backlog_growth: float | None
     why: str = ""
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
     """The loads tried under one policy, in order. carried: the highest load below every one that broke down.
 
-    A load is carried when at least `target` of its arrivals meet the SLO and the queue does not grow by more than
-    `GROWTH` of the arrivals. beyond: the lowest load that was not.
+    A load is carried when at least `target` of its arrivals meet the SLO and the queue does not keep more than `GROWTH`
+    of them. beyond: the lowest load that was not.
     """
 
     probes: tuple[Probe, ...]
@@ -47,13 +50,22 @@ class Collapse:
     @property
     def carried(self) -> Probe | None:
         """The highest load that was carried below the first that was not."""
+        return self._below(sure=False)
+
+    def _below(self, *, sure: bool) -> Probe | None:
         beyond = self.beyond
-        below = [each for each in self.probes if not each.why and (beyond is None or each.load < beyond.load)]
-        return below[-1] if below else None
+        below = [each for each in self.probes if beyond is None or each.load < beyond.load]
+        return next((each for each in reversed(below) if each.sure or not sure), None)
+
+    @property
+    def range(self) -> tuple[float | None, float | None]:
+        """Between which loads the collapse lies for sure: one that is carried and one that is not beyond chance."""
+        low, high = self._below(sure=True), next((each for each in self.probes if each.why and each.sure), None)
+        return (low.load if low else None), (high.load if high else None)
 
     @property
     def share(self) -> tuple[float | None, float | None]:
-        """The share of what the cluster carries that the traffic itself (load 1) is: the least and the most it can be."""
+        """The share of what the cluster carries that load 1, the traffic itself, is: at least and at most."""
         low, high = self.carried, self.beyond
         return (1 / high.load if high else None), (1 / low.load if low else None)
 
@@ -75,13 +87,16 @@ class Collapse:
             "carried": low.load if low else None,
             "beyond": high.load if high else None,
             "why": high.why if high else "",
+            "for_sure": list(self.range),
             "share_of_carried": list(self.share),
             "probes": [
                 {
                     "load": probe.load,
-                    "slo_attainment": probe.slo_attainment,
+                    "slo_attainment": probe.met.value,
+                    "interval": probe.met.half,
                     "backlog_growth": probe.backlog_growth,
                     "carried": not probe.why,
+                    "for_sure": probe.sure,
                 }
                 for probe in self.probes
             ],
@@ -93,14 +108,19 @@ def _rounded(load: float) -> float:
     return float(f"{load:.4g}")
 
 
-def probe(load: float, met: float | None, growth: float | None, slo: Slo, target: float) -> Probe:
-    """Judge one load by its SLO attainment and the growth of its backlog."""
+def probe(load: float, met: Interval, growth: float | None, slo: Slo, target: float) -> Probe | None:
+    """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it."""
+    asked = slo != Slo() and met.value is not None
+    if growth is None and not asked:
+        return None
     why = []
-    if slo != Slo() and met is not None and met < target:
-        why.append(f"SLO met by {write(met, 'share', 3)}")
+    sure = not asked or (met.half is not None and abs((met.value or 0.0) - target) > met.half)
+    if asked and (met.value or 0.0) < target:
+        why.append(f"SLO met by {write(met.value, 'share', 3)}")
     if growth is not None and growth > GROWTH:
         why.append(f"the queue keeps {write(growth, 'share', 2)} of what arrives")
-    return Probe(load, met, growth, ", ".join(why))
+        sure = True
+    return Probe(load, met, growth, ", ".join(why), sure)
 
 
 def collapse(probes: Sequence[Probe]) -> Collapse:
@@ -108,9 +128,9 @@ def collapse(probes: Sequence[Probe]) -> Collapse:
     return Collapse(tuple(sorted(probes, key=lambda each: each.load)))
 
 
-def said(share: tuple[float | None, float | None]) -> str:
-    """A share of what is carried in words."""
-    low, high = (None if each is None else significant(each, 2) for each in share)
+def between(ends: tuple[float | None, float | None], digits: int = 2) -> str:
+    """A range in words, one or both of whose ends may be unknown."""
+    low, high = (None if each is None else significant(each, digits) for each in ends)
     if low is not None and high is not None:
         return low if low == high else f"{low} to {high}"
     if low is not None:

@@ -60,15 +60,13 @@ class Comparison:
             self._results[policy, load] = self._told(policy, load, cells)
         return self._results[policy, load]
 
-    def carried(self, policy: str, load: float) -> tuple[float | None, float | None]:
-        """SLO attainment and growth of the backlog, means over seeds."""
-        cells = self.of(policy, load)
-        met = [cell.figures["slo_attainment"] for cell in cells]
-        return _mean(met), _mean([cell.growth for cell in cells])
+    def growth(self, policy: str, load: float) -> float | None:
+        """By which share of the arrivals the backlog grows, the mean over seeds (see `backlog_growth`)."""
+        return _mean([cell.growth for cell in self.of(policy, load)])
 
     def _told(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
         result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])
-        result["backlog_growth"] = self.carried(policy, load)[1]
+        result["backlog_growth"] = self.growth(policy, load)
         result["per_seed"] = [
             {**cell.figures, "seed": cell.place.seed, "backlog_growth": cell.growth} for cell in cells
         ]
@@ -85,7 +83,9 @@ class Comparison:
             return None, {"interval": NO_TIME}
         halves: dict[str, Any] = {}
         lacking = []
-        spreads = self._spreads(policy, load)
+        spreads: dict[Path, Spread | None] = {}
+        for family in ("", *(series[0].path[0] for series in SERIES.values())):
+            spreads |= self._spreads(policy, load, family)
         for figure in (*KEY, *(each for series in SERIES.values() for each in series)):
             if figure.path in spreads and (value := figure.value(result)) is not None:
                 found = interval(value, spreads[figure.path])
@@ -118,16 +118,16 @@ class Comparison:
         if self.study.by_seeds:
             found = over_seeds([figure.value(cell.figures) for cell in cells], confidence)
             return Interval(found.value, None, ALIKE) if _alike(cells) else found
-        value = figure.value(self.result(policy, load))
+        value = _mean([figure.value(cell.figures) for cell in cells])
         if self._blocks(policy, load) is None:
             return Interval(value, None, NO_TIME)
-        return interval(value, self._spreads(policy, load).get(figure.path), confidence)
+        return interval(value, self._spreads(policy, load, _family(figure)).get(figure.path), confidence)
 
     def _paired(self, base: str, other: str, load: float, figure: Figure, confidence: float) -> Interval:
         """How much more `other` has than `base`."""
         if self.study.by_seeds:
             return self._by_seed(base, other, load, figure, confidence)
-        values = [figure.value(self.result(name, load)) for name in (base, other)]
+        values = [_mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in (base, other)]
         if values[0] is None or values[1] is None:
             return Interval(None, None, "one of them has no such figure")
         gap, blocks = values[1] - values[0], self._blocks(base, load)
@@ -168,21 +168,19 @@ class Comparison:
         common = [path for path in runs[0] if all(path in run for run in runs)]
         return {path: average([run[path] for run in runs]) for path in common}
 
-    def _spreads(self, policy: str, load: float) -> dict[Path, Spread | None]:
-        """How far time may have moved each figure."""
+    def _spreads(self, policy: str, load: float, family: str) -> dict[Path, Spread | None]:
+        """How far time may have moved the figures of a family."""
         blocks = self._blocks(policy, load)
         assert blocks is not None
-        found: dict[Path, Spread | None] = {}
-        for family in blocks[0].families():
-            found |= settle(partial(self._samples, policy, load, family), blocks[0].bins)
-        return found
+        return settle(partial(self._samples, policy, load, family), blocks[0].bins)
 
     # Who is better ----------------------------------------------------------------------------------------------------
 
     def best(self, load: float = 1.0, by: str | None = None) -> Verdict:
         """Which policy is the best at a load by a figure (default: the study's), and which cannot be told from it."""
         figure = self.study.by if by is None else deciding(by)
-        values = {name: figure.value(self.result(name, load)) for name in self.policies(load)}
+        names = self.policies(load)
+        values = {name: _mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in names}
         return judge(
             figure, values, lambda base, other, confidence: self._paired(base, other, load, figure, confidence)
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError
 from poise.core.units import SECOND, ps
+from poise.report.figures import ATTAINMENT
 from poise.scenario.compare.cell import Cell, Task
 from poise.scenario.compare.collapse import Collapse, collapse, probe
 from poise.scenario.compare.comparison import Comparison
@@ -159,9 +160,18 @@ def _collapses(comparison: Comparison) -> dict[str, Collapse]:
     found = {}
     for name in study.policies:
         whole = [load for load in loads if len(comparison.of(name, load)) == len(study.seeds)]
-        probes = [probe(load, *comparison.carried(name, load), study.setting.slo, study.target) for load in whole]
-        if probes:
-            found[name] = collapse(probes)
+        probes = [
+            probe(
+                load,
+                comparison.interval(name, ATTAINMENT.name, load),
+                comparison.growth(name, load),
+                study.setting.slo,
+                study.target,
+            )
+            for load in whole
+        ]
+        if known := [each for each in probes if each is not None]:
+            found[name] = collapse(known)
     return found
 
 
@@ -169,10 +179,11 @@ def _probes(comparison: Comparison) -> list[Place]:
     """The cells to simulate next in search of the collapse of every policy."""
     wanted = {name: each.next_load() for name, each in _collapses(comparison).items()}
     loads = sorted({load for load in wanted.values() if load is not None})
-    return [
+    places = [
         Place(load, name, seed)
         for load in loads
         for seed in comparison.study.seeds
         for name, own in wanted.items()
         if own == load
     ]
+    return [place for place in places if place not in comparison.cells]

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from poise.core.spec import Slo
+from poise.report.backlog import GROWTH
 from poise.report.figures import Case
 from poise.report.seeds import CONFIDENCE
 from poise.report.table import show, show_load
 from poise.report.wording import MISSING, belief_line, significant, slo_line, write
-from poise.scenario.compare.collapse import GROWTH, said
+from poise.scenario.compare.collapse import between
 from poise.scenario.write import rate_of
 
 if TYPE_CHECKING:
@@ -88,17 +89,22 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
             name,
             significant(each.carried.load) if each.carried else MISSING,
             significant(each.beyond.load) if each.beyond else MISSING,
-            said(each.share),
+            between(each.range, 4),
+            between(each.share),
             each.beyond.why if each.beyond else "",
         )
         for name, each in found.items()
     ]
-    headers = ("policy", "carries load", "not", "load 1 is at", "what breaks down")
+    headers = ("policy", "carries load", "not", "for sure", "load 1 is at", "what breaks down")
     show("Collapse", headers, rows, file)
+    unclear = {each.load for some in found.values() for each in some.probes if each.backlog_growth is None}
+    if unclear:
+        loads = ", ".join(map(significant, sorted(unclear)))
+        file.write(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.\n")
     asked = f"at least {write(comparison.study.target, 'share')} meet the SLO and " if _has_slo(comparison) else ""
     file.write(
         f"A load is carried when {asked}the queue keeps at most {write(GROWTH, 'share')} of what arrives. "
-        "The fourth column is the share of what the cluster carries that the traffic itself is.\n"
+        "Load 1, the traffic itself, is at that share of what the cluster carries.\n"
     )
 
 
