@@ -23,7 +23,7 @@ _CLICK: Any = _USAGE.__base__
 app = typer.Typer(
     name="poise",
     help="Simulate where the work of large models goes: routers, batchers and engines on your own traffic.",
-    epilog="A first step: poise demo. Then: poise simulate examples/quickstart.yaml --out out",
+    epilog="A first step: poise demo. Then: poise compare examples/quickstart.yaml --out out",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,7 +55,7 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
     ] = None,
-    router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
+    router: Annotated[list[str] | None, typer.Option(metavar="NAME", help="The router.")] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Run this seed only.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
     json_file: Annotated[
@@ -72,7 +72,7 @@ def simulate(
     """Simulate a scenario and print what it came to."""
     from poise.scenario.command import Wish, simulate_file
 
-    wish = Wish(scenario, sets or [], router, seed, skip_bad, json_file, out, trace_events, quiet)
+    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet)
     raise typer.Exit(INTERRUPTED if simulate_file(wish) else DONE)
 
 

@@ -160,29 +160,6 @@ def test_the_same_seed_gives_the_same_json_in_two_processes(scenario: Path) -> N
     assert told[0] == told[1]
 
 
-def test_routers_are_compared_under_the_same_arrivals(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    routers = ("--router", "round_robin", "--router", "{prefix_cache: {imbalance: 4}}", "--router", "prefix_cache")
-    told = _json(capsys, *routers)
-    assert list(told["routers"]) == ["round_robin", "prefix_cache(imbalance=4)", "prefix_cache"]
-    base, other = told["routers"]["round_robin"], told["routers"]["prefix_cache"]
-    against = other["against"]
-    assert against["router"] == "round_robin" and "against" not in base
-    assert against["difference"]["requests"] == 0
-    assert against["difference"]["ttft_s"]["mean"] == pytest.approx(other["ttft_s"]["mean"] - base["ttft_s"]["mean"])
-    assert against["interval"]["prefix_hit_rate"] >= 0
-    alone = _json(capsys, "--router", "round_robin")
-    assert _timeless(alone["per_seed"]) == _timeless(base["per_seed"])
-
-
-def test_a_comparison_has_files_for_each_router(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["simulate", "scenario.yaml", "--router", "round_robin", "--router", "least_tokens", "--out", "out"]
-    assert main(argv) == 0
-    table = capsys.readouterr().out
-    assert table.index("round_robin") < table.index("least_tokens")
-    names = {file.name for file in Path("out").iterdir()}
-    assert {"requests.round_robin.parquet", "timeline.least_tokens.json.gz", "report.html"} <= names
-
-
 def test_events_are_recorded(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = _json(capsys)
     assert _timeless(_json(capsys, "--trace-events", "events.jsonl")) == _timeless(plain)

@@ -393,7 +393,7 @@ LINE = [
     (["simulate", "scenario.yaml", "--router", "robin"], ["--router robin: policies.router: 'robin' is no router"]),
     (
         ["simulate", "scenario.yaml", "--router", "round_robin", "--router", "x"],
-        ["policies.router.1: 'x' is no router"],
+        ["--router: a run has one router", "poise compare --policies round_robin,x"],
     ),
     (["simulate", "scenario.yaml", "--set", "workload={}"], ["workload: names no source; give exactly one of trace"]),
     (["simulate", "scenario.yaml", "--skip-bad"], ["--skip-bad: workload.skip_bad: belongs to a trace"]),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from poise.core.errors import UserError
 from poise.scenario.meter import Bars
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Wish:
 
     scenario: Path
     sets: list[str]
-    router: str | None
+    routers: list[str]
     seed: str | None
     skip_bad: bool
     json: str | None
@@ -58,9 +59,13 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
     """Options that stand for a field of the scenario."""
     from poise.scenario.read import parse_value
 
-    if wish.router is not None:
-        option = f"--router {wish.router}"
-        yield ("policies", "router"), parse_value(wish.router, option), option
+    if len(wish.routers) > 1:
+        names = ",".join(wish.routers)
+        raise UserError(
+            f"--router: a run has one router; give one, or compare them by `poise compare --policies {names}`"
+        )
+    for name in wish.routers:
+        yield ("policies", "router"), parse_value(name, f"--router {name}"), f"--router {name}"
     if wish.seed is not None:
         yield ("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"
     if wish.skip_bad:

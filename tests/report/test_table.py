@@ -6,9 +6,11 @@ import re
 import pytest
 
 from poise.core.spec import Belief, Slo
-from poise.report.figures import Case
+from poise.report.figures import TTFT, Case
+from poise.report.intervals import Interval
 from poise.report.metrics import combine, measure
-from poise.report.table import show, show_comparison, show_run
+from poise.report.table import show, show_load, show_run
+from poise.report.verdict import Verdict
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line, write
 
 from .runs import Row, a_cluster, a_run
@@ -79,23 +81,23 @@ def test_an_empty_run_can_be_shown():
     assert "None" not in out.getvalue()
 
 
-def test_a_comparison_has_a_row_a_case_and_leaves_out_empty_columns():
+def test_a_load_has_a_row_a_case_with_doubts_and_leaves_out_empty_columns():
     out = io.StringIO()
-    show_comparison([Case("fast", result_of(1.0), 2.0), Case("slow", result_of(3.0))], file=out)
-    head, fast, slow = out.getvalue().splitlines()[1:4]
-    assert head.split()[:2] == ["router", "load"]
-    assert "$" not in head
-    assert "Rejected" not in head
-    assert fast.split()[:2] == ["fast", "2"]
-    assert slow.split()[:2] == ["slow", MISSING]
-    assert "100 %" in fast
-    assert "0 %" in slow
+    cases = [Case("fast", result_of(1.0, 1.2)), Case("slow", result_of(3.0))]
+    verdict = Verdict(TTFT[1], "fast", (), (), {"slow": Interval(1.9, 0.2)})
+    show_load(cases, verdict, file=out)
+    head, fast, slow, _, said = out.getvalue().splitlines()[1:6]
+    assert head.split()[:4] == ["policy", "TTFT", "p50", "to"]
+    assert head.count("TTFT p50") == 1 and "$" not in head and "Rejected" not in head
+    assert fast.startswith("fast    1 s ± 1.3 s             best") and "100 %" in fast
+    assert slow.startswith("slow        3 s ± ?  +1.9 s ± 200 ms")
+    assert said == "Best by TTFT p50: fast (the next is slow, 1.9 s ± 200 ms away)."
 
 
 def test_no_cases_is_an_empty_table():
     out = io.StringIO()
-    show_comparison([], file=out)
-    assert out.getvalue().splitlines()[:2] == ["Comparison", "router  load"]
+    show_load([], Verdict(TTFT[1]), file=out)
+    assert out.getvalue().splitlines() == ["Comparison", "policy  TTFT p50  to the best", ""]
 
 
 @pytest.mark.parametrize("width", [40, 80, 300])
@@ -105,8 +107,9 @@ def test_a_terminal_of_any_width_shows_every_figure(monkeypatch, width):
     monkeypatch.setenv("NO_COLOR", "1")
     plain, drawn = io.StringIO(), Terminal()
     cases = [Case("fast", result_of(1.0), 2.0), Case("[slow]", result_of(3.0), 2.0)]
-    show_comparison(cases, file=plain)
-    show_comparison(cases, file=drawn)
+    verdict = Verdict(TTFT[1], "fast", ("[slow]",), (), {"[slow]": Interval(2.0, 2.5)})
+    show_load(cases, verdict, file=plain)
+    show_load(cases, verdict, file=drawn)
     assert "…" not in drawn.getvalue()
     missing = [word for word in plain.getvalue().split() if word not in drawn.getvalue()]
     assert missing == []

@@ -1,4 +1,4 @@
-"""Running a scenario: seeds, comparison, and what happens on Ctrl-C."""
+"""Running a scenario: seeds, and what happens on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from poise.core.errors import ScenarioError
 from poise.core.records import Run
 from poise.report.metrics import measure
 from poise.scenario import run as room
 from poise.scenario.build import Problem, build
 from poise.scenario.load import load
-from poise.scenario.outcome import Outcome, Tally, against
+from poise.scenario.outcome import Outcome
 from poise.scenario.simulate import simulate
 
 TEXT = """\
@@ -39,23 +40,24 @@ def test_each_seed_is_the_run_that_simulate_makes(tmp_path: Path) -> None:
         assert {name: told["per_seed"][seed][name] for name in figures} == figures
 
 
-def test_generated_load_differs_by_seed_and_is_the_same_for_all_routers(tmp_path: Path) -> None:
-    problem = _problem(tmp_path, "policies.router=[round_robin, least_tokens]")
-    outcome = room.run(problem)
-    first, second = (tally.first for tally in outcome.tallies)
-    assert first is not None and second is not None
-    assert first.records.arrived_at == second.records.arrived_at
-    means = [metrics.e2e_s.mean for metrics in outcome.tallies[0].metrics]
-    assert len(set(means)) == 3
-    assert "seeds" not in outcome.as_dict()["routers"]["round_robin"]["notes"]
+def test_generated_load_differs_by_seed(tmp_path: Path) -> None:
+    told = room.run(_problem(tmp_path)).as_dict()
+    assert len({seed["e2e_s"]["mean"] for seed in told["per_seed"]}) == 3
+    assert "seeds" not in told["notes"]
+
+
+def test_one_bundle_of_policies_is_run(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"policies.queue: lists 2 policies.*`poise compare`"):
+        room.run(_problem(tmp_path, "policies.queue=[null, priority]"))
+    assert room.run(_problem(tmp_path, "policies.queue=[priority]")).policies == "least_requests"
 
 
 def test_the_files_need_the_first_seed_only(tmp_path: Path) -> None:
     problem = _problem(tmp_path)
     plain, kept = room.run(problem), room.run(problem, keep=room.Keep(timeline=True))
-    assert plain.tallies[0].first is not None and not plain.tallies[0].first.samples
-    assert kept.tallies[0].first is not None and kept.tallies[0].first.samples and kept.tallies[0].first.slices
-    assert plain.tallies[0].first.records.ended_at == kept.tallies[0].first.records.ended_at
+    assert plain.first is not None and not plain.first.samples
+    assert kept.first is not None and kept.first.samples and kept.first.slices
+    assert plain.first.records.ended_at == kept.first.records.ended_at
 
 
 def test_refusals_are_told_with_their_reason(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_a_second_ctrl_c_is_not_waited_for() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_progress_is_told_by_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reporting(*given: Any, progress: Any, **named: Any) -> Run:
         progress(7, 60)
         return simulate(*given, progress=progress, **named)
@@ -113,21 +115,6 @@ def test_progress_is_told_by_router(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert said == [("least_requests", 7, 60)]
 
 
-def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
-    outcome = room.run(_problem(tmp_path, "policies.router=[round_robin, least_tokens]"))
-    base, other = outcome.tallies
-    told = against(base, other)
-    gaps = [
-        two.ttft_s.mean - one.ttft_s.mean
-        for one, two in zip(base.metrics, other.metrics, strict=True)
-        if one.ttft_s.mean is not None and two.ttft_s.mean is not None
-    ]
-    assert told["difference"]["ttft_s"]["mean"] == pytest.approx(sum(gaps) / 3)
-    assert told["interval"]["ttft_s"]["mean"] > 0
-    assert against(base, base)["difference"]["e2e_s"]["p99"] == 0
-    assert against(base, Tally("none"))["difference"] is None
-
-
 def test_an_interruption_before_anything_ended_is_still_a_result() -> None:
-    told = Outcome([Tally("round_robin")], {"poise": "x"}, interrupted=True).as_dict()
+    told = Outcome("round_robin", {"poise": "x"}, interrupted=True).as_dict()
     assert told == {"interrupted": True, "provenance": {"poise": "x"}}
