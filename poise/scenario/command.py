@@ -173,9 +173,8 @@ def _show_demo(planned: Demo, comparison: Comparison) -> None:
     from poise.scenario.compare.show import show_loads
     from poise.scenario.demo import title
 
-    print(title(planned.cluster))
-    print(f"Load 1: the {significant(planned.capacity, 3)} req/s that are served when no replica ever idles")
-    show_loads(comparison)
+    capacity = f"load 1 is the {significant(planned.capacity, 3)} req/s that are served when no replica ever idles"
+    show_loads(comparison, title=f"{title(planned.cluster)}; {capacity}")
 
 
 def show_listing(what: str, as_json: bool) -> None:

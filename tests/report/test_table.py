@@ -89,8 +89,8 @@ def test_a_load_has_a_row_a_case_with_doubts_and_leaves_out_empty_columns():
     head, fast, slow, _, said = out.getvalue().splitlines()[1:6]
     assert head.split()[:4] == ["policy", "TTFT", "p50", "to"]
     assert head.count("TTFT p50") == 1 and "$" not in head and "Rejected" not in head
-    assert fast.startswith("fast    1 s ± 1.3 s             best") and "100 %" in fast
-    assert slow.startswith("slow        3 s ± ?  +1.9 s ± 200 ms")
+    assert fast.startswith("fast    1.1 s ± 1.3 s             best") and "100 %" in fast
+    assert slow.startswith("slow          3 s ± ?  +1.9 s ± 200 ms")
     assert said == "Best by TTFT p50: fast (the next is slow, 1.9 s ± 200 ms away)."
 
 

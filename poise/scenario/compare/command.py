@@ -140,8 +140,7 @@ def _tell(wish: Wish, problem: Problem, comparison: Comparison) -> None:
         from poise.scenario.compare.show import show_all
         from poise.scenario.write import describe
 
-        print(describe(problem))
-        show_all(comparison)
+        show_all(comparison, title=describe(problem))
     if wish.json == "-":
         sys.stdout.write(to_json(comparison.as_dict()))
     elif wish.json is not None:

@@ -31,17 +31,18 @@ def tables(comparison: Comparison, loads: Sequence[float] | None = None) -> str:
     return out.getvalue()
 
 
-def show_all(comparison: Comparison, file: TextIO | None = None) -> None:
+def show_all(comparison: Comparison, file: TextIO | None = None, *, title: str = "") -> None:
     """Print everything that is said of a comparison."""
-    show_loads(comparison, file)
+    show_loads(comparison, file, title=title)
     show_collapse(comparison, file or sys.stdout)
 
 
-def show_loads(comparison: Comparison, file: TextIO | None = None) -> None:
-    """Print the belief and the table of each load."""
+def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str = "") -> None:
+    """Print the belief, the title, what decides and the table of each load."""
     out, study = file or sys.stdout, comparison.study
-    out.write(f"{belief_line(study.setting.belief)}\n")
-    out.write(f"SLO: {slo_line(study.setting.slo)}. {_interval_line(comparison)}\n")
+    lines = [belief_line(study.setting.belief), title]
+    lines += [f"SLO: {slo_line(study.setting.slo)}. {_interval_line(comparison)}"]
+    out.writelines(f"{line}\n" for line in lines if line)
     if comparison.interrupted:
         done, planned = len(comparison.cells), len(study.places())
         out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n")
