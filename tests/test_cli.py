@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -322,12 +323,13 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_the_examples_run(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As they are, but for fewer requests where they say how many."""
-    workload = load(file).scenario.workload
-    source = source_of(workload)
+    scenario = load(file).scenario
+    workload, source = scenario.workload, source_of(scenario.workload)
+    command = ["compare", "--jobs", "1"] if isinstance(scenario.policies.router, list) else ["simulate"]
     fewer = [f"--set=workload.{source}.requests=120"] if hasattr(getattr(workload, source), "requests") else []
-    assert main(["simulate", str(file), "--set", "run={}", *fewer]) == 0
+    assert main([*command, str(file), "--set", "run={seeds: 1}", *fewer]) == 0
     said = capsys.readouterr().out
-    assert "Load: " in said and ("reachable prefix hits" in said) == (
+    assert re.search(r"^Load( 1)?: ", said, re.MULTILINE) and ("reachable prefix hits" in said) == (
         workload.shared_prefixes is not None or workload.sessions is not None
     )
 
@@ -346,5 +348,6 @@ def test_the_load_says_what_was_done_to_it(tmp_path: Path, capsys: pytest.Captur
     for workload, said in told.items():
         scenario = tmp_path / "s.yaml"
         scenario.write_text(f"model: poise/tiny\ncluster: {{pools: [{{device: H100}}]}}\nworkload: {workload}\n")
-        assert main(["simulate", str(scenario)]) == 0
-        assert said in capsys.readouterr().out
+        for command in (["simulate"], ["compare", "--jobs", "1"]):
+            assert main([*command, str(scenario)]) == 0
+            assert said in capsys.readouterr().out

@@ -105,35 +105,12 @@ def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
 def _show(problem: Problem, outcome: Outcome) -> None:
     """Print the figures."""
     from poise.report.table import show_run
-    from poise.scenario.write import describe
+    from poise.scenario.write import describe, offered
 
     title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
     if (result := outcome.result()) is not None:
         show_run(result, title=f"{title}, {outcome.policies}", belief=problem.belief)
-    print(_load_line(outcome))
-
-
-def _load_line(outcome: Outcome) -> str:
-    """What was offered: requests, rate, what was left out or changed, and what a cache that never evicts would find."""
-    from poise.report.wording import significant, write
-    from poise.scenario.write import rate_of
-
-    told = outcome.provenance["workload"]
-    rate = rate_of(told)
-    parts = [f"{told['requests']:,} requests"]
-    parts += [f"at {significant(rate)} req/s"] if rate is not None else []
-    if told["independent"] < told["requests"] and told["rate"] is not None:
-        parts.append(f"of which {told['independent']:,} begin sessions, {significant(told['rate'])} a second")
-    parts += [f"stamps squeezed by {each['squeeze']:g}" for each in told.get("changes", ()) if "squeeze" in each]
-    skipped = told.get("skipped") or told.get("recorded_sessions", {}).get("skipped")
-    parts += [f"{skipped:,} bad rows skipped"] if skipped else []
-    if told.get("unmeasured_clients"):
-        done = {"drop": "left out", "pool": "given the lengths of others"}[told["unmeasured"]]
-        share = write(told["unmeasured_share"], "share")
-        parts.append(f"{told['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
-    if "reachable_hit_rate" in told:
-        parts.append(f"reachable prefix hits {write(told['reachable_hit_rate'], 'share')}")
-    return f"Load: {', '.join(parts)}."
+    print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
 
 
 def _write(wish: Wish, problem: Problem, outcome: Outcome) -> None:

@@ -134,9 +134,9 @@ class Traffic:
             self._trace = self._recording(("trace",), section)
         if section.scale == load == 1:
             return self._trace
-        to_rate = isinstance(section.scale, dict)
-        wanted = self._trace.at_rate if to_rate else self._trace.scaled
-        number = load * (section.scale["rate"] if to_rate else section.scale)
+        wanted = self._trace.at_rate if isinstance(section.scale, dict) else self._trace.scaled
+        number = section.scale["rate"] if isinstance(section.scale, dict) else section.scale
+        number = number if load == 1 else number * load
         scaled: Workload = self._try(("scale",), wanted, number, section.squeeze, seed)
         return scaled
 
@@ -182,7 +182,7 @@ class Traffic:
 
 def _at_load(source: str, given: dict[str, Any], load: float) -> dict[str, Any]:
     """The arguments of a generator for `load` times its rate; ScenarioError where it has none."""
-    changed = {name: given[name] * load for name in ("rate", "rate_on", "rate_off") if name in given}
+    changed: dict[str, Any] = {name: given[name] * load for name in ("rate", "rate_on", "rate_off") if name in given}
     if "gap_s" in given:
         changed["gap_s"] = given["gap_s"] / load
     elif source == "diurnal" and not changed:

@@ -79,6 +79,27 @@ def rate_of(told: dict[str, Any]) -> float | None:
     return float(told["rate"]) if open_load and told["rate"] is not None else None
 
 
+def offered(told: dict[str, Any]) -> list[str]:
+    """A workload in words: requests, rate, what was left out or changed, what a cache that never evicts would find."""
+    from poise.report.wording import significant, write
+
+    rate = rate_of(told)
+    parts = [f"{told['requests']:,} requests"]
+    parts += [f"at {significant(rate)} req/s"] if rate is not None else []
+    if told["independent"] < told["requests"] and told["rate"] is not None:
+        parts.append(f"of which {told['independent']:,} begin sessions, {significant(told['rate'])} a second")
+    parts += [f"stamps squeezed by {each['squeeze']:g}" for each in told.get("changes", ()) if "squeeze" in each]
+    skipped = told.get("skipped") or told.get("recorded_sessions", {}).get("skipped")
+    parts += [f"{skipped:,} bad rows skipped"] if skipped else []
+    if told.get("unmeasured_clients"):
+        done = {"drop": "left out", "pool": "given the lengths of others"}[told["unmeasured"]]
+        share = write(told["unmeasured_share"], "share")
+        parts.append(f"{told['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
+    if "reachable_hit_rate" in told:
+        parts.append(f"reachable prefix hits {write(told['reachable_hit_rate'], 'share')}")
+    return parts
+
+
 def about(problem: Problem, provenance: dict[str, Any]) -> Any:
     """What the report says of the figures' ground."""
     from poise.report.html import About

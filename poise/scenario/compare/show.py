@@ -14,7 +14,7 @@ from poise.report.seeds import CONFIDENCE
 from poise.report.table import show, show_load
 from poise.report.wording import MISSING, belief_line, significant, slo_line, write
 from poise.scenario.compare.collapse import between
-from poise.scenario.write import rate_of
+from poise.scenario.write import offered
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
@@ -70,12 +70,8 @@ def show_one(comparison: Comparison, load: float, file: TextIO) -> None:
 
 
 def _title(comparison: Comparison, load: float) -> str:
-    offered = comparison.offered[load]
-    rate, count = rate_of(offered), len(comparison.study.seeds)
-    parts = [f"{significant(rate)} req/s"] if rate is not None else []
-    parts += [f"{offered['requests']:,} requests" + (f" × {count} seeds" if count > 1 else "")]
-    if "reachable_hit_rate" in offered:
-        parts.append(f"reachable prefix hits {write(offered['reachable_hit_rate'], 'share')}")
+    (requests, *rest), count = offered(comparison.offered[load]), len(comparison.study.seeds)
+    parts = [f"{requests} × {count} seeds" if count > 1 else requests, *rest]
     whole = all(len(comparison.of(name, load)) == count for name in comparison.study.policies)
     return f"Load {significant(load)}{'' if whole else ' (interrupted: partial)'}: {', '.join(parts)}"
 
