@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,20 +88,33 @@ def _over_replicas(stacked: NDArray[np.float64]) -> dict[str, NDArray[np.float64
     return {name: np.where(reporting > 0, values, np.nan) for name, values in found.items()}
 
 
-def timeline_curves(run: Run, points: int = MOMENTS, lines: int = LINES) -> dict[str, Curves]:
-    """Timelines of `run.samples`: `waiting`, `running` and `kv` (share of blocks used), each with lines by replica.
+def replica_curves(run: Run, points: int = MOMENTS) -> dict[str, dict[str, Curve]]:
+    """Timelines of `run.samples`: `waiting`, `running` and `kv` (share of blocks used), each with a line a replica.
 
     Where instants are too many, each of `points` equal intervals shows its peak; NaN where nothing was known yet.
-    Above `lines` replicas there are three lines: mean, highest and lowest over replicas. Empty without samples.
+    Empty without samples.
     """
     if not run.samples:
         return {}
     at, by_replica = _replica_lines(run, points)
-    if len(by_replica) <= lines:
-        named = {f"replica {replica}": values for replica, values in by_replica.items()}
-    else:
-        named = _over_replicas(np.array(list(by_replica.values())))
     return {
-        what: {name: (at.tolist(), values[row].tolist()) for name, values in named.items()}
+        what: {f"replica {replica}": (at.tolist(), values[row].tolist()) for replica, values in by_replica.items()}
         for row, what in enumerate(("waiting", "running", "kv"))
     }
+
+
+def few(timeline: Mapping[str, Curves], lines: int = LINES) -> dict[str, Curves]:
+    """A timeline in at most `lines` lines or, of more replicas, in three: their mean, highest and lowest."""
+    told: dict[str, Curves] = {}
+    for what, curves in timeline.items():
+        told[what] = curves
+        if len(curves) > lines:
+            at = next(iter(curves.values()))[0]
+            over = _over_replicas(np.array([values for _, values in curves.values()]))
+            told[what] = {name: (at, values.tolist()) for name, values in over.items()}
+    return told
+
+
+def timeline_curves(run: Run, points: int = MOMENTS, lines: int = LINES) -> dict[str, Curves]:
+    """The timelines of a run's replicas (`replica_curves`) in `few` lines."""
+    return few(replica_curves(run, points), lines)

@@ -29,14 +29,18 @@ def choices(value: Any) -> list[Choice | None]:
 
 
 def check_choices(value: Any) -> Any:
-    """`value` itself when it is null or names a policy or a list of them."""
-    choices(value)
+    """`value` itself when it is null or names a policy, or a list of different ones."""
+    chosen = choices(value)
+    for each in chosen:
+        if chosen.count(each) > 1:
+            said = "null" if each is None else f"{each[0]} with {each[1]}" if each[1] else each[0]
+            raise ValueError(f"{said} stands twice in the list; keep it once, or give it other parameters")
     return value
 
 
 def check_routers(value: Any) -> Any:
     """The same for routers, which are never null."""
-    if None in choices(value):
+    if None in choices(check_choices(value)):
         raise ValueError("null names no router; give NAME or {NAME: {parameter: value}}")
     return value
 

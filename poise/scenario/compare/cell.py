@@ -48,7 +48,8 @@ class Task:
 class Cell:
     """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
-    arrays: `latency/NAME` and `timeline/WHAT/LINE`, points of a curve as [2, points]; `blocks/…`, the run cut in time.
+    arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
+    `timeline/WHAT/replica N` (see `replica_curves`); `blocks/…`, the run cut in time.
     """
 
     place: Place
@@ -100,10 +101,11 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
         from poise.report.requests import save_requests
 
         save_requests(run, task.requests)
-    return _cell(task, run)
+    return cell_of(task, run)
 
 
-def _cell(task: Task, run: Run) -> Cell:
+def cell_of(task: Task, run: Run) -> Cell:
+    """What is kept of a run."""
     setting, stamps = task.setting, begins(task.workload)
     known = stamps if setting.until_s is None else stamps[stamps <= ps(setting.until_s)]
     last = int(known.max()) if len(known) else 0
@@ -123,11 +125,11 @@ def _cell(task: Task, run: Run) -> Cell:
 
 def _curves(run: Run, task: Task) -> Arrays:
     """What reports draw of a run."""
-    from poise.report.curves import latency_curves, timeline_curves
+    from poise.report.curves import latency_curves, replica_curves
 
     drawn: dict[str, Curves] = {"latency": latency_curves(run, task.setting.warmup_s)}
     if task.timeline:
-        drawn |= {f"timeline/{what}": lines for what, lines in timeline_curves(run).items()}
+        drawn |= {f"timeline/{what}": lines for what, lines in replica_curves(run).items()}
     return {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
 
 

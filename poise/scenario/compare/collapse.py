@@ -1,4 +1,4 @@
-"""How much load a policy carries: the last load before it collapses, and how far the traffic itself is from there."""
+"""The load at which a policy collapses, between which loads that lies for sure, and how far load 1 is from there."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FAR = 1024.0
 class Probe:
     """What a policy did at one load, over its seeds. why: what broke down there, empty where the load was carried.
 
-    sure: whether the interval of the SLO attainment lies wholly on that side of the target.
+    growth: of the backlog.  sure: whether the intervals of what decided lie wholly on that side.
     """
 
     load: float
     met: Interval
-    backlog_growth: float | None
+    growth: Interval
     why: str = ""
     sure: bool = True
 
@@ -64,10 +64,16 @@ class Collapse:
         return (low.load if low else None), (high.load if high else None)
 
     @property
-    def share(self) -> tuple[float | None, float | None]:
-        """The share of what the cluster carries that load 1, the traffic itself, is: at least and at most."""
+    def load(self) -> float | None:
+        """The load of the collapse: in the middle, by factor, of the last one carried and the first one not."""
         low, high = self.carried, self.beyond
-        return (1 / high.load if high else None), (1 / low.load if low else None)
+        return (low.load * high.load) ** 0.5 if low and high else None
+
+    @property
+    def distance(self) -> tuple[float | None, float | None, float | None]:
+        """The share of the collapse load that load 1, the traffic itself, is; then that share at least and at most."""
+        low, high = self.range
+        return (1 / self.load if self.load else None), (1 / high if high else None), (1 / low if low else None)
 
     def next_load(self) -> float | None:
         """The load to try next to find the collapse; None when it is found, or nowhere near."""
@@ -87,14 +93,15 @@ class Collapse:
             "carried": low.load if low else None,
             "beyond": high.load if high else None,
             "why": high.why if high else "",
+            "load": self.load,
             "for_sure": list(self.range),
-            "share_of_carried": list(self.share),
+            "distance": dict(zip(("share", "at_least", "at_most"), self.distance, strict=True)),
             "probes": [
                 {
                     "load": probe.load,
                     "slo_attainment": probe.met.value,
                     "interval": probe.met.half,
-                    "backlog_growth": probe.backlog_growth,
+                    "backlog_growth": probe.growth.value,
                     "carried": not probe.why,
                     "for_sure": probe.sure,
                 }
@@ -108,19 +115,28 @@ def _rounded(load: float) -> float:
     return float(f"{load:.4g}")
 
 
-def probe(load: float, met: Interval, growth: float | None, slo: Slo, target: float) -> Probe | None:
-    """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it."""
-    asked = slo != Slo() and met.value is not None
-    if growth is None and not asked:
+def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float) -> Probe | None:
+    """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it.
+
+    The growth of a single run has no interval and is taken as it is.
+    """
+    broken: dict[str, bool] = {}
+    held = []
+    if slo != Slo() and met.value is not None:
+        sure = met.half is not None and abs(met.value - target) > met.half
+        if met.value < target:
+            broken[f"SLO met by {write(met.value, 'share', 3)}"] = sure
+        else:
+            held.append(sure)
+    if growth.value is not None:
+        sure = growth.half is None or abs(growth.value - GROWTH) > growth.half
+        if growth.value > GROWTH:
+            broken[f"the queue keeps {write(growth.value, 'share', 2)} of what arrives"] = sure
+        else:
+            held.append(sure)
+    if not broken and not held:
         return None
-    why = []
-    sure = not asked or (met.half is not None and abs((met.value or 0.0) - target) > met.half)
-    if asked and (met.value or 0.0) < target:
-        why.append(f"SLO met by {write(met.value, 'share', 3)}")
-    if growth is not None and growth > GROWTH:
-        why.append(f"the queue keeps {write(growth, 'share', 2)} of what arrives")
-        sure = True
-    return Probe(load, met, growth, ", ".join(why), sure)
+    return Probe(load, met, growth, ", ".join(broken), any(broken.values()) if broken else all(held))
 
 
 def collapse(probes: Sequence[Probe]) -> Collapse:

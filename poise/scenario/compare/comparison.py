@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
-from poise.report.blocks import Blocks
-from poise.report.bootstrap import TOO_SHORT, Floats, Path, Sample, Spread, average, interval, minus, settle
-from poise.report.figures import KEY, SERIES, Figure, deciding
+from poise.report.figures import Figure, deciding
 from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
 from poise.report.verdict import Verdict, judge
 from poise.scenario.compare.cell import Cell
+from poise.scenario.compare.doubt import mean, over_time, paired, single
+from poise.scenario.compare.rows import Point, curve, rows
 from poise.scenario.compare.study import Place, Study
 from poise.scenario.outcome import told
 
 if TYPE_CHECKING:
-    from poise.report.figures import Case
-    from poise.scenario.compare.collapse import Collapse
+    from polars import DataFrame
 
-NO_TIME = "the requests all begin at one instant, so there is no time to cut into blocks"
-ALIKE = "the seeds changed nothing, so they say nothing about chance"
+    from poise.report.figures import Case, Curve
+    from poise.scenario.compare.collapse import Collapse
 
 
 @dataclass(slots=True)
@@ -60,39 +57,23 @@ class Comparison:
             self._results[policy, load] = self._told(policy, load, cells)
         return self._results[policy, load]
 
-    def growth(self, policy: str, load: float) -> float | None:
-        """By which share of the arrivals the backlog grows, the mean over seeds (see `backlog_growth`)."""
-        return _mean([cell.growth for cell in self.of(policy, load)])
+    def growth(self, policy: str, load: float = 1.0) -> Interval:
+        """By which share of the arrivals the backlog grows (see `backlog_growth`); seeds give it an interval."""
+        growths = [cell.growth for cell in self.of(policy, load)]
+        return over_seeds(growths) if self.study.by_seeds else Interval(mean(growths))
 
     def _told(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
         result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])
-        result["backlog_growth"] = self.growth(policy, load)
+        result["backlog_growth"] = self.growth(policy, load).value
         result["per_seed"] = [
             {**cell.figures, "seed": cell.place.seed, "backlog_growth": cell.growth} for cell in cells
         ]
         if not self.study.by_seeds:
-            result["interval"], why = self._over_time(policy, load, result)
+            result["interval"], why = over_time(cells, result)
             result["notes"] = {name: said for name, said in result["notes"].items() if name != "interval"} | why
         if len(cells) < len(self.study.seeds):
             result["notes"]["partial"] = f"{len(cells)} of {len(self.study.seeds)} seeds are done"
         return result
-
-    def _over_time(self, policy: str, load: float, result: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-        """Half-widths from blocks of time in the shape of the figures, and which figures have none."""
-        if self._blocks(policy, load) is None:
-            return None, {"interval": NO_TIME}
-        halves: dict[str, Any] = {}
-        lacking = []
-        spreads: dict[Path, Spread | None] = {}
-        for family in ("", *(series[0].path[0] for series in SERIES.values())):
-            spreads |= self._spreads(policy, load, family)
-        for figure in (*KEY, *(each for series in SERIES.values() for each in series)):
-            if figure.path in spreads and (value := figure.value(result)) is not None:
-                found = interval(value, spreads[figure.path])
-                home = halves if len(figure.path) == 1 else halves.setdefault(figure.path[0], {})
-                home[figure.path[-1]] = found.half
-                lacking += [figure.label] if found.half is None else []
-        return halves, {"interval": f"{TOO_SHORT}: {', '.join(lacking)}"} if lacking else {}
 
     # Intervals --------------------------------------------------------------------------------------------------------
 
@@ -104,75 +85,22 @@ class Comparison:
         Differences are paired: by seed where the load is generated, else by block of time. UserError for unknown names.
         """
         asked = deciding(figure)
-        for name in (policy, against):
-            if name is not None and not self.of(name, load):
-                loads = ", ".join(f"{each:g}" for each in self.study.loads)
-                known = f"give one of {', '.join(self.study.policies)} and one of {loads}"
-                raise UserError(f"there is no result of {name!r} at load {load:g}; {known}")
+        for name in (policy, against or policy):
+            self._known(name, load)
         if against is None:
-            return self._single(policy, load, asked, confidence)
+            return single(self.of(policy, load), asked, self.study.by_seeds, confidence)
         return self._paired(against, policy, load, asked, confidence)
 
-    def _single(self, policy: str, load: float, figure: Figure, confidence: float) -> Interval:
-        cells = self.of(policy, load)
-        if self.study.by_seeds:
-            found = over_seeds([figure.value(cell.figures) for cell in cells], confidence)
-            return Interval(found.value, None, ALIKE) if _alike(cells) else found
-        value = _mean([figure.value(cell.figures) for cell in cells])
-        if self._blocks(policy, load) is None:
-            return Interval(value, None, NO_TIME)
-        return interval(value, self._spreads(policy, load, _family(figure)).get(figure.path), confidence)
-
     def _paired(self, base: str, other: str, load: float, figure: Figure, confidence: float) -> Interval:
-        """How much more `other` has than `base`."""
-        if self.study.by_seeds:
-            return self._by_seed(base, other, load, figure, confidence)
-        values = [_mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in (base, other)]
-        if values[0] is None or values[1] is None:
-            return Interval(None, None, "one of them has no such figure")
-        gap, blocks = values[1] - values[0], self._blocks(base, load)
-        if blocks is None:
-            return Interval(gap, None, NO_TIME)
-        family = _family(figure)
+        return paired(self.of(base, load), self.of(other, load), figure, self.study.by_seeds, confidence)
 
-        def differences(weights: Floats) -> dict[Path, Sample]:
-            one, two = (self._samples(name, load, family, weights) for name in (base, other))
-            return {path: minus(two[path], one[path]) for path in (figure.path,) if path in one and path in two}
-
-        return interval(gap, settle(differences, blocks[0].bins).get(figure.path), confidence)
-
-    def _by_seed(self, base: str, other: str, load: float, figure: Figure, confidence: float) -> Interval:
-        pairs = {cell.place.seed: cell for cell in self.of(base, load)}
-        both = [(pairs[cell.place.seed], cell) for cell in self.of(other, load) if cell.place.seed in pairs]
-        gaps: list[float | None] = []
-        for one, two in both:
-            before, after = figure.value(one.figures), figure.value(two.figures)
-            gaps.append(None if before is None or after is None else after - before)
-        found = over_seeds(gaps, confidence)
-        alike = _alike([one for one, _ in both]) and _alike([two for _, two in both])
-        return Interval(found.value, None, ALIKE) if alike else found
-
-    def _blocks(self, policy: str, load: float) -> list[Blocks] | None:
-        """The runs of a policy at a load, cut into the same bins; None where they were not."""
-        found = [cell.blocks() for cell in self.of(policy, load)]
-        known = [blocks for blocks in found if blocks is not None]
-        return known if known and len(known) == len(found) and len({each.bins for each in known}) == 1 else None
-
-    def _samples(self, policy: str, load: float, family: str, weights: Floats) -> dict[Path, Sample]:
-        """Figures under resamples of time, the same for all seeds: the mean over these."""
-        runs = [
-            blocks.resample(family, cell.figures, weights)
-            for cell in self.of(policy, load)
-            if (blocks := cell.blocks()) is not None
-        ]
-        common = [path for path in runs[0] if all(path in run for run in runs)]
-        return {path: average([run[path] for run in runs]) for path in common}
-
-    def _spreads(self, policy: str, load: float, family: str) -> dict[Path, Spread | None]:
-        """How far time may have moved the figures of a family."""
-        blocks = self._blocks(policy, load)
-        assert blocks is not None
-        return settle(partial(self._samples, policy, load, family), blocks[0].bins)
+    def _known(self, policy: str, load: float) -> list[Cell]:
+        """The cells of a policy at a load; UserError where there are none."""
+        if cells := self.of(policy, load):
+            return cells
+        loads = ", ".join(f"{each:g}" for each in self.study.loads)
+        known = f"give one of {', '.join(self.study.policies)} and one of {loads}"
+        raise UserError(f"there is no result of {policy!r} at load {load:g}; {known}")
 
     # Who is better ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +108,7 @@ class Comparison:
         """Which policy is the best at a load by a figure (default: the study's), and which cannot be told from it."""
         figure = self.study.by if by is None else deciding(by)
         names = self.policies(load)
-        values = {name: _mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in names}
+        values = {name: mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in names}
         return judge(
             figure, values, lambda base, other, confidence: self._paired(base, other, load, figure, confidence)
         )
@@ -193,6 +121,47 @@ class Comparison:
 
     def __str__(self) -> str:
         return self.table()
+
+    # Data -------------------------------------------------------------------------------------------------------------
+
+    def curve(self, policy: str, figure: str) -> list[Point]:
+        """A figure of a policy, as in ttft_s.p99, over load: (load, rate, value, low, high) with its 95 % interval."""
+        return curve(self, policy, figure)
+
+    def records(self, *, each_seed: bool = False) -> list[dict[str, Any]]:
+        """A plain row for each load and policy, or for each seed of them (see `rows`)."""
+        return rows(self, each_seed=each_seed)
+
+    def frame(self, *, each_seed: bool = False) -> DataFrame:
+        """The same as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.records(each_seed=each_seed), infer_schema_length=None)
+
+    def latencies(self, policy: str, load: float = 1.0) -> dict[str, Curve]:
+        """The distributions of `ttft_s`, `tpot_s` and `e2e_s` in the first seed: sorted seconds, and shares up to each.
+
+        UserError where curves were not kept.
+        """
+        return self._drawn(policy, load, "latency")
+
+    def timelines(self, policy: str, load: float = 1.0) -> dict[str, dict[str, Curve]]:
+        """`waiting`, `running` and `kv` (share of blocks) by replica in the first seed: seconds, and a value at each.
+
+        UserError where curves were not kept.
+        """
+        return self._drawn(policy, load, "timeline")
+
+    def _drawn(self, policy: str, load: float, kind: str) -> dict[str, Any]:
+        if found := self._known(policy, load)[0].curves(kind):
+            return found
+        raise UserError(f"no curves of {policy} at load {load:g} were kept; give draw=True")
+
+    def rate(self, load: float) -> float | None:
+        """The requests per second of a load; None where it has no rate."""
+        from poise.scenario.write import rate_of
+
+        return rate_of(self.offered[load])
 
     @property
     def complete(self) -> bool:
@@ -211,11 +180,9 @@ class Comparison:
         }
 
     def _at(self, load: float) -> dict[str, Any]:
-        from poise.scenario.write import rate_of
-
         return {
             "load": load,
-            "rate": rate_of(self.offered[load]),
+            "rate": self.rate(load),
             "workload": self.offered[load],
             "policies": {name: self.result(name, load) for name in self.policies(load)},
             "verdict": self.best(load).as_dict(),
@@ -223,30 +190,15 @@ class Comparison:
 
     def cases(self) -> list[Case]:
         """The results as reports take them, with curves of the first seed; by rate, or by load where none has one."""
+        from poise.report.curves import few
         from poise.report.figures import Case
-        from poise.scenario.write import rate_of
 
-        loads = {load: rate_of(self.offered[load]) for load in self.study.loads if self.policies(load)}
+        loads = {load: self.rate(load) for load in self.study.loads if self.policies(load)}
         rates = all(rate is not None for rate in loads.values())
         told = []
         for load, rate in loads.items():
             for name in self.policies(load):
                 first = self.of(name, load)[0]
-                drawn = first.curves("latency"), first.curves("timeline")
+                drawn = first.curves("latency"), few(first.curves("timeline"))
                 told.append(Case(name, self.result(name, load), rate if rates else load, *drawn))
         return told
-
-
-def _family(figure: Figure) -> str:
-    """Under which name of `Blocks.families` a figure is."""
-    return figure.path[0] if len(figure.path) > 1 else ""
-
-
-def _alike(cells: list[Cell]) -> bool:
-    """Whether two or more seeds came to the very same figures."""
-    return len(cells) > 1 and all(cell.figures == cells[0].figures for cell in cells)
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -35,6 +35,7 @@ def compare(
     warmup_s: float = 0.0,
     until: float | None = None,
     drain: bool = True,
+    draw: bool = False,
     jobs: int = 1,
     progress: Meter | None = None,
 ) -> Comparison:
@@ -45,6 +46,7 @@ def compare(
     seeds: how many, or which (default 5 for generated traffic, 1 for a recording).  by: the figure that decides, as in
     ttft_s.p99 (default: slo_attainment where `slo` is given, else e2e_s.mean).  target: the share of arrivals that must
     meet `slo` at a load that is carried.  find_collapse: search for the load that is not.
+    draw: keep the distributions of latency, and timelines of the first seed's replicas.
     jobs: processes; with more than one a script needs its `if __name__ == "__main__":`, and policies must be defined in
     a module.  Raises UserError for what cannot be compared.
     """
@@ -62,7 +64,7 @@ def compare(
         seeds=_seeds(seeds, recorded),
         target=target,
     )
-    return run(study, jobs=jobs, find_collapse=find_collapse, meter=progress)
+    return run(study, jobs=jobs, draw=draw, find_collapse=find_collapse, meter=progress)
 
 
 def _scaling(workload: Workload) -> Callable[[int, float], Workload]:

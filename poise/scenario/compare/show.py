@@ -17,6 +17,7 @@ from poise.scenario.compare.collapse import between
 from poise.scenario.write import offered
 
 if TYPE_CHECKING:
+    from poise.scenario.compare.collapse import Collapse
     from poise.scenario.compare.comparison import Comparison
 
 
@@ -55,7 +56,7 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
 
 def _interval_line(comparison: Comparison) -> str:
     """What ± means in the tables."""
-    half = f"± is half of a {CONFIDENCE:.0%} interval"
+    half = f"± is half of a {write(CONFIDENCE, 'share')} interval"
     count = len(comparison.study.seeds)
     if comparison.study.by_seeds:
         return f"Means over {count} seeds; {half} of chance among them, differences paired by seed."
@@ -87,22 +88,33 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
             significant(each.carried.load) if each.carried else MISSING,
             significant(each.beyond.load) if each.beyond else MISSING,
             between(each.range, 4),
-            between(each.share),
             each.beyond.why if each.beyond else "",
         )
         for name, each in found.items()
     ]
-    headers = ("policy", "carries load", "not", "for sure", "load 1 is at", "what breaks down")
-    show("Collapse", headers, rows, file)
-    unclear = {each.load for some in found.values() for each in some.probes if each.backlog_growth is None}
+    show("Collapse", ("policy", "carries load", "not", "for sure", "what breaks down"), rows, file)
+    whose = "trace" if comparison.study.recorded else "workload"
+    file.writelines(f"{_distance(whose, name, each)}\n" for name, each in found.items())
+    unclear = {each.load for some in found.values() for each in some.probes if each.growth.value is None}
     if unclear:
         loads = ", ".join(map(significant, sorted(unclear)))
         file.write(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.\n")
     asked = f"at least {write(comparison.study.target, 'share')} meet the SLO and " if _has_slo(comparison) else ""
-    file.write(
-        f"A load is carried when {asked}the queue keeps at most {write(GROWTH, 'share')} of what arrives. "
-        "Load 1, the traffic itself, is at that share of what the cluster carries.\n"
-    )
+    file.write(f"A load is carried when {asked}the queue keeps at most {write(GROWTH, 'share')} of what arrives.\n")
+
+
+def _distance(whose: str, name: str, found: Collapse) -> str:
+    """How far the traffic itself is from the collapse of a policy, in a sentence."""
+    share, least, most = found.distance
+    if share is not None:
+        sure = between((least, most))
+        return f"The {whose}'s load is {significant(share, 2)} of the collapse load of {name} ({sure})."
+    if found.carried is not None:
+        bound, why = f"below {significant(1 / found.carried.load, 2)}", "which carries every load tried"
+    else:
+        least_tried = found.probes[0].load
+        bound, why = f"above {significant(1 / least_tried, 2)}", "which carries no load tried"
+    return f"The {whose}'s load is {bound} of the collapse load of {name}, {why}."
 
 
 def _has_slo(comparison: Comparison) -> bool:

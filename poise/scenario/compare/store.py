@@ -33,7 +33,7 @@ class Store:
 
     def home(self, place: Place) -> Path:
         """The folder of a cell."""
-        return self._load(place.load) / file_name(place.policy) / f"seed-{place.seed}"
+        return self._load(place.load) / _folder(place.policy) / f"seed-{place.seed}"
 
     def _load(self, load: float) -> Path:
         return self.folder / "cells" / f"load-{load:.12g}"
@@ -89,6 +89,12 @@ class Store:
     def find_load(self, load: float) -> dict[str, Any] | None:
         """What the requests of a load are, if it was written."""
         return _read(self._load(load) / "load.json")
+
+
+def _folder(policy: str) -> str:
+    """A policy's name as that of a folder; where characters were changed or left out, a digest keeps it distinct."""
+    name = file_name(policy)[:64]
+    return name if name == policy else f"{name}-{digest(policy)[:8]}"
 
 
 def digest(told: Any) -> str:

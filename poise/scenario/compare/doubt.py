@@ -1,0 +1,115 @@
+"""How far chance may have moved the figures of some cells: over seeds where they differ by them, else over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from poise.report.blocks import Blocks
+from poise.report.bootstrap import TOO_SHORT, Floats, Path, Sample, Spread, average, interval, minus, settle
+from poise.report.figures import KEY, SERIES, Figure
+from poise.report.intervals import Interval, over_seeds
+from poise.scenario.compare.cell import Cell
+
+Cells = Sequence[Cell]
+"""The cells of one policy at one load, by seed."""
+
+NO_TIME = "the requests all begin at one instant, so there is no time to cut into blocks"
+ALIKE = "the seeds changed nothing, so they say nothing about chance"
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean, None where one of them is missing."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def single(cells: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
+    """A figure with its interval."""
+    values = [figure.value(cell.figures) for cell in cells]
+    if by_seeds:
+        found = over_seeds(values, confidence)
+        return Interval(found.value, None, ALIKE) if _alike(cells) else found
+    if blocks_of(cells) is None:
+        return Interval(mean(values), None, NO_TIME)
+    return interval(mean(values), spreads(cells, _family(figure)).get(figure.path), confidence)
+
+
+def paired(base: Cells, other: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
+    """How much more of a figure `other` has than `base`, which met the same requests."""
+    if by_seeds:
+        return _by_seed(base, other, figure, confidence)
+    before, after = (mean([figure.value(cell.figures) for cell in cells]) for cells in (base, other))
+    if before is None or after is None:
+        return Interval(None, None, "one of them has no such figure")
+    blocks = blocks_of(base)
+    if blocks is None:
+        return Interval(after - before, None, NO_TIME)
+    family = _family(figure)
+
+    def differences(weights: Floats) -> dict[Path, Sample]:
+        one, two = (_samples(cells, family, weights) for cells in (base, other))
+        return {path: minus(two[path], one[path]) for path in (figure.path,) if path in one and path in two}
+
+    return interval(after - before, settle(differences, blocks[0].bins).get(figure.path), confidence)
+
+
+def _by_seed(base: Cells, other: Cells, figure: Figure, confidence: float) -> Interval:
+    pairs = {cell.place.seed: cell for cell in base}
+    both = [(pairs[cell.place.seed], cell) for cell in other if cell.place.seed in pairs]
+    gaps: list[float | None] = []
+    for one, two in both:
+        before, after = figure.value(one.figures), figure.value(two.figures)
+        gaps.append(None if before is None or after is None else after - before)
+    found = over_seeds(gaps, confidence)
+    alike = _alike([one for one, _ in both]) and _alike([two for _, two in both])
+    return Interval(found.value, None, ALIKE) if alike else found
+
+
+def over_time(cells: Cells, result: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """Half-widths from blocks of time in the shape of the figures in `result`, and a note on those that have none."""
+    if blocks_of(cells) is None:
+        return None, {"interval": NO_TIME}
+    halves: dict[str, Any] = {}
+    lacking = []
+    found: dict[Path, Spread | None] = {}
+    for family in ("", *(series[0].path[0] for series in SERIES.values())):
+        found |= spreads(cells, family)
+    for figure in (*KEY, *(each for series in SERIES.values() for each in series)):
+        if figure.path in found and (value := figure.value(result)) is not None:
+            half = interval(value, found[figure.path]).half
+            home = halves if len(figure.path) == 1 else halves.setdefault(figure.path[0], {})
+            home[figure.path[-1]] = half
+            lacking += [figure.label] if half is None else []
+    return halves, {"interval": f"{TOO_SHORT}: {', '.join(lacking)}"} if lacking else {}
+
+
+def blocks_of(cells: Cells) -> list[Blocks] | None:
+    """The runs cut into the same bins; None where they were not."""
+    found = [cell.blocks() for cell in cells]
+    known = [blocks for blocks in found if blocks is not None]
+    return known if known and len(known) == len(found) and len({each.bins for each in known}) == 1 else None
+
+
+def spreads(cells: Cells, family: str) -> dict[Path, Spread | None]:
+    """How far time may have moved the figures of a family (see `Blocks.resample`)."""
+    blocks = blocks_of(cells)
+    return settle(partial(_samples, cells, family), blocks[0].bins) if blocks is not None else {}
+
+
+def _samples(cells: Cells, family: str, weights: Floats) -> dict[Path, Sample]:
+    """Figures under resamples of time, the same for all seeds: the mean over these."""
+    runs = [blocks.resample(family, cell.figures, weights) for cell in cells if (blocks := cell.blocks()) is not None]
+    common = [path for path in runs[0] if all(path in run for run in runs)]
+    return {path: average([run[path] for run in runs]) for path in common}
+
+
+def _family(figure: Figure) -> str:
+    """What `Blocks.resample` calls the figures beside this one."""
+    return figure.path[0] if len(figure.path) > 1 else ""
+
+
+def _alike(cells: Cells) -> bool:
+    """Whether two or more seeds came to the very same figures."""
+    return len(cells) > 1 and all(cell.figures == cells[0].figures for cell in cells)
