@@ -36,7 +36,8 @@ class Interval:
         """How many times the seeds or the length would put 0 outside if the value stayed: widths fall as 1/√n."""
         if self.value is None or self.half is None or not self.value:
             return None
-        return max((self.half / self.value) ** 2, 1.0)
+        times = self.half / self.value
+        return max(times * times, 1.0)
 
 
 def over_seeds(values: Sequence[float | None], confidence: float = CONFIDENCE) -> Interval:

@@ -1,0 +1,51 @@
+"""The growth of the backlog against what it must be: a server that takes c of the one request that come a second."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poise.core.units import ps
+from poise.report.backlog import GROWTH, backlog_growth
+
+from .runs import Row, a_run
+
+
+def served(rate: float, requests: int = 200, warm: float = 0.0):
+    """One request a second, of which `rate` are finished a second; the share of them that stays."""
+    done, rows = 0.0, []
+    for at in range(requests):
+        done = max(done, float(at)) + 1 / rate
+        rows.append(Row(float(at), float(at), done, done, output=1))
+    return backlog_growth(a_run(rows, until=done), ps(float(requests - 1)), warmup_s=warm)
+
+
+@given(st.floats(0.05, 0.95), st.sampled_from([0.0, 40.0]))
+def test_an_overloaded_server_keeps_what_it_cannot_take(rate, warm):
+    assert served(rate, warm=warm) == pytest.approx(1 - rate, abs=0.02)
+
+
+@given(st.floats(1.0, 50.0))
+def test_a_server_that_keeps_up_keeps_nothing(rate):
+    assert abs(served(rate)) < GROWTH / 2
+
+
+@pytest.mark.parametrize("lasting", [3.0, 30.0, 60.0, 90.0])
+def test_long_answers_that_all_run_at_once_are_no_growing_queue(lasting):
+    """With as many servers as requests nobody waits: where answers outlast the half, nothing is said."""
+    rows = [Row(float(at), float(at), float(at), at + lasting, output=9) for at in range(100)]
+    growth = backlog_growth(a_run(rows, until=200.0), ps(99.0))
+    assert growth is None if lasting > 50 else growth is not None and abs(growth) <= GROWTH
+
+
+def test_requests_without_end_stay():
+    stuck = [Row(float(at)) for at in range(100)]
+    assert backlog_growth(a_run(stuck, until=100.0), ps(99.0)) == 1.0
+    answering = [Row(float(at), float(at), float(at)) for at in range(100)]
+    assert backlog_growth(a_run(answering, until=100.0), ps(99.0)) is None
+
+
+def test_nobody_or_no_time_is_no_growth():
+    assert backlog_growth(a_run([]), 0) is None
+    assert backlog_growth(a_run([Row(0.0, 0.0, 1.0, 1.0)]), 0) is None
