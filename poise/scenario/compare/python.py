@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Slo
-from poise.report.figures import ATTAINMENT, E2E, deciding
+from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 
@@ -53,13 +54,12 @@ def compare(
     _check(policies, loads, jobs, target)
     recorded = not callable(workload)
     slo = slo or Slo()
-    chosen = deciding(by) if by is not None else E2E[0] if slo == Slo() else ATTAINMENT
     study = Study(
         setting=Setting(cluster, cost, belief or Belief(), slo, warmup_s, until, drain),
         policies=dict(policies),
         make=workload if callable(workload) else _scaling(workload),
         recorded=recorded,
-        by=chosen,
+        by=_by(by, slo),
         loads=tuple(map(float, loads)),
         seeds=_seeds(seeds, recorded),
         target=target,
@@ -71,11 +71,20 @@ def _scaling(workload: Workload) -> Callable[[int, float], Workload]:
     return lambda seed, load: workload.scaled(load, seed=seed) if load != 1 else workload
 
 
+def _by(by: str | None, slo: Slo) -> Figure:
+    """The figure that decides."""
+    if by is None:
+        return E2E[0] if slo == Slo() else ATTAINMENT
+    if by in (ATTAINMENT.name, GOODPUT.name) and slo == Slo():
+        raise UserError(f"by = {by!r} needs an SLO to meet; give slo, or compare by another figure")
+    return deciding(by)
+
+
 def _seeds(seeds: int | Sequence[int] | None, recorded: bool) -> tuple[int, ...]:
     if seeds is None:
         seeds = 1 if recorded else SEEDS
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
+    if isinstance(seeds, bool) or not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
         raise UserError(f"seeds = {seeds!r}: give how many there are, as in 5, or different ones, as in [3, 7]")
     return chosen
 
@@ -83,7 +92,7 @@ def _seeds(seeds: int | Sequence[int] | None, recorded: bool) -> tuple[int, ...]
 def _check(policies: Mapping[str, Policies], loads: Sequence[float], jobs: int, target: float) -> None:
     if not policies:
         raise UserError("policies is empty; give at least one, as in {'mine': Policies(router=Mine())}")
-    if not loads or min(loads) <= 0 or len(set(loads)) < len(loads):
+    if not loads or not all(0 < load < inf for load in loads) or len(set(loads)) < len(loads):
         raise UserError(f"loads = {list(loads)}: give different factors above 0, as in [0.5, 1, 2]")
     if jobs < 1:
         raise UserError(f"jobs = {jobs}: must be at least 1; give how many processes may run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from poise.core.errors import UserError
 from poise.report.figures import DECIDING, KEY, SERIES, deciding
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class Point(NamedTuple):
 def curve(comparison: Comparison, policy: str, figure: str) -> list[Point]:
     """A figure of a policy over every load that is done, with those tried in search of the collapse."""
     deciding(figure)
+    if policy not in comparison.study.policies:
+        known = ", ".join(comparison.study.policies)
+        raise UserError(f"{policy!r} is no policy of this comparison; give one of {known}")
     loads = sorted({place.load for place in comparison.cells if place.policy == policy})
     told = []
     for load in loads:

@@ -58,3 +58,10 @@ def test_twins_are_indistinguishable() -> None:
     verdict = comparison(1, 1_000, 1.0, others=0.0).best()
     assert (verdict.winner, verdict.tied) == (None, ("B",))
     assert verdict.differences["B"].value == 0 == verdict.differences["B"].half
+
+
+def test_pairs_are_sharper_than_the_runs_alone() -> None:
+    found = comparison(1, 3_000, 1.0)
+    gap = found.interval("B", "e2e_s.mean", against="A").half
+    alone = [found.interval(name, "e2e_s.mean").half for name in ("A", "B")]
+    assert gap is not None and all(half is not None and gap < 0.8 * half for half in alone)
