@@ -266,7 +266,7 @@ class Control:
 
     def _first_token(self, event: FirstToken) -> Actions:
         self.flights[event.request].first_token_at = event.at
-        return ()
+        return self._ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
 
     def _tick(self, event: Tick) -> Actions:
         return self._look_again()

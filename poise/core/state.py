@@ -86,8 +86,15 @@ class State:
 
     def able(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
-        known = self._able.get((self.stage, request.model))
-        ids, least = known or self._find_able(request.model)
+        return self._fit(self.stage, request)
+
+    def partners(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that can make its output where another computes its prompt."""
+        return self._fit("decode", request)
+
+    def _fit(self, stage: str, request: RequestView) -> Sequence[int]:
+        known = self._able.get((stage, request.model))
+        ids, least = known or self._find_able(stage, request.model)
         tokens = request.prompt_tokens + 1
         if tokens <= least:
             return ids
@@ -191,13 +198,13 @@ class State:
             self.queued_tokens[replica] += tokens
             self.waiting[replica] += waiting
 
-    def _find_able(self, model: int) -> tuple[tuple[int, ...], int]:
-        roles = ("decode",) if self.stage == "decode" else ("mixed", "prefill")
+    def _find_able(self, stage: str, model: int) -> tuple[tuple[int, ...], int]:
+        roles = ("decode",) if stage == "decode" else ("mixed", "prefill")
         ids = tuple(
             index
             for index, replica in enumerate(self.replicas)
             if self.status[index] == SERVING and replica.role in roles and replica.model in (-1, model)
         )
         least = min((self.replicas[index].capacity_tokens for index in ids), default=0)
-        self._able[self.stage, model] = ids, least
+        self._able[stage, model] = ids, least
         return ids, least

@@ -99,6 +99,10 @@ class ClusterView(Protocol):
         """The other replicas, in order, that may take `request` over from `replica`: able ones of the same role."""
         ...
 
+    def partners(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that can make its output where another computes its prompt; empty without pairs."""
+        ...
+
     def cached_tokens(self, request: RequestView) -> Sequence[int]:
         """Prompt tokens of `request` believed to be in each replica's prefix cache (a column over replicas)."""
         ...

@@ -95,7 +95,13 @@ class ClusterColumns:
 
     def able(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
-        roles = ("decode",) if self.stage == "decode" else ("mixed", "prefill")
+        return self._fit(("decode",) if self.stage == "decode" else ("mixed", "prefill"), request)
+
+    def partners(self, request: RequestView) -> Sequence[int]:
+        """The replicas, in order, that can make its output where another computes its prompt."""
+        return self._fit(("decode",), request)
+
+    def _fit(self, roles: tuple[str, ...], request: RequestView) -> tuple[int, ...]:
         return tuple(
             number
             for number, replica in enumerate(self._replicas)
