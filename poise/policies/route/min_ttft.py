@@ -1,0 +1,84 @@
+"""Mooncake's prefill scheduling: the replica on which the first token is predicted to come soonest.
+
+Paper: Mooncake, arXiv 2407.00079 (FAST 2025), section 4.1 and algorithm 1. A replica's TTFT is the prompt tokens that
+wait there, and those of this prompt that its prefix cache lacks, over its prefill rate. Where another replica holds
+more than `balancing` times the prefix, the missing part would be fetched from there: then the transfer counts instead
+of its computation. The least TTFT wins; a request that would miss its deadline even so is turned away (`reject`).
+
+Parameters: `ttft_s` (30 s in the paper's evaluation, section 5.1); `balancing` (`kvcache_balancing_threshold`, set by
+hand in the paper, no value given). It differs from Mooncake in a prefill time that is linear in tokens instead of a
+fitted polynomial, and in what waits being counted in full: nobody reports how much of it the cache will save. Nobody
+is turned away unless asked for, which makes it the minimum-TTFT baseline of later papers, and then for its TTFT alone,
+not for a predicted TBT. No prefix is expected from elsewhere by default: engines fetch none unless they share a pool,
+and simulated ones never do. The paper leaves the choice of a decode replica open: here it is the one with the fewest
+requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poise.core.action import Reject, Route
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+from poise.core.units import ps
+from poise.core.view import ClusterView
+
+
+@dataclass(slots=True)
+class MinTtft:
+    """Send each request where its first token is predicted soonest; equals are drawn.
+
+    reject: turn away what is predicted to miss its deadline.  ttft_s: deadline of requests that bring none.
+    balancing: how many times longer a prefix elsewhere must be to be fetched (at least 1); 0: none is.
+    """
+
+    reject: bool = False
+    ttft_s: float = 30.0
+    balancing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.ttft_s <= 0:
+            raise ValueError(f"ttft_s {self.ttft_s} leaves no time at all; give seconds above 0")
+        if self.balancing and self.balancing < 1:
+            raise ValueError(f"balancing {self.balancing} would fetch shorter prefixes; give 1 or more, or 0 for none")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read."""
+        return ("requests", "queued_tokens", "cached_tokens")
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Reject:
+        """The least predicted TTFT."""
+        able = cluster.able(request)
+        if cluster.stage == "decode":
+            return Route(chance.least(able, cluster.requests))
+        ttft = self._ttft(request, cluster)
+        chosen = chance.least(able, ttft)
+        if self.reject:
+            due = request.deadline_at or request.arrived_at + ps(self.ttft_s)
+            if cluster.now + ps(ttft[chosen]) > due:
+                return Reject("predicted to miss its TTFT deadline")
+        return Route(chosen)
+
+    def _ttft(self, request: RequestView, cluster: ClusterView) -> list[float]:
+        """Predicted seconds to the first token on each replica."""
+        prompt, queued, rates = request.prompt_tokens, cluster.queued_tokens, cluster.prefill_rate
+        if not request.ids:
+            return [(tokens + prompt) / rate for tokens, rate in zip(queued, rates, strict=True)]
+        cached = cluster.cached_tokens(request)
+        ttft = [(tokens + prompt - hit) / rate for tokens, hit, rate in zip(queued, cached, rates, strict=True)]
+        if self.balancing:
+            self._fetch(request, cluster, cached, ttft)
+        return ttft
+
+    def _fetch(self, request: RequestView, cluster: ClusterView, cached: Sequence[int], ttft: list[float]) -> None:
+        """Replace the prediction of those to which a much longer prefix would be carried."""
+        best = max(cached)
+        holder = cached.index(best)
+        for replica in cluster.able(request):
+            missing = best - cached[replica]
+            if best > self.balancing * cached[replica] and missing:
+                saved = missing / cluster.prefill_rate[replica]
+                ttft[replica] += cluster.kv_seconds(missing, holder, replica) - saved
