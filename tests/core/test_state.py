@@ -112,6 +112,8 @@ def test_able_is_who_serves_the_model_in_this_stage_is_up_and_can_hold_it(
     for number, change in [(0, status[0]), *changes]:
         state.set_status(number % len(replicas), change)
         status[number % len(replicas)] = change
+        state.stage = "serve"
+        partners = state.partners(request)
         for stage, roles in (("serve", ("mixed", "prefill")), ("decode", ("decode",))):
             state.stage = stage
             assert list(state.able(request)) == [
@@ -122,6 +124,7 @@ def test_able_is_who_serves_the_model_in_this_stage_is_up_and_can_hold_it(
                 and replica.model in (-1, model)
                 and replica.capacity_tokens >= prompt + 1
             ]
+        assert partners == state.able(request), "who decodes for others is known while the prefill half is chosen"
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,16 @@ from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
 from poise.policies.route.bounded_hash import BoundedHash
 from poise.policies.route.cache_aware import CacheAware
+from poise.policies.route.dualmap import DualMap
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.llumnix import Llumnix
+from poise.policies.route.min_ttft import MinTtft
+from poise.policies.route.pd_pair import PdPair
 from poise.policies.route.power_of_two import PowerOfTwo
 from poise.policies.route.preble import Preble
 from poise.policies.route.prefix_cache import PrefixCache
+from poise.policies.route.pull import Pull
 from poise.policies.route.random_choice import RandomChoice
 from poise.policies.route.round_robin import RoundRobin
 from poise.policies.route.session_affinity import SessionAffinity
@@ -54,6 +58,21 @@ def eager_preble() -> Preble:
     return Preble(window_s=0.5, balance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
 
 
+def eager_min_ttft() -> MinTtft:
+    """Turns away who would wait for more than a few steps, and expects longer prefixes to be fetched."""
+    return MinTtft(reject=True, ttft_s=5e-5, balancing=2.0)
+
+
+def eager_dualmap() -> DualMap:
+    """An SLO of few steps, keys of a block or two and a short window, so that small worlds see moves and hot keys."""
+    return DualMap(ttft_s=5e-6, key_tokens=4, window=9)
+
+
+def eager_pull() -> Pull:
+    """Slots for two, queues by prefix, and a deadline that some miss."""
+    return Pull(2, 5e-5, "prefix")
+
+
 ROUTERS: tuple[Callable[[], Any], ...] = (
     RoundRobin,
     LeastRequests,
@@ -68,7 +87,15 @@ ROUTERS: tuple[Callable[[], Any], ...] = (
     eager_cache_aware,
     Preble,
     eager_preble,
+    MinTtft,
+    DualMap,
+    eager_dualmap,
+    Pull,
+    PdPair,
 )
+REJECTING: tuple[Callable[[], Any], ...] = (eager_min_ttft, eager_pull)
+"""Those that turn requests away: for the random worlds alone, the other proofs want everybody served."""
+
 ALONE = (Lane(),)
 PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
 DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
@@ -156,10 +183,13 @@ class Case:
             )
             for role in self.roles
         ]
-        specs = [
-            ReplicaSpec(role=role, capacity_tokens=limit, cache_tokens=limit, up=number not in joining)  # type: ignore[arg-type]
-            for number, role in enumerate(self.roles)
-        ]
+        budget = self.engine.token_budget
+        told = ReplicaSpec(
+            capacity_tokens=limit, cache_tokens=limit, blocks=self.blocks,
+            prefill_rate=budget / (self.cost.step_s + budget * self.cost.prompt_s),
+            kv_token_bytes=self.cost.token_bytes, link_bw=self.cluster.link_bw,
+        )  # fmt: skip
+        specs = [told._replace(role=role, up=number not in joining) for number, role in enumerate(self.roles)]
         index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
         controls = [
             Control(
@@ -313,7 +343,7 @@ def cases(draw: st.DrawFn) -> Case:
         blocks=-(-tokens // block),
         roles=roles,
         cluster=cluster,
-        router=draw(st.sampled_from(ROUTERS)),
+        router=draw(st.sampled_from(ROUTERS + REJECTING)),
         belief=belief,
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),

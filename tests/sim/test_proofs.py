@@ -108,7 +108,8 @@ def both(
             for _ in range(replicas)
         ]
         limit = blocks * engine.block_tokens
-        control = Control(router(), [ReplicaSpec(capacity_tokens=limit)] * replicas, belief=Belief(0.1, 0.01), seed=1)
+        told = ReplicaSpec(capacity_tokens=limit, blocks=blocks, prefill_rate=1 / COST.prompt_s)
+        control = Control(router(), [told] * replicas, belief=Belief(0.1, 0.01), seed=1)
         cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=engine),), faults=faults)
         runs.append(World(cluster, workload, control, made, [limit] * replicas, after_event=check_world).simulate())
     assert_equal(*runs)
@@ -195,14 +196,16 @@ def test_a_pinned_session_survives_a_tool_call(router: Callable[[], Any]) -> Non
 
 @pytest.mark.parametrize("router", ROUTERS)
 def test_a_lost_replica_gives_its_requests_to_the_others(router: Callable[[], Any]) -> None:
-    run = both(router, traffic(), faults=(Fault(1.0, "lost", 0),))
+    calm = both(router, traffic()).records
+    lost = next(calm.replica[row] for row in range(60) if calm.dispatched_at[row] < SECOND < calm.ended_at[row])
+    run = both(router, traffic(), faults=(Fault(1.0, "lost", lost),))
     records = run.records
     assert finished(run) == 60
     assert sum(records.retries) > 0
     for row in range(60):
         if records.retries[row]:
-            assert records.replica[row] != 0
-        elif records.replica[row] == 0:
+            assert records.replica[row] != lost
+        elif records.replica[row] == lost:
             assert records.ended_at[row] <= SECOND
 
 

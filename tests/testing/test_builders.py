@@ -96,6 +96,7 @@ def test_able_agrees_with_the_state_that_control_keeps(
     )
     request = a_request(prompt_tokens=prompt, model=model)
     assert list(cluster.able(request)) == list(state.able(request))
+    assert list(cluster.partners(request)) == list(state.partners(request))
 
 
 @pytest.mark.parametrize("column", ["requests", *REPORTED])
