@@ -87,6 +87,18 @@ class Control:
         """An independent copy with the same state, for shadow mode and search."""
         return copy.deepcopy(self)
 
+    def served(self, request: RequestView) -> bool:
+        """Whether some replica, and a decode partner where it needs one, may be sent a request now."""
+        state = self.state
+        able = state.able(request)
+        if not able or any(state.replicas[replica].role != "prefill" for replica in able):
+            return bool(able)
+        state.stage = "decode"
+        try:
+            return bool(state.able(request))
+        finally:
+            state.stage = "serve"
+
     # Requests --------------------------------------------------------------------------------------------------------
 
     def _arrived(self, event: Arrived) -> Actions:

@@ -123,6 +123,22 @@ class LaneState:
             return 0
         return min(steps_within(self.first, self.growth, now - self.began_at, passed), self.steps - 1)
 
+    def progress(self, now: int) -> tuple[int, int, int]:
+        """Decode steps of the held batch that have ended by `now`, picoseconds into the next, and its duration."""
+        if not self.decoded:
+            return 0, 0, 0
+        elapsed = now - self.began_at
+        done = min(steps_within(self.first, self.growth, elapsed, True), self.steps - 1)
+        return done, elapsed - span(self.first, self.growth, done), self.first + done * self.growth
+
+    def piece_alone(self) -> Piece:
+        """What one decode alone costs on this lane."""
+        share = self.spec.share
+        piece = self.pieces.get((1, share))
+        if piece is None:
+            piece = self.pieces[1, share] = self.estimate(StepShape(1, (), share))
+        return piece
+
     def context(self, now: int, passed: bool) -> int:
         """KV tokens that the lane's requests hold at `now`."""
         group = self.group
@@ -178,6 +194,8 @@ class LaneState:
             stats.prompt_tokens += self.tokens
             chunks, self.chunks = self.chunks, []
             for sequence, entry in chunks:
+                if sequence.account is not None:
+                    sequence.account.computed(entry, self, self.first, self.first)
                 if entry.last_layer and entry.last_layer < self.model_layers:
                     sequence.layer = entry.last_layer
                 else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+from poise.core.blame import Blame
+
 FINISHED, REJECTED, TIMED_OUT, CANCELLED, LOST, UNFINISHED = range(6)
 STATUS = ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
 """Names of the ends a request can meet; `Records.status` holds their index."""
@@ -81,6 +83,7 @@ class Run:
     offered: how many requests arrived (the others have no `arrived_at`).  interrupted: the user stopped it.
     refusals: how many requests were rejected for which reason.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
+    blame: optional, where the time of each request went.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
     """
 
@@ -93,5 +96,6 @@ class Run:
     drained: bool = True
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    blame: Blame | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0

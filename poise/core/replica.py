@@ -189,6 +189,10 @@ class Replica:
             return sequence.output_tokens - (sequence.done_at_step - step)
         return sequence.produced
 
+    def busy(self, now: int) -> int:
+        """Picoseconds with a step under way, up to `now`."""
+        return self.stats.busy if self._busy_from == NEVER else self.stats.busy + now - self._busy_from
+
     def look(self, name: str, now: int, passed: bool = False) -> int:
         """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is gone."""
         if self.closed:
@@ -301,12 +305,15 @@ class Replica:
         """Bring swapped KV back; the step under composition takes the longer for it."""
         tokens = sequence.swapped
         kv_bytes = self.estimator.kv_bytes(tokens)
-        lane.swapping += self.estimator.swap(kv_bytes)
+        time = self.estimator.swap(kv_bytes)
+        lane.swapping += time
         self.host_bytes += kv_bytes
         self.queued_tokens -= tokens
         self.pool.explicit += self.pool.blocks(tokens)
         sequence.computed, sequence.swapped, sequence.shared, sequence.extent = tokens, 0, 0, len(sequence.request.ids)
         self.handover.resume(sequence)
+        if sequence.account is not None:
+            sequence.account.swap = time
 
     def _preempt(self, lane: LaneState, sequence: Sequence, swap: bool) -> None:
         pool = self.pool
@@ -323,9 +330,9 @@ class Replica:
             lane.swapping += self.estimator.swap(kv_bytes)
             sequence.swapped = sequence.computed
         pool.drop(pool.release(sequence))
-        sequence.computed = sequence.chunk = sequence.layer = 0
         sequence.preemptions += 1
         sequence.move(Phase.WAITING)
+        sequence.computed = sequence.chunk = sequence.layer = 0
         self.running -= 1
         self.waiting.push_front(sequence)
         self._out.append((PREEMPTED, sequence))

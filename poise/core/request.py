@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from poise.core.errors import InvalidTransition
 
 if TYPE_CHECKING:
+    from poise.core.account import Account
     from poise.core.kv import Node
 
 
@@ -71,12 +72,13 @@ class Sequence:
     chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
     nodes, shared: prefix extents held, and how many of its blocks lie in them.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
+    account: where its time is charged; None unless the run was asked for it.
     """
 
     __slots__ = (
-        "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes", "hit_version",
-        "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions", "produced",
-        "queued_at", "request", "shared", "short", "source", "swapped",
+        "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
+        "hit_version", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions",
+        "produced", "queued_at", "request", "shared", "short", "source", "swapped",
     )  # fmt: skip
 
     done_at_step: int
@@ -93,6 +95,7 @@ class Sequence:
         self.produced = produced
         self.output_id = output_id
         self.phase = Phase.WAITING
+        self.account: Account | None = None
         self.computed = 0
         self.chunk = 0
         self.layer = 0
@@ -124,6 +127,8 @@ class Sequence:
                 f"request {self.id}: {names[self.phase]} → {names[phase]} is no transition; {self!r}"
             )
         self.phase = phase
+        if self.account is not None:
+            self.account.move(self, phase)
 
     def __repr__(self) -> str:
         request = self.request

@@ -46,6 +46,7 @@ def simulate(
     sample_s: float = 0.0,
     slices: bool = False,
     trace: Trace | None = None,
+    blame: bool = False,
     one_step: bool = False,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,
@@ -55,6 +56,7 @@ def simulate(
     policies: what decides (default: least requests, vLLM's batches).  cost: default `Roofline()`.
     until: seconds after which nobody arrives; with `drain` what has arrived is finished.
     sample_s, slices: keep a timeline of the replicas and of their batches.  trace: record events and actions.
+    blame: charge the time of every request to its parts, for `Run.blame`.
     one_step: the slow reference, every held batch cut to one step.
     Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
     """
@@ -66,8 +68,8 @@ def simulate(
         workload = workload.endless(until)
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
-        seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, one_step=one_step, progress=progress,
-        after_event=after_event,
+        seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, one_step=one_step,
+        progress=progress, after_event=after_event,
     )  # fmt: skip
     if slices:
         for replica in world.replicas:
@@ -90,6 +92,7 @@ def build_world(
     drain: bool = True,
     sample_s: float = 0.0,
     trace: Trace | None = None,
+    blame: bool = False,
     one_step: bool = False,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,
@@ -129,7 +132,8 @@ def build_world(
     ]
     return World(
         cluster, workload, controls, replicas, limits,
-        until_s=until, drain=drain, sample_s=sample_s, trace=trace, progress=progress, after_event=after_event,
+        until_s=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame,
+        progress=progress, after_event=after_event,
     )  # fmt: skip
 
 

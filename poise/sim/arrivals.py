@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poise.core.request import RequestView
+from poise.workload.reuse import shared_tokens
 
 if TYPE_CHECKING:
     from poise.workload.table import Workload
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 def _column(values: Any, kind: str) -> Any:
     """A column that answers plain Python integers by index, without a copy."""
     return None if values is None else memoryview(np.ascontiguousarray(values, dtype=kind))  # type: ignore[arg-type]
+
+
+def reusable(workload: Workload) -> Any:
+    """Prompt tokens of each row that a cache which never evicts would hold; None where prompts have no identity."""
+    return None if workload.prefixes is None else _column(shared_tokens(workload.prefixes), "i8")
 
 
 class Arrivals:

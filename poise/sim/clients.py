@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from poise.core.accounts import Accounts
 from poise.core.event import Arrived, Cancelled, Event
 from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
 from poise.core.units import SECOND
@@ -20,6 +21,7 @@ class Clients:
 
     until: nobody arrives later.  turn: tells the control side of an event.  progress: output tokens that a request
     has by now.  next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
+    accounts: where the time of requests is charged, if anybody asked.
     arrived, ended: how many did so far; last_at: when the last one ended.
     attempts: how often a request was turned away and will be sent again.
     """
@@ -31,6 +33,7 @@ class Clients:
         until: int,
         turn: Callable[[Event], None],
         progress: Callable[[int], int],
+        accounts: Accounts | None = None,
     ) -> None:
         self.arrivals = Arrivals(workload)
         self.records = Records(self.arrivals.rows)
@@ -40,6 +43,7 @@ class Clients:
         self.ended = 0
         self.last_at = -1
         self.attempts: dict[int, int] = {}
+        self._accounts = accounts
         self._agenda = agenda
         self._until = until
         self._turn = turn
@@ -72,9 +76,13 @@ class Clients:
             records.prompt_tokens[row] = request.prompt_tokens
             if arrivals.timeout and arrivals.timeout[row]:
                 self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
+            if self._accounts is not None:
+                self._accounts.arrive(request)
             self._turn(Arrived(now, request))
         elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
             request = request._replace(arrived_at=records.arrived_at[row])
+            if self._accounts is not None:
+                self._accounts.come_back(row)
             self._turn(Arrived(now, request, self.attempts[row]))
 
     def try_again(self, row: int) -> bool:
@@ -84,6 +92,8 @@ class Clients:
             return False
         self.attempts[row] = attempt + 1
         self.records.retries[row] += 1
+        if self._accounts is not None:
+            self._accounts.leave(row)
         self._agenda.push(self._agenda.now + (SECOND << attempt), ARRIVE, row)
         return True
 
@@ -100,6 +110,8 @@ class Clients:
         records.status[row] = status
         records.ended_at[row] = self.last_at = self._agenda.now
         self.ended += 1
+        if self._accounts is not None:
+            self._accounts.end(row)
         if self._slots:
             self._enter()
         if self.arrivals.followers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from poise.core.accounts import Accounts
 from poise.core.event import Draining, Event, Joined, Left, Lost
 from poise.core.flight import Flight
 from poise.core.replica import Replica
@@ -29,9 +30,11 @@ class Lifecycle:
         turn: Callable[[Event], None],
         passed: Callable[[int], bool],
         gone: Callable[[int], None],
+        accounts: Accounts | None = None,
     ) -> None:
         self.alive = [True] * len(replicas)
         self.made: dict[int, int] = {}
+        self._accounts = accounts
         self._cluster = cluster
         self._replicas = replicas
         self._flights = flights
@@ -99,6 +102,8 @@ class Lifecycle:
             made = replica.progress(row, now, self._passed(number))
             if made:
                 self.made[row] = max(made, self.made.get(row, 0))
+            if self._accounts is not None:
+                self._accounts.lose(row, replica)
         self._shut(number)
         self._turn(Lost(now, number))
 

@@ -38,10 +38,10 @@ class Network:
         rates = [link_bw(cluster, pool) for pool in cluster.pools for _ in range(pool.replicas)]
         return cls(rates, cluster.link_latency_s)
 
-    def send(self, now: int, source: int, target: int, size: int) -> int:
-        """Queue a transfer of `size` bytes; the instant at which it has arrived."""
+    def send(self, now: int, source: int, target: int, size: int) -> tuple[int, int]:
+        """Queue a transfer of `size` bytes; the instants at which it starts and at which it has arrived."""
         start = max(now, self._out_free[source], self._in_free[target])
         rate = min(self.bandwidth[source], self.bandwidth[target])
         done = start + ps(size / rate)
         self._out_free[source] = self._in_free[target] = done
-        return done + self.latency
+        return start, done + self.latency

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from poise.core.accounts import Accounts
 from poise.core.action import Move
 from poise.core.event import Event, Moved, Prefilled, Stayed
 from poise.core.records import Records
@@ -58,6 +59,7 @@ class Transfers:
         touch: Callable[[int, Callable[[bool], None]], None],
         add: Callable[[Running, int], None],
         passed: Callable[[int], bool],
+        accounts: Accounts | None = None,
     ) -> None:
         self.trips: dict[int, Trip] = {}
         self.last_blocks = LAST_BLOCKS
@@ -70,13 +72,16 @@ class Transfers:
         self._touch = touch
         self._add = add
         self._passed = passed
+        self._accounts = accounts
 
     # Prompts of P/D pairs --------------------------------------------------------------------------------------------
 
     def pull(self, running: Running, number: int) -> None:
         """Fetch the KV of a prompt from where it was computed."""
         size = self._replicas[number].estimator.kv_bytes(running.chunk)
-        done = self._network.send(self._agenda.now, running.source, number, size)
+        start, done = self._network.send(self._agenda.now, running.source, number, size)
+        if self._accounts is not None:
+            self._accounts.send(running.request.id, start)
         self._agenda.later(done, TRANSFER, lambda: self._pulled(running, number))
 
     def _pulled(self, running: Running, number: int) -> None:
@@ -163,7 +168,7 @@ class Transfers:
             self._give_up(trip, "there is no room at the target")
             return
         size = goal.estimator.kv_bytes(computed) - goal.estimator.kv_bytes(twin.computed)
-        done = self._network.send(now, trip.source, trip.target, size)
+        _, done = self._network.send(now, trip.source, trip.target, size)
         self._agenda.later(done, TRANSFER, lambda: self._arrived(trip))
 
     def _arrived(self, trip: Trip) -> None:
@@ -175,6 +180,8 @@ class Transfers:
         goal.handover.received(row)
         if origin.sequences[row].phase == Phase.MOVING:
             del self.trips[row]
+            if self._accounts is not None:
+                self._accounts.go_over(twin, goal)
             self._hand_over(row, trip.source, trip.target)
             self._note(row, trip.source, trip.target)
             self._turn(Moved(now, row, trip.source, trip.target))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from poise.core.accounts import Accounts
 from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Event, Finished, FirstToken, Refused, Tick
@@ -39,6 +40,7 @@ from poise.sim.agenda import (
     WAKE,
     Agenda,
 )
+from poise.sim.arrivals import reusable
 from poise.sim.clients import Clients
 from poise.sim.gateways import Gateways
 from poise.sim.lifecycle import Lifecycle
@@ -58,7 +60,8 @@ class World:
     replicas: one for each replica of the cluster, in order; those that a `join` fault brings are absent until then.
     limits: the longest request (prompt and output) that each replica can hold, in tokens.
     until_s: no arrivals later than this; with `drain` what has arrived is finished, else the run stops there.
-    sample_s: period of the timeline in `Run.samples`, 0 for none.  after_event: called after each event (for tests).
+    sample_s: period of the timeline in `Run.samples`, 0 for none.  blame: charge the time of every request to its
+    parts, for `Run.blame`.  after_event: called after each event (for tests).
     progress: called now and then with (requests ended, requests).
     """
 
@@ -74,6 +77,7 @@ class World:
         drain: bool = True,
         sample_s: float = 0.0,
         trace: Trace | None = None,
+        blame: bool = False,
         after_event: Callable[[World], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -94,16 +98,20 @@ class World:
         self._observed = control.observes or trace is not None
         self._stepped_at = -1
         self._stepped = -1
-        self.clients = Clients(workload, self.agenda, self._until, self._turn, self._progress)
+        self.accounts: Accounts | None = None
+        if blame:
+            self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload))
+        self.clients = Clients(workload, self.agenda, self._until, self._turn, self._progress, self.accounts)
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
         self.transfers = Transfers(
             self.replicas, limits, Network.of(cluster), self.agenda, self.records,
-            turn=self._turn, touch=self._touch, add=self._add, passed=self.passed,
+            turn=self._turn, touch=self._touch, add=self._add, passed=self.passed, accounts=self.accounts,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
-            cluster, self.replicas, self.gateways.flights, self.agenda, self._turn, self.passed, self.transfers.lost
-        )
+            cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self.passed, self.transfers.lost,
+            self.accounts,
+        )  # fmt: skip
         self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
 
     def simulate(self) -> Run:
@@ -209,8 +217,11 @@ class World:
         for held in self.gateways.held():
             if self._drain and not run.interrupted and records.dispatched_at[held.id] != NOT_YET:
                 records.status[held.id] = LOST  # its replica was lost, and no other ever took it
-        if self._drain and not run.interrupted:
+        if self._drain and not run.interrupted and self.clients.ended == self.clients.arrived:
             now = max(self.clients.last_at, 0)  # reports, samples and faults after the last request prolong no run
+        if self.accounts is not None:
+            self.accounts.close(now)
+            run.blame = self.accounts.blame
         self.lifecycle.close(now)
         run.ended_at = now
         run.offered = self.clients.arrived
@@ -233,6 +244,12 @@ class World:
             else:
                 reports.refresh(now, self.passed)
         self._tell_control(event)
+
+    def _change(self, event: Event) -> None:
+        """Replicas come or go."""
+        if self.accounts is not None:
+            self.accounts.settle_held()
+        self._turn(event)
 
     def _tell_control(self, event: Event) -> None:
         trace = self._trace
@@ -263,6 +280,8 @@ class World:
             records.retries[row] += 1
             if not resume and made.pop(row, 0):
                 records.first_token_at[row] = NOT_YET
+                if self.accounts is not None:
+                    self.accounts.start_again(row)
         records.dispatched_at[row] = now
         records.replica[row] = number
         records.decode_replica[row] = decode
@@ -282,6 +301,8 @@ class World:
         replica = self.replicas[number]
         before = replica.next_at
         now = self.agenda.now
+        if self.accounts is not None:
+            self.accounts.queue(running, replica)
         replica.add(running, now, now == self._stepped_at and number <= self._stepped)
         if replica.next_at != before:
             heappush(self.agenda.heap, replica.next_at << AT_BITS | STEP_KEY | number)
@@ -299,6 +320,8 @@ class World:
     def _abort(self, row: int, number: int) -> None:
         replica = self.replicas[number]
         self.transfers.aborted(row)
+        if self.accounts is not None:
+            self.accounts.lose(row)  # unless its client left, and then its account is closed
         if self.lifecycle.alive[number] and row in replica.sequences:
             self._touch(number, lambda passed: replica.abort(row, self.agenda.now, passed))
 
@@ -312,6 +335,8 @@ class World:
             if code == FIRST_TOKEN:
                 if records.first_token_at[row] < 0:
                     records.first_token_at[row] = now
+                    if self.accounts is not None:
+                        self.accounts.first_token(row)
                 records.cached_tokens[row] = running.cached
                 if self._observed:
                     self._turn(FirstToken(now, row, number))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from poise.core.records import NOT_YET, UNFINISHED
+from poise.core.records import NOT_YET, UNFINISHED, Run
 from poise.core.replica import Replica
 from poise.core.request import Phase
 
@@ -73,3 +73,17 @@ def _retrying(world: World) -> set[int]:
     """Requests that were turned away and whose clients will try again."""
     known = _known(world)
     return {row for row in world.clients.attempts if row not in known and world.records.status[row] == UNFINISHED}
+
+
+def check_blame(run: Run) -> None:
+    """No part of any request's time is negative, and they add up to the picosecond, however it ended."""
+    blame, records = run.blame, run.records
+    assert blame is not None, "the run was not asked for blame"
+    for row in range(records.rows):
+        arrived, first, ended = records.arrived_at[row], records.first_token_at[row], records.ended_at[row]
+        until = run.ended_at if ended == NOT_YET else ended
+        middle = until if first == NOT_YET else first
+        for half, wanted in ((blame.ttft, middle - arrived), (blame.rest, until - middle)):
+            parts = [column[row] for column in half]
+            assert min(parts) >= 0, f"request {row} has a negative part: {parts}"
+            assert sum(parts) == (0 if arrived == NOT_YET else wanted), f"request {row}: {parts} are not {wanted} ps"

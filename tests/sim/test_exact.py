@@ -14,6 +14,7 @@ from poise.core.spec import Belief, Cluster, Engine, Pool
 from poise.core.trace import Trace
 from poise.policies.route.least_requests import LeastRequests
 from poise.testing.cost import LinearCost
+from poise.testing.invariants import check_blame
 from poise.workload.table import Workload
 from tests.sim.cases import DEVICE, LAYERS, MODEL, PREFILL_FIRST, Case, Restless, cases
 
@@ -29,11 +30,14 @@ def assert_equal(fast: Run, slow: Run) -> None:
     for ours, theirs in zip(fast.replicas, slow.replicas, strict=True):
         for name in ("busy", "steps", "prompt_tokens", "decode_tokens"):
             assert getattr(ours, name) == getattr(theirs, name), name
+    assert fast.blame == slow.blame
 
 
 def compare(case: Case) -> None:
     fast, slow = Trace(), Trace()
-    assert_equal(case.build(one_step=False, trace=fast).simulate(), case.build(one_step=True, trace=slow).simulate())
+    run = case.build(one_step=False, trace=fast, blame=True).simulate()
+    assert_equal(run, case.build(one_step=True, trace=slow, blame=True).simulate())
+    check_blame(run)
     for ours, theirs in zip(fast.lines, slow.lines, strict=True):
         assert ours == theirs
 

@@ -1,0 +1,53 @@
+"""Where the time of each request went: its life cut into parts that add up to the last picosecond."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+MEANING = {
+    "gateway": "held at the gateway: the router said so, or others of its group were held first",
+    "no_replica": "held because no replica could take it: starting, draining or gone",
+    "retry": "turned away, until its client tried again",
+    "lost": "thrown away with a lost replica, and made up for it",
+    "queue": "in an engine's queue",
+    "prefill": "its prompt, alone, less what a cache that never evicts would have held",
+    "miss": "tokens of its prompt that a cache that never evicts would have held",
+    "prefill_others": "what others added to its prompt's steps, and their steps in between",
+    "link_wait": "its KV waited for a link",
+    "transfer": "its KV was on a link",
+    "decode": "its output, alone",
+    "decode_others": "what others added to its output's steps, and their steps in between",
+    "moving": "stood still while the last of its KV went to another replica",
+    "idle": "admitted, while its engine ran no step",
+    "preempted": "waited again, computed again or swapped after it gave way",
+}
+"""The parts of a request's time, in about the order in which they come, and what each means."""
+
+PARTS = tuple(MEANING)
+(
+    GATEWAY, NO_REPLICA, RETRY, LOST, QUEUE, PREFILL, MISS, PREFILL_OTHERS, LINK_WAIT, TRANSFER, DECODE, DECODE_OTHERS,
+    MOVING, IDLE, PREEMPTED,
+) = range(len(PARTS))  # fmt: skip
+IN_ENGINE = range(QUEUE, len(PARTS))
+"""Parts that a request spends at a replica, which is what a loss throws away."""
+
+
+def _columns(rows: int) -> list[array[int]]:
+    return [array("q", bytes(8 * rows)) for _ in PARTS]
+
+
+@dataclass(slots=True)
+class Blame:
+    """Columns over requests (index = request id), one for each of `PARTS`, in picoseconds; 240 bytes a row.
+
+    ttft: up to the first token, or to the end where there never was one.  rest: from there to the end.
+    A row of `ttft` adds up to the request's TTFT, and both together to its end (or that of the run) less its arrival.
+    """
+
+    rows: int
+    ttft: list[array[int]] = field(init=False)
+    rest: list[array[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ttft, self.rest = _columns(self.rows), _columns(self.rows)
