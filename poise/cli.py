@@ -68,11 +68,12 @@ def simulate(
         Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first seed.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    blame: Annotated[bool, typer.Option("--blame", help="Say where the time of requests went.")] = False,
 ) -> None:
     """Simulate a scenario and print what it came to."""
     from poise.scenario.command import Wish, simulate_file
 
-    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet)
+    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet, blame)
     raise typer.Exit(INTERRUPTED if simulate_file(wish) else DONE)
 
 

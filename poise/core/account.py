@@ -9,7 +9,7 @@ than the time that passed. Everything is a difference of instants or a sum of in
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from poise.core.blame import (
     DECODE,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from poise.core.replica import Replica
     from poise.core.request import RequestView, Sequence
 
-BY_PHASE = -1
+BY_PHASE: Final = -1
 """`Account.charge`: time goes to the parts of the phase."""
 
 
@@ -61,7 +61,7 @@ class Account:
     """
 
     __slots__ = (
-        "_books", "_clock", "again", "busy", "charge", "columns", "ideal", "miss", "own", "phase", "redo", "replica",
+        "_accounts", "_clock", "again", "busy", "charge", "columns", "ideal", "miss", "own", "phase", "redo", "replica",
         "request", "row", "sequence", "since", "start", "swap", "wire_at",
     )  # fmt: skip
 
@@ -70,12 +70,12 @@ class Account:
     replica: Replica
     start: int
 
-    def __init__(self, request: RequestView, books: Accounts) -> None:
-        self._books = books
-        self._clock = clock = books.clock
+    def __init__(self, request: RequestView, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._clock = clock = accounts.clock
         self.request = request
         self.row = request.id
-        self.columns: list[array[int]] = books.blame.ttft
+        self.columns: list[array[int]] = accounts.blame.ttft
         self.since = clock.now
         self.phase = Phase.HELD
         self.charge = BY_PHASE
@@ -123,7 +123,7 @@ class Account:
             return
         _, tokens, first_layer, last_layer = entry
         done, redo, ideal = sequence.computed, self.redo, self.ideal
-        alone = self._books.alone(lane, (tokens, done, first_layer, last_layer))
+        alone = self._accounts.alone(lane, (tokens, done, first_layer, last_layer))
         if alone > duration:
             alone = duration
         after = own = alone
@@ -151,7 +151,7 @@ class Account:
         self.detach()
         self.phase = Phase.HELD
         self.redo = self.swap = 0
-        if self.columns is self._books.blame.rest:
+        if self.columns is self._accounts.blame.rest:
             self.charge = LOST
         else:
             self.charge = BY_PHASE
@@ -160,7 +160,7 @@ class Account:
     def start_again(self) -> None:
         """Its tokens are thrown away as well: the first is still to come."""
         self.settle()
-        row, ttft, rest = self.row, self._books.blame.ttft, self._books.blame.rest
+        row, ttft, rest = self.row, self._accounts.blame.ttft, self._accounts.blame.rest
         for part, column in enumerate(rest):
             ttft[part][row] += column[row]
             column[row] = 0
@@ -175,7 +175,7 @@ class Account:
     def come_back(self) -> None:
         """Its client tries again."""
         self.settle()
-        self.charge = LOST if self.columns is self._books.blame.rest else BY_PHASE
+        self.charge = LOST if self.columns is self._accounts.blame.rest else BY_PHASE
 
     def detach(self) -> None:
         """Follow its sequence no longer."""
@@ -234,7 +234,7 @@ class Account:
             self.columns[LINK_WAIT][self.row] += waited
             self.columns[TRANSFER][self.row] += spent - waited
         else:
-            self.columns[GATEWAY if self._books.served(self.request) else NO_REPLICA][self.row] += spent
+            self.columns[GATEWAY if self._accounts.served(self.request) else NO_REPLICA][self.row] += spent
 
     def _share(self, now: int, spent: int, part: int, others: int, own: int) -> None:
         """Charge time in which its engine ran steps, or none."""
@@ -258,7 +258,7 @@ class Account:
 
     def _throw_away(self) -> None:
         """What it spent in engines came to nothing."""
-        row, ttft = self.row, self._books.blame.ttft
+        row, ttft = self.row, self._accounts.blame.ttft
         for part in IN_ENGINE:
             ttft[LOST][row] += ttft[part][row]
             ttft[part][row] = 0
@@ -270,7 +270,7 @@ class Account:
         assert self.sequence is not None
         _, tokens, first_layer, last_layer = entry
         tokens -= start - self.sequence.computed
-        return self._books.alone(lane, (tokens, start, first_layer, last_layer)) if tokens > 0 else 0
+        return self._accounts.alone(lane, (tokens, start, first_layer, last_layer)) if tokens > 0 else 0
 
     def _decoded(self, computed: int, reached: int) -> int:
         """Picoseconds of the decode steps alone that bring it from `computed` tokens to `reached`: a closed form."""

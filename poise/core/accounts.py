@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from poise.core.account import Account
 from poise.core.blame import Blame
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from poise.core.request import Sequence as Running
 
 
-REMEMBERED = 1 << 16
+REMEMBERED: Final = 1 << 16
 """Chunks whose time alone is remembered."""
 
 

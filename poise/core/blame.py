@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from typing import Final
 
-MEANING = {
+MEANING: Final = {
     "gateway": "held at the gateway: the router said so, or others of its group were held first",
     "no_replica": "held because no replica could take it: starting, draining or gone",
     "retry": "turned away, until its client tried again",
@@ -24,12 +25,26 @@ MEANING = {
 }
 """The parts of a request's time, in about the order in which they come, and what each means."""
 
-PARTS = tuple(MEANING)
-(
-    GATEWAY, NO_REPLICA, RETRY, LOST, QUEUE, PREFILL, MISS, PREFILL_OTHERS, LINK_WAIT, TRANSFER, DECODE, DECODE_OTHERS,
-    MOVING, IDLE, PREEMPTED,
-) = range(len(PARTS))  # fmt: skip
-IN_ENGINE = range(QUEUE, len(PARTS))
+PARTS: Final = tuple(MEANING)
+"""Their names; the constants that follow are places in it."""
+
+GATEWAY: Final = 0
+NO_REPLICA: Final = 1
+RETRY: Final = 2
+LOST: Final = 3
+QUEUE: Final = 4
+PREFILL: Final = 5
+MISS: Final = 6
+PREFILL_OTHERS: Final = 7
+LINK_WAIT: Final = 8
+TRANSFER: Final = 9
+DECODE: Final = 10
+DECODE_OTHERS: Final = 11
+MOVING: Final = 12
+IDLE: Final = 13
+PREEMPTED: Final = 14
+
+IN_ENGINE: Final = range(QUEUE, len(PARTS))
 """Parts that a request spends at a replica, which is what a loss throws away."""
 
 

@@ -104,14 +104,19 @@ def nearest_rank(values: Picoseconds, percentiles: tuple[int, ...] = PERCENTILES
     return [int(part[rank]) for rank in ranks]
 
 
-def summary(values: Picoseconds) -> Summary:
-    """Mean and percentiles of a column of picoseconds, in seconds.
+def total(values: Picoseconds) -> int:
+    """The sum of a column.
 
-    The sum is taken in two halves of the bits and joined as Python integers: a million requests of 100 s would
-    overflow 64 bits, and a float sum would depend on the width of the machine's vectors.
+    Taken in two halves of the bits and joined as Python integers: a million requests of 100 s would overflow 64 bits,
+    and a float sum would depend on the width of the machine's vectors.
     """
+    high, low = int((values >> _LOW_BITS).sum()), int((values & ((1 << _LOW_BITS) - 1)).sum())
+    return (high << _LOW_BITS) + low
+
+
+def summary(values: Picoseconds) -> Summary:
+    """Mean and percentiles of a column of picoseconds, in seconds."""
     if not len(values):
         return Summary()
-    high, low = int((values >> _LOW_BITS).sum()), int((values & ((1 << _LOW_BITS) - 1)).sum())
     p50, p90, p95, p99 = (value / SECOND for value in nearest_rank(values))
-    return Summary(((high << _LOW_BITS) + low) / (len(values) * SECOND), p50, p90, p95, p99)
+    return Summary(total(values) / (len(values) * SECOND), p50, p90, p95, p99)

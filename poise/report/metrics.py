@@ -11,6 +11,7 @@ import numpy as np
 from poise.core.records import FINISHED, STATUS, Run
 from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
+from poise.report.blame import Means, means
 from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
 from poise.report.seeds import fold, half_width, mean
 from poise.report.spending import dollars, joules, mean_utilisation, utilisation
@@ -35,6 +36,7 @@ class Metrics:
     output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.
     prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
     preemptions, migrations, retries: totals over `requests`.
+    blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
     notes: why a figure is None or needs a grain of salt, by its name.
     """
 
@@ -65,11 +67,15 @@ class Metrics:
     energy_j_per_mtok: float | None
     energy_j_per_mtok_output: float | None
     utilisation: Utilisation
+    blame: Means | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists and numbers, ready for JSON."""
-        return asdict(self)
+        """Plain dictionaries, lists and numbers, ready for JSON; `blame` only where there is any."""
+        told = asdict(self)
+        if self.blame is None:
+            del told["blame"]
+        return told
 
 
 def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
@@ -176,6 +182,7 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
             mean_utilisation(run.replicas, run.ended_at),
             [utilisation(stats, run.ended_at) for stats in run.replicas],
         ),
+        blame=means(run, warmup_s),
         notes=_notes(run, slo, tallies, duration_s, no_price, no_energy),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.core.blame import PARTS
 from poise.core.errors import UserError
 from poise.core.records import STATUS, Run
 from poise.core.units import SECOND
@@ -16,6 +17,8 @@ from poise.report.latency import column
 
 if TYPE_CHECKING:
     from polars import DataFrame
+
+    from poise.workload.table import Workload
 
 _WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
@@ -28,11 +31,11 @@ _INSTANTS = {
 _COUNTS = ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "migrations", "retries")
 
 
-def save_requests(run: Run, path: str | Path) -> None:
+def save_requests(run: Run, path: str | Path, workload: Workload | None = None) -> None:
     """Write a row for each request that arrived to a `.parquet`, `.csv` or `.jsonl` file, whole or not at all.
 
-    Instants and durations are float seconds; what never happened is null. Raises `UserError` for another ending and
-    for a place that cannot be written.
+    Instants and durations are float seconds; what never happened is null. With the `workload` of the run, what it says
+    of clients is written, too. Raises `UserError` for another ending and for a place that cannot be written.
     """
     ending = Path(path).suffix.lower()
     if ending not in _WRITERS:
@@ -41,14 +44,15 @@ def save_requests(run: Run, path: str | Path) -> None:
             f"{path}: the ending {ending or '(none)'} names no known format; end the name in one of {known}"
         )
     with replacing(path) as file:
-        getattr(requests_frame(run), _WRITERS[ending])(file)
+        getattr(requests_frame(run, workload), _WRITERS[ending])(file)
 
 
-def requests_frame(run: Run) -> DataFrame:
+def requests_frame(run: Run, workload: Workload | None = None) -> DataFrame:
     """The rows of `save_requests` as a polars frame, in the order of request ids.
 
     `tpot_s` is null for outputs of fewer than two tokens; `ttft_s`, `tpot_s` and `e2e_s` are given for every request
-    that got so far, finished or not, while the metrics quote finished ones only.
+    that got so far, finished or not, while the metrics quote finished ones only. A run that was asked for blame has a
+    column for each part of both stretches: `ttft_queue_s`, …, `rest_decode_s`, …
     """
     import polars as pl
 
@@ -76,4 +80,33 @@ def requests_frame(run: Run) -> DataFrame:
         **{name: known(taken(name), taken(name) >= 0) for name in ("replica", "decode_replica")},
         **{name: taken(name) for name in _COUNTS},
     }
+    if workload is not None:
+        columns |= _clients(workload, chosen)
+    if run.blame is not None:
+        for stretch, parts in (("ttft", run.blame.ttft), ("rest", run.blame.rest)):
+            columns |= {
+                f"{stretch}_{name}_s": column(part)[chosen] / SECOND for name, part in zip(PARTS, parts, strict=True)
+            }
     return pl.DataFrame(columns)
+
+
+def _clients(workload: Workload, chosen: NDArray[np.signedinteger[Any]]) -> dict[str, Any]:
+    """Whose the chosen rows are: model, tenant, session and the turn in it (from 1), where the workload says so."""
+    told: dict[str, Any] = {}
+    if workload.model is not None:
+        told["model"] = [workload.models[each] for each in workload.model[chosen]]
+    if workload.tenant is not None:
+        told["tenant"] = workload.tenant[chosen]
+    if workload.session is not None:
+        told["session"], told["turn"] = workload.session[chosen], _turns(workload.session)[chosen]
+    return told
+
+
+def _turns(session: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The how many-th row of its session each row is, from 1; 0 for rows of none."""
+    order = np.argsort(session, kind="stable")
+    sorted_ = session[order]
+    begins = np.flatnonzero(np.r_[True, sorted_[1:] != sorted_[:-1]])
+    turns = np.empty(len(session), dtype=np.int64)
+    turns[order] = np.arange(len(session)) - np.repeat(begins, np.diff(np.r_[begins, len(session)])) + 1
+    return np.where(session < 0, 0, turns)

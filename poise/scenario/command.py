@@ -36,6 +36,7 @@ class Wish:
     out: Path | None
     trace_events: Path | None
     quiet: bool
+    blame: bool
 
 
 def simulate_file(wish: Wish) -> bool:
@@ -47,7 +48,7 @@ def simulate_file(wish: Wish) -> bool:
     problem = build(load(wish.scenario, wish.sets, list(_shorthands(wish))))
     _check_places(wish)
     with Bars() as bars, _recorder(wish.trace_events, problem) as trace:
-        keep = Keep(timeline=wish.out is not None, trace=trace)
+        keep = Keep(timeline=wish.out is not None, trace=trace, blame=wish.blame)
         outcome = run(problem, keep=keep, meter=None if wish.quiet else bars)
     if not wish.quiet and wish.json != "-":
         _show(problem, outcome)
@@ -104,12 +105,14 @@ def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
 
 def _show(problem: Problem, outcome: Outcome) -> None:
     """Print the figures."""
+    from poise.report.blame import show_blame
     from poise.report.table import show_run
     from poise.scenario.write import describe, offered
 
     title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
     if (result := outcome.result()) is not None:
         show_run(result, title=f"{title}, {outcome.policies}", belief=problem.belief)
+        show_blame([(outcome.policies, result)])
     print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.core.records import Run
 from poise.report.figures import Case
 from poise.report.metrics import Metrics, combine_plain
 from poise.report.seeds import mean
+
+if TYPE_CHECKING:
+    from poise.workload import Workload
 
 REASONS = 10
 """Reasons for rejection that a result lists, the commonest first."""
@@ -38,7 +41,7 @@ def _summed(refusals: Sequence[Mapping[str, int]]) -> dict[str, int]:
 class Outcome:
     """The figures of each seed that is done, the run of the first one, and what they rest on.
 
-    policies: the label of what decided.  planned: how many seeds there were to be.
+    policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
     """
 
     policies: str
@@ -51,6 +54,7 @@ class Outcome:
     times: list[tuple[float, float]] = field(default_factory=list)
     refusals: list[Mapping[str, int]] = field(default_factory=list)
     first: Run | None = None
+    workload: Workload | None = None
 
     def add(self, seed: int, run: Run, metrics: Metrics) -> None:
         """Count the run of one seed; the first is kept for files."""

@@ -181,11 +181,13 @@ def simulate(
     sample_s: float = 0.0,
     slices: bool = False,
     trace: Trace | bool = False,
+    blame: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Simulate one run; what is not named takes the recommended default (see `scenario.simulate.simulate`).
 
     trace: True records events and actions for `Result.trace`; a `Trace` of your own may stream them to a file.
+    blame: charge the time of every request to its parts, for `Result.metrics` and `Result.save_requests`.
     """
     from poise.scenario import simulate as room
 
@@ -207,5 +209,5 @@ def simulate(
         once(trace=record)
         return record
 
-    run = once(sample_s=sample_s, slices=slices, trace=kept, progress=progress)
+    run = once(sample_s=sample_s, slices=slices, trace=kept, blame=blame, progress=progress)
     return Result(run, cluster, kept, again)

@@ -34,10 +34,11 @@ SLICED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep of the first seed: a timeline for reports, and its events."""
+    """What to keep of the first seed: a timeline for reports, and its events; of every seed: blame."""
 
     timeline: bool = False
     trace: Trace | None = None
+    blame: bool = False
 
 
 def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = None) -> Outcome:
@@ -48,7 +49,7 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     keep = keep or Keep()
     label, policies = _only(problem)
     first = problem.traffic.make(problem.seeds[0])
-    outcome = Outcome(label, provenance(problem, first), len(problem.seeds), _notes(problem))
+    outcome = Outcome(label, provenance(problem, first), len(problem.seeds), _notes(problem), workload=first)
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)
@@ -92,6 +93,7 @@ def _one(
         drain=problem.drain,
         sample_s=period(workload) if drawn else 0.0,
         slices=drawn and len(workload) <= SLICED,
+        blame=keep.blame,
         trace=keep.trace if is_first else None,
         progress=progress,
     )

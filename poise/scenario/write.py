@@ -55,7 +55,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
     write_resolved(outcome.provenance, files[2])
     if outcome.first is not None:
         files += [folder / "requests.parquet", folder / "timeline.json.gz"]
-        save_requests(outcome.first, files[-2])
+        save_requests(outcome.first, files[-2], outcome.workload)
         timeline(outcome.first, files[-1], cluster=problem.cluster)
     return files
 
