@@ -118,6 +118,23 @@ def compare(
 
 
 @app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(help="A: a result of --out with --blame, or a scenario.", metavar="A")],
+    after: Annotated[Path | None, typer.Argument(help="B: another one.", metavar="[B]", show_default=False)] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Make B out of the scenario A.")
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the difference as JSON; - is standard output.")
+    ] = None,
+) -> None:
+    """Say which part of requests' time changed between two runs, by how much and for whom."""
+    from poise.scenario.inspect import show_difference
+
+    show_difference(before, after, sets or [], json_file)
+
+
+@app.command()
 def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A recorded trace instead of generated load.")

@@ -1,0 +1,79 @@
+"""What came first where the time of requests changed: a fault, a part of the work itself, or only more crowding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NOTICEABLE = 0.1
+"""A part may be named first from this share of the whole change on; work, from this share of the work before."""
+
+FAULTS = {
+    "lost": "work thrown away with lost replicas",
+    "no_replica": "waiting for a replica to be there",
+}
+WORK = {
+    "miss": "prompt tokens that were not in the prefix cache",
+    "prefill": "the prompts' own computation",
+    "decode": "the outputs' own computation",
+}
+DELAYS = {
+    "preempted": "giving way for want of KV blocks, and making up for it",
+    "link": "sending KV over links, and waiting for one",
+    "gateway": "being held at the gateway",
+    "retry": "being turned away and trying again",
+    "idle": "engines that ran no step",
+}
+CROWDING = {
+    "queue": "waiting in engines' queues",
+    "prefill_others": "others in the prompts' steps",
+    "decode_others": "others in the outputs' steps",
+}
+SAID = FAULTS | WORK | DELAYS | CROWDING
+"""Causes and what they are called. A cause is a part; `link` is `link_wait` and `transfer` together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The cause named first, how much of the change it is itself (seconds a request), and the crowding beside it."""
+
+    name: str
+    change: float
+    crowding: float
+
+    @property
+    def said(self) -> str:
+        """What it is, in words."""
+        return SAID[self.name]
+
+
+def causes(parts: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by cause, from seconds by part."""
+    told = {name: seconds for name, seconds in parts.items() if name not in ("link_wait", "transfer")}
+    return told | {"link": parts["link_wait"] + parts["transfer"]}
+
+
+def first_cause(before: Mapping[str, float], after: Mapping[str, float]) -> Cause | None:
+    """What is named first between two means by part; None where nothing changed.
+
+    Crowding follows from whatever makes others slower, so it is named only where nothing else has the sign of the
+    change and is noticeable. In this order: a fault that only one of the two met; the largest part that is no crowding
+    and is a tenth of the change, or, being work, a tenth of the same work before; the largest part of all.
+    """
+    one, other = causes(before), causes(after)
+    change = {name: other[name] - one[name] for name in SAID}
+    whole = sum(change.values())
+    along = {name: value for name, value in change.items() if value * whole > 0}
+    if not along:
+        return None
+    work = {name: one["decode"] if name == "decode" else one["prefill"] + one["miss"] for name in WORK}
+    faults = {name: value for name, value in along.items() if name in FAULTS and not (one[name] and other[name])}
+    direct = {
+        name: value
+        for name, value in along.items()
+        if name not in CROWDING
+        and (abs(value) >= NOTICEABLE * abs(whole) or (name in WORK and abs(value) >= NOTICEABLE * work[name]))
+    }
+    chosen = faults or direct or along
+    name = max(chosen, key=lambda each: abs(chosen[each]))
+    return Cause(name, change[name], sum(change[each] for each in CROWDING))

@@ -1,0 +1,153 @@
+"""Two runs of the same requests: how much longer they took, in which part, and whose requests.
+
+Requests are paired by id; what is compared are those that arrived after warm-up and finished in both. Means of parts
+add up, so their changes do; percentiles do not, so the tail has a column of its own: the mean parts of the slowest 1 %
+of each run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.blame import PARTS
+from poise.core.errors import UserError
+from poise.report.blame import STRETCHES
+from poise.report.cause import Cause, first_cause
+from poise.report.split import Split, best_split
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+Floats = NDArray[np.float64]
+
+TAIL = 0.01
+"""The share of the slowest requests whose parts are told apart."""
+
+LATENCIES = {"ttft_s": "TTFT", "e2e_s": "E2E"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure in both runs, in seconds."""
+
+    before: float
+    after: float
+
+    @property
+    def by(self) -> float:
+        """How much more it is in the second run."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of one stretch: its mean, and its mean among the slowest requests of each run."""
+
+    stretch: str
+    name: str
+    mean: Change
+    tail: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What came of comparing run B with run A.
+
+    requests: that finished in both.  only: that finished in A only, and in B only.
+    figures: mean and p99 of the latencies, by name.  parts: those that are not nothing in both.
+    cause: what is named first, None where nothing changed.  splits: whose requests, the best one first.
+    """
+
+    requests: int
+    only: tuple[int, int]
+    figures: dict[str, Change]
+    parts: list[Part]
+    cause: Cause | None
+    splits: list[Split]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: seconds, `a` and `b` for the two runs."""
+        return {
+            "requests": self.requests,
+            "only_a": self.only[0],
+            "only_b": self.only[1],
+            **{name: _plain(change) for name, change in self.figures.items()},
+            "parts": [
+                {"stretch": part.stretch, "part": part.name, **_plain(part.mean), "slowest": _plain(part.tail)}
+                for part in self.parts
+            ],
+            "cause": self.cause and {"name": self.cause.name, "change": self.cause.change, "said": self.cause.said},
+            "splits": [split.as_dict() for split in self.splits],
+        }
+
+
+def _plain(change: Change) -> dict[str, float]:
+    return {"a": change.before, "b": change.after, "change": change.by}
+
+
+def diff(before: DataFrame, after: DataFrame, *, warmup_s: float = 0.0) -> Diff:
+    """Compare two frames of `requests_frame` with blame.
+
+    UserError where they lack it, are of different requests, or no request finished in both.
+    """
+    pairs, only = _paired(before, after, warmup_s)
+    parts = list(_parts(pairs))
+    means = [dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)]
+    for part in parts:
+        means[0][part.name] += part.mean.before
+        means[1][part.name] += part.mean.after
+    figures = {f"{name}.{figure}": change for name in LATENCIES for figure, change in _figures(pairs, name)}
+    cause = first_cause(*means)
+    return Diff(len(pairs), only, figures, parts, cause, best_split(pairs))
+
+
+def _paired(before: DataFrame, after: DataFrame, warmup_s: float) -> tuple[DataFrame, tuple[int, int]]:
+    """One row for each request that finished in both, B's columns with `_b` behind their names."""
+    import polars as pl
+
+    for name, frame in (("A", before), ("B", after)):
+        if not {f"{stretch}_{part}_s" for stretch in STRETCHES for part in PARTS} <= set(frame.columns):
+            raise UserError(f"{name} does not say where the time of its requests went; give a result of --blame")
+    both = before.join(after, on="request", suffix="_b", maintain_order="left")
+    if not len(both) or not (both["prompt_tokens"] == both["prompt_tokens_b"]).all():
+        raise UserError(
+            "A and B are of different requests, so they cannot be paired; take two runs of one workload and seed"
+        )
+    done = both.filter((pl.col("status") == "finished") & (pl.col("status_b") == "finished"))
+    counted = done.filter((pl.col("arrival_s") >= warmup_s) & (pl.col("arrival_s_b") >= warmup_s))
+    if not len(counted):
+        raise UserError(
+            f"no request after {warmup_s:g} s finished in both A and B, so there is nothing to compare; "
+            "give both runs time to drain, or shorten the warm-up"
+        )
+    ended = [int((frame["status"] == "finished").sum()) - len(done) for frame in (before, after)]
+    return counted, (ended[0], ended[1])
+
+
+def _figures(pairs: DataFrame, name: str) -> list[tuple[str, Change]]:
+    columns = [np.sort(pairs[each].to_numpy()) for each in (name, f"{name}_b")]
+    rank = max(-(-99 * len(pairs) // 100), 1) - 1
+    means, tails = (
+        [float(each) for each in told] for told in zip(*((c.mean(), c[rank]) for c in columns), strict=True)
+    )
+    return [("mean", Change(*means)), ("p99", Change(*tails))]
+
+
+def _parts(pairs: DataFrame) -> Any:
+    """Every part that either run has."""
+    slowest = [_slowest(pairs[name].to_numpy()) for name in ("e2e_s", "e2e_s_b")]
+    for stretch in STRETCHES:
+        for name in PARTS:
+            one, other = (pairs[f"{stretch}_{name}_s{which}"].to_numpy() for which in ("", "_b"))
+            if one.any() or other.any():
+                mean = Change(float(one.mean()), float(other.mean()))
+                yield Part(stretch, name, mean, Change(float(one[slowest[0]].mean()), float(other[slowest[1]].mean())))
+
+
+def _slowest(values: Floats) -> NDArray[np.intp]:
+    count = max(1, round(TAIL * len(values)))
+    return np.argsort(values, kind="stable")[-count:]

@@ -1,0 +1,128 @@
+"""`poise diff`: two results, two scenarios, or a scenario and a change of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise.core.errors import UserError
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from poise.report.diff import Diff
+    from poise.scenario.build import Problem
+    from poise.scenario.run import Meter
+
+RESOLVED = "scenario.resolved.yaml"
+REQUESTS = "requests.parquet"
+YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two: its requests (as `requests_frame` gives them), its warm-up and what it is called."""
+
+    name: str
+    requests: DataFrame
+    warmup_s: float
+
+
+def compare(before: Path, after: Path | None, sets: list[str], meter: Meter | None = None) -> tuple[Side, Side, Diff]:
+    """Both sides and their difference; UserError says what cannot be compared, and why."""
+    from poise.report.diff import diff
+
+    if after is None and not sets:
+        raise UserError(
+            f"{before}: is compared with nothing; give a second result or scenario, or --set PATH=VALUE for B"
+        )
+    if after is not None and sets:
+        raise UserError("--set makes B out of A, but B is given as well; drop one of the two")
+    if sets and not _is_scenario(before):
+        cure = f"give the scenario, as in {before / RESOLVED}" if before.is_dir() else "give the scenario that it is of"
+        raise UserError(f"--set changes a scenario, and {before} is a result; {cure}")
+    one = _side(before, [], meter)
+    other = _side(after or before, sets, meter)
+    return one, other, diff(one.requests, other.requests, warmup_s=max(one.warmup_s, other.warmup_s))
+
+
+def _is_scenario(path: Path) -> bool:
+    return path.suffix.lower() in YAML
+
+
+def _side(path: Path, sets: list[str], meter: Meter | None) -> Side:
+    if _is_scenario(path):
+        return simulated(path, sets, meter)
+    file = requests_file(path)
+    return Side(str(path), read_requests(file), _warmup(file.parent))
+
+
+def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
+    """The first seed of a scenario with one policy in each slot, simulated with blame."""
+    from poise.report.requests import requests_frame
+    from poise.scenario.build import build
+    from poise.scenario.load import load
+    from poise.scenario.simulate import simulate
+
+    problem = build(load(path, sets))
+    label, policies = only_bundle(problem)
+    workload = problem.traffic.make(problem.seeds[0])
+    run = simulate(
+        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
+        until=problem.until_s, drain=problem.drain, blame=True,
+        progress=None if meter is None else lambda ended, rows: meter(label, ended, rows),
+    )  # fmt: skip
+    if run.interrupted:
+        raise KeyboardInterrupt
+    name = " ".join([str(path), *(f"--set {each}" for each in sets)])
+    return Side(name, requests_frame(run, workload), problem.warmup_s)
+
+
+def only_bundle(problem: Problem) -> tuple[str, Any]:
+    """The label and the policies of a scenario that compares nothing; ScenarioError for one that does."""
+    if len(problem.bundles) == 1:
+        return problem.bundles[0]
+    names = ", ".join(label for label, _ in problem.bundles)
+    said = f"lists {names}, and one run has one; name one of them, or give two results"
+    raise problem.loaded.places.error(("policies", "router"), said)
+
+
+def requests_file(path: Path) -> Path:
+    """The requests of a result: the file itself, or the one in the folder; UserError where it is not there."""
+    if not path.exists():
+        raise UserError(
+            f"{path}: no such file or folder; give a result of `poise simulate --out DIR --blame`, or a scenario"
+        )
+    if not path.is_dir():
+        return path
+    if (path / REQUESTS).is_file():
+        return path / REQUESTS
+    several = sorted(path.glob("requests.*.parquet"))
+    if several:
+        raise UserError(f"{path}: has several results; give one of {', '.join(map(str, several))}")
+    raise UserError(f"{path}: has no {REQUESTS}; give a folder that `poise simulate --out DIR --blame` wrote")
+
+
+def read_requests(file: Path) -> DataFrame:
+    """The rows of a requests file; UserError where it is none."""
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        said = str(error).splitlines()[0]
+        raise UserError(
+            f"{file}: is no Parquet file ({said}); give one that `poise simulate --out DIR` wrote"
+        ) from None
+    if not {"request", "status", "prompt_tokens"} <= set(frame.columns):
+        raise UserError(f"{file}: has no rows of requests; give one that `poise simulate --out DIR` wrote")
+    return frame
+
+
+def _warmup(folder: Path) -> float:
+    """That of the scenario beside a result, so that warming up is left out of both."""
+    from poise.scenario.load import load
+
+    file = folder / RESOLVED
+    return load(file).scenario.run.warmup_s if file.is_file() else 0.0
