@@ -20,6 +20,7 @@ WORK = {
 DELAYS = {
     "preempted": "giving way for want of KV blocks, and making up for it",
     "link": "sending KV over links, and waiting for one",
+    "moving": "standing still while moving to another replica",
     "gateway": "being held at the gateway",
     "retry": "being turned away and trying again",
     "idle": "engines that ran no step",

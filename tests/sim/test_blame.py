@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from poise.core import blame
 from poise.core.account import capped_sum
-from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry, Hold, Route
+from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry, Hold, Move, Route
 from poise.core.blame import MEANING, PARTS
 from poise.core.control import Control
 from poise.core.records import FINISHED, TIMED_OUT, Run
@@ -60,6 +60,7 @@ def _simulate(
     roles: tuple[str, ...] = ("mixed",),
     batcher: Any = None,
     router: Any = None,
+    mover: Any = None,
     swap: bool = False,
     resume: bool = True,
     faults: tuple[Fault, ...] = (),
@@ -75,7 +76,7 @@ def _simulate(
         for role in roles
     ]  # fmt: skip
     specs = [ReplicaSpec(role=role, capacity_tokens=blocks, up=at not in joining) for at, role in enumerate(roles)]  # type: ignore[arg-type]
-    control = Control(router or RoundRobin(), specs, belief=Belief(0), resume=resume)
+    control = Control(router or RoundRobin(), specs, mover=mover, belief=Belief(0), resume=resume)
     pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
     limits = [blocks] * len(roles)
     return World(Cluster(pools, faults=faults, **cluster), load, control, replicas, limits, blame=True).simulate()
@@ -240,6 +241,31 @@ def test_turned_away_until_its_client_tries_again() -> None:
     assert told(run, 1) == ({"retry": 1.0}, {})
 
 
+class Once:
+    """Moves request 0 from replica 0 to replica 1 when another one arrives."""
+
+    needs = ("flights",)
+    eager = True
+
+    def rebalance(self, cluster: Any) -> list[Move]:
+        return [Move(0, 0, 1) for each in cluster.flights(0) if each.sent_at < cluster.now and each.target < 0]
+
+
+def test_a_move_is_its_own_part_only_while_the_request_stands_still() -> None:
+    """A prompt of 40 tokens until 50 s, then 10 s a token; KV at a token a second and 2 s of latency.
+
+    The second arrival, at 75 s, has it moved: 42 tokens until 119 s, while it decodes on, to the boundary at 120 s. The
+    five tokens that it has made since take 7 s; then four more are to come at the other replica.
+    """
+    cost = LinearCost(step_s=10.0, prompt_s=1.0, token_bytes=1000)
+    load = workload((0, 40, 12), (75, 1, 1))
+    run = charged(load, roles=("mixed", "mixed"), cost=cost, mover=Once(), link_bw=1000.0, link_latency_s=2.0)
+    assert run.records.migrations[0] == 1
+    ttft, rest = told(run, 0)
+    assert ttft == {"prefill": 50.0}
+    assert rest == {"decode": 70.0 + 40.0, "moving": 7.0}
+
+
 class Napper:
     """Lets the lane idle between a prompt's two halves until the next arrival."""
 
@@ -273,7 +299,7 @@ def test_own_parts_are_those_of_the_request_alone(case: Case) -> None:
     run = quiet.build(one_step=False, check=False, blame=True).simulate()
     if run.records.status[0] == FINISHED and not run.records.preemptions[0]:
         ttft, rest = told(run, 0)
-        assert {*ttft, *rest} <= {"prefill", "decode", "transfer"}
+        assert {*ttft, *rest} <= {"prefill", "decode", "transfer", "moving"}
 
 
 def test_capped_sum() -> None:
