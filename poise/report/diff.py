@@ -17,6 +17,7 @@ from poise.core.blame import PARTS
 from poise.core.errors import UserError
 from poise.report.blame import STRETCHES
 from poise.report.cause import Cause, first_cause
+from poise.report.margin import margin
 from poise.report.split import Split, best_split
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ class Diff:
 
     requests: that finished in both.  only: that finished in A only, and in B only.
     figures: mean and p99 of the latencies, by name.  parts: those that are not nothing in both.
-    cause: what is named first, None where nothing changed.  splits: whose requests, the best one first.
+    margin: the mean end-to-end time may have changed by so much through luck alone, in seconds (`report.margin`).
+    cause: what is named first, None where no difference is told apart.  splits: whose requests, the best one first.
     """
 
     requests: int
     only: tuple[int, int]
     figures: dict[str, Change]
     parts: list[Part]
+    margin: float
     cause: Cause | None
     splits: list[Split]
 
@@ -80,6 +83,7 @@ class Diff:
                 {"stretch": part.stretch, "part": part.name, **_plain(part.mean), "slowest": _plain(part.tail)}
                 for part in self.parts
             ],
+            "margin": self.margin,
             "cause": self.cause and {"name": self.cause.name, "change": self.cause.change, "said": self.cause.said},
             "splits": [split.as_dict() for split in self.splits],
         }
@@ -94,6 +98,8 @@ def diff(before: DataFrame, after: DataFrame, *, warmup_s: float = 0.0) -> Diff:
 
     UserError where they lack it, are of different requests, or no request finished in both.
     """
+    import polars as pl
+
     pairs, only = _paired(before, after, warmup_s)
     parts = list(_parts(pairs))
     means = [dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)]
@@ -101,8 +107,10 @@ def diff(before: DataFrame, after: DataFrame, *, warmup_s: float = 0.0) -> Diff:
         means[0][part.name] += part.mean.before
         means[1][part.name] += part.mean.after
     figures = {f"{name}.{figure}": change for name in LATENCIES for figure, change in _figures(pairs, name)}
-    cause = first_cause(*means)
-    return Diff(len(pairs), only, figures, parts, cause, best_split(pairs))
+    changes = pairs.sort("arrival_s", "request").select(pl.col("e2e_s_b") - pl.col("e2e_s")).to_series().to_numpy()
+    luck = margin(changes)
+    cause = first_cause(*means) if abs(figures["e2e_s.mean"].by) > luck else None
+    return Diff(len(pairs), only, figures, parts, luck, cause, best_split(pairs))
 
 
 def _paired(before: DataFrame, after: DataFrame, warmup_s: float) -> tuple[DataFrame, tuple[int, int]]:
@@ -113,7 +121,8 @@ def _paired(before: DataFrame, after: DataFrame, warmup_s: float) -> tuple[DataF
         if not {f"{stretch}_{part}_s" for stretch in STRETCHES for part in PARTS} <= set(frame.columns):
             raise UserError(f"{name} does not say where the time of its requests went; give a result of --blame")
     both = before.join(after, on="request", suffix="_b", maintain_order="left")
-    if not len(both) or not (both["prompt_tokens"] == both["prompt_tokens_b"]).all():
+    same = both["prompt_tokens"] == both["prompt_tokens_b"]
+    if not len(both) or not same.all() or both["arrival_s"][0] != both["arrival_s_b"][0]:
         raise UserError(
             "A and B are of different requests, so they cannot be paired; take two runs of one workload and seed"
         )

@@ -24,7 +24,7 @@ def sentence(diff: Diff) -> str:
     """What changed, what it was first, and for whom, in plain words."""
     e2e = diff.figures["e2e_s.mean"]
     if diff.cause is None:
-        return "A and B served these requests in the same time."
+        return _no_difference(diff)
     much = f"{duration(abs(e2e.by), 3)} ({percent(abs(e2e.by) / e2e.before)})"
     told = f"In B requests take {much} {'longer' if e2e.by > 0 else 'less'} end to end in the mean."
     told += f" First cause: {diff.cause.said} ({signed(diff.cause.change)} a request"
@@ -33,6 +33,14 @@ def sentence(diff: Diff) -> str:
     else:
         told += f"; with it, crowding {signed(diff.cause.crowding)})"
     return f"{told}.{_whose(diff)}"
+
+
+def _no_difference(diff: Diff) -> str:
+    by = diff.figures["e2e_s.mean"].by
+    if not by:
+        return "No difference told apart: the mean end-to-end time is the same in A and B."
+    luck = f"and ±{duration(diff.margin, 3)} may be luck (95 %)"
+    return f"No difference told apart: the mean end-to-end time changes by {signed(by)}, {luck}."
 
 
 def _whose(diff: Diff) -> str:
