@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from poise.core.account import Account
 from poise.core.blame import Blame
+from poise.core.detailed import Detailed
 from poise.core.estimate import Chunk, StepShape
 from poise.core.request import Phase, RequestView
 
 if TYPE_CHECKING:
+    from poise.core.diary import Diary
     from poise.core.lane import LaneState
     from poise.core.replica import Replica
     from poise.core.request import Sequence as Running
@@ -31,21 +33,32 @@ class Accounts:
 
     blame: what was charged so far.  clock: the world's.  served: whether some replica could take a request now.
     ideal: prompt tokens of each request that a cache of infinite size would hold; None where nothing is shared.
+    diary: of the request whose account is to be a detailed one.
     """
 
     def __init__(
-        self, rows: int, clock: Clock, served: Callable[[RequestView], bool], ideal: Sequence[int] | None = None
+        self,
+        rows: int,
+        clock: Clock,
+        served: Callable[[RequestView], bool],
+        ideal: Sequence[int] | None = None,
+        diary: Diary | None = None,
     ) -> None:
         self.blame = Blame(rows)
         self.clock = clock
         self.served = served
         self._ideal = ideal
+        self._diary = diary
         self._open: dict[int, Account] = {}
         self._known: dict[tuple[int, float, tuple[int, int, int, int]], int] = {}
 
     def arrive(self, request: RequestView) -> None:
         """A client sends a request for the first time."""
-        self._open[request.id] = Account(request, self)
+        diary = self._diary
+        if diary is None or diary.row != request.id:
+            self._open[request.id] = Account(request, self)
+        else:
+            self._open[request.id] = Detailed(request, self, diary)
 
     def leave(self, row: int) -> None:
         """A request is turned away, and its client will try again."""

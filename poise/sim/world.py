@@ -49,6 +49,7 @@ from poise.sim.reports import Reports
 from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
+    from poise.core.diary import Diary
     from poise.core.trace import Trace
     from poise.workload.table import Workload
 
@@ -61,7 +62,8 @@ class World:
     limits: the longest request (prompt and output) that each replica can hold, in tokens.
     until_s: no arrivals later than this; with `drain` what has arrived is finished, else the run stops there.
     sample_s: period of the timeline in `Run.samples`, 0 for none.  blame: charge the time of every request to its
-    parts, for `Run.blame`.  after_event: called after each event (for tests).
+    parts, for `Run.blame`.  diary: to be kept, with blame, instead of a trace.
+    after_event: called after each event (for tests).
     progress: called now and then with (requests ended, requests).
     """
 
@@ -78,6 +80,7 @@ class World:
         sample_s: float = 0.0,
         trace: Trace | None = None,
         blame: bool = False,
+        diary: Diary | None = None,
         after_event: Callable[[World], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -90,17 +93,19 @@ class World:
         self._until = NEVER if until_s is None else ps(until_s)
         self._drain = drain
         self._sample = ps(sample_s)
-        self._trace = trace
+        self._trace: Trace | Diary | None = trace if diary is None else diary
         self._after_event = after_event
         self._tell = progress
         self._handle = control.handle
-        self._plain = trace is None and not self.reports.watches and len(controls) == 1
-        self._observed = control.observes or trace is not None
+        self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
+        self._observed = control.observes or self._trace is not None
         self._stepped_at = -1
         self._stepped = -1
         self.accounts: Accounts | None = None
-        if blame:
-            self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload))
+        if blame or diary is not None:
+            self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload), diary)
+        if diary is not None:
+            diary.watch(controls, self.replicas)
         self.clients = Clients(workload, self.agenda, self._until, self._turn, self._progress, self.accounts)
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)

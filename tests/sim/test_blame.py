@@ -13,6 +13,7 @@ from poise.core.account import capped_sum
 from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry, Hold, Move, Route
 from poise.core.blame import MEANING, PARTS
 from poise.core.control import Control
+from poise.core.diary import Diary
 from poise.core.records import FINISHED, TIMED_OUT, Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
@@ -44,13 +45,13 @@ def workload(*rows: tuple[float, int, int], **more: Any) -> Workload:
 
 def charged(load: Workload, **options: Any) -> Run:
     """The run, fast and step by step, whose blame must be equal."""
-    fast, slow = (_simulate(load, one_step=one_step, **options) for one_step in (False, True))
+    fast, slow = (simulated(load, one_step=one_step, **options) for one_step in (False, True))
     assert fast.blame == slow.blame
     check_blame(fast)
     return fast
 
 
-def _simulate(
+def simulated(
     load: Workload,
     *,
     one_step: bool,
@@ -64,6 +65,7 @@ def _simulate(
     swap: bool = False,
     resume: bool = True,
     faults: tuple[Fault, ...] = (),
+    diary: Diary | None = None,
     **cluster: Any,
 ) -> Run:
     engine = engine or Engine(token_budget=4096, max_sequences=16, block_tokens=1)
@@ -79,7 +81,8 @@ def _simulate(
     control = Control(router or RoundRobin(), specs, mover=mover, belief=Belief(0), resume=resume)
     pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
     limits = [blocks] * len(roles)
-    return World(Cluster(pools, faults=faults, **cluster), load, control, replicas, limits, blame=True).simulate()
+    whole = Cluster(pools, faults=faults, **cluster)
+    return World(whole, load, control, replicas, limits, blame=True, diary=diary).simulate()
 
 
 def told(run: Run, row: int) -> tuple[dict[str, float], dict[str, float]]:
