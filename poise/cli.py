@@ -135,6 +135,21 @@ def diff(
 
 
 @app.command()
+def story(
+    run: Annotated[Path, typer.Argument(help="A result of --out, or a scenario.", metavar="RUN")],
+    request: Annotated[int, typer.Argument(help="The request's number, as in requests.parquet.", metavar="REQUEST")],
+    router: Annotated[str | None, typer.Option(metavar="NAME", help="Which one, where RUN compares several.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the story as JSON; - is standard output.")
+    ] = None,
+) -> None:
+    """Tell the life of one request, and where its time went."""
+    from poise.scenario.inspect import show_story
+
+    show_story(run, request, router, json_file)
+
+
+@app.command()
 def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A recorded trace instead of generated load.")

@@ -1,0 +1,135 @@
+"""`poise story`: a run is simulated again with a diary of one request, which costs nothing until somebody asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise.core.errors import UserError
+from poise.scenario.diff import REQUESTS, RESOLVED, YAML, read_requests
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from poise.core.records import Run
+    from poise.policies import Policies
+    from poise.report.story import Story
+    from poise.scenario.build import Problem
+    from poise.scenario.run import Meter
+
+
+def tell(path: Path, request: int, router: str | None = None, meter: Meter | None = None) -> Story:
+    """The story of one request of a result folder or a scenario, at its first seed.
+
+    router: which one, where the run compares several.  UserError where there is no such run, router or request, and
+    where a run does not come out again as it was saved.
+    """
+    from poise.core.diary import Diary
+    from poise.report.requests import requests_frame
+    from poise.scenario.build import build
+    from poise.scenario.load import load
+    from poise.scenario.simulate import simulate
+
+    problem = build(load(_scenario(path)))
+    label, policies = _bundle(problem, path, router)
+    workload = problem.traffic.make(problem.seeds[0])
+    if not 0 <= request < len(workload):
+        raise _unknown(path, request, len(workload))
+    diary = Diary(request)
+    run = simulate(
+        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
+        until=problem.until_s, drain=problem.drain, diary=diary,
+        progress=None if meter is None else lambda ended, rows: meter(label, ended, rows),
+    )  # fmt: skip
+    if run.interrupted:
+        raise KeyboardInterrupt
+    frame = requests_frame(run, workload)
+    row = _row(frame, request)
+    if row is None:
+        raise UserError(
+            f"{path}: request {request} never arrived: the run takes no arrivals that late; give one of the "
+            f"{len(frame):,} that did, the last of which is {frame['request'][-1]}"
+        )
+    if path.is_dir():
+        _compare(row, path / _saved(problem, label), request)
+    return _story(diary, run, row, problem.warmup_s)
+
+
+def _story(diary: Any, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
+    from poise.core.blame import PARTS
+    from poise.core.units import seconds
+    from poise.report.blame import STRETCHES, means
+    from poise.report.latency import finished
+    from poise.report.story import Story, story_lines
+
+    typical = means(run, warmup_s) or {stretch: dict.fromkeys(PARTS, 0.0) for stretch in STRETCHES}
+    return Story(
+        list(story_lines(diary.happenings, row, seconds(run.ended_at))),
+        row,
+        {part: sum(row[f"{stretch}_{part}_s"] for stretch in STRETCHES) for part in PARTS},
+        {part: sum(typical[stretch][part] for stretch in STRETCHES) for part in PARTS},
+        int(finished(run, warmup_s).sum()),
+    )
+
+
+def _scenario(path: Path) -> Path:
+    """The scenario that is, or lies in, `path`."""
+    if path.suffix.lower() in YAML:
+        return path
+    cure = "give a folder that `poise simulate --out DIR` wrote, or a scenario"
+    if not path.is_dir():
+        raise UserError(f"{path}: {'is no folder' if path.exists() else 'no such folder'}; {cure}")
+    if not (path / RESOLVED).is_file():
+        raise UserError(f"{path}: has no {RESOLVED}, which a story is simulated again from; {cure}")
+    return path / RESOLVED
+
+
+def _bundle(problem: Problem, path: Path, router: str | None) -> tuple[str, Policies]:
+    """The router's label and its policies."""
+    labels = _labels(problem, path)
+    if router is None and len(labels) == 1:
+        return problem.bundles[0]
+    if router in labels:
+        return router, problem.bundles[labels.index(router)][1]
+    said = f"has no router {router}" if router is not None else "compares several routers"
+    raise UserError(f"{path}: {said}; name one with --router: {', '.join(labels)}")
+
+
+def _labels(problem: Problem, path: Path) -> list[str]:
+    """The labels of the routers: as the result has them, for with every parameter written out they may be longer."""
+    labels = [label for label, _ in problem.bundles]
+    result = path / "result.json"
+    if len(labels) == 1 or not result.is_file():
+        return labels
+    saved = list(json.loads(result.read_text(encoding="utf-8")).get("routers", ()))
+    return saved if len(saved) == len(labels) else labels
+
+
+def _saved(problem: Problem, label: str) -> str:
+    from poise.scenario.write import file_name
+
+    return REQUESTS if len(problem.bundles) == 1 else f"requests.{file_name(label)}.parquet"
+
+
+def _unknown(path: Path, request: int, rows: int) -> UserError:
+    return UserError(f"{path}: has no request {request}; its requests are 0 to {rows - 1}: give one of them")
+
+
+def _row(frame: DataFrame, request: int) -> dict[str, Any] | None:
+    found = frame.filter(frame["request"] == request)
+    return found.row(0, named=True) if len(found) else None
+
+
+def _compare(row: dict[str, Any], file: Path, request: int) -> None:
+    """The story must be of the run that was saved: what its table says of the request must have come out again."""
+    if not file.is_file():
+        return
+    saved = _row(read_requests(file), request)
+    wrong = [name for name in row if name in saved and saved[name] != row[name]] if saved else ["request"]
+    if wrong:
+        was = "nothing" if saved is None else saved[wrong[0]]
+        raise UserError(
+            f"{file}: has {was} as {wrong[0]} of request {request}, and the scenario beside it now gives "
+            f"{row[wrong[0]]}: the run was interrupted, or is of another version of Poise; give the scenario instead"
+        )
