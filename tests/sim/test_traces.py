@@ -10,11 +10,12 @@ import pytest
 
 from poise.catalogue import device, model
 from poise.core.records import FINISHED, REJECTED
-from poise.core.spec import Cluster, Pool
+from poise.core.spec import Cluster, Fault, Pool, Role
+from poise.core.units import SECOND
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import simulate
-from poise.testing.invariants import check_world
+from poise.testing.invariants import check_blame, check_world
 from poise.workload import Workload, poisson, read, read_clients, recorded_sessions, servegen
 
 TRACES = (
@@ -43,8 +44,9 @@ def cluster(replicas: int) -> Cluster:
 
 
 def balances(workload: Workload, router: str) -> None:
-    """Every request ends once, every prompt token is computed or found, and nobody is served before it came."""
-    run = simulate(cluster(12), workload, Policies(router=build("router", router)))
+    """Every request ends once and not before it came, all its time is charged, every prompt token computed or found."""
+    run = simulate(cluster(12), workload, Policies(router=build("router", router)), blame=True)
+    check_blame(run)
     records = run.records
     status = np.array(records.status)
     assert run.offered == len(workload)
@@ -89,16 +91,35 @@ def test_recorded_sessions_equal_the_reference(trace: str, think_s: Any, data_di
     recorded = read(data_dir / trace, skip_bad=True, limit=300)
     workload = recorded_sessions(poisson(0.5, requests=4), recorded, think_s=think_s, seed=1)
     policies = Policies(router=build("router", "prefix_cache"))
-    fast = simulate(cluster(2), workload, policies, after_event=check_world)
-    slow = simulate(cluster(2), workload, policies, one_step=True)
+    fast = simulate(cluster(2), workload, policies, blame=True, after_event=check_world)
+    slow = simulate(cluster(2), workload, policies, blame=True, one_step=True)
     assert fast.records.ended_at == slow.records.ended_at
+    assert fast.blame == slow.blame
 
 
 @pytest.mark.parametrize("trace", TRACES)
 def test_a_trace_balances_after_every_event_and_equals_the_reference(trace: str, data_dir: Path) -> None:
     workload = read(data_dir / trace, limit=150)
     policies = Policies(router=build("router", "prefix_cache"))
-    fast = simulate(cluster(2), workload, policies, after_event=check_world)
-    slow = simulate(cluster(2), workload, policies, one_step=True)
+    fast = simulate(cluster(2), workload, policies, blame=True, after_event=check_world)
+    slow = simulate(cluster(2), workload, policies, blame=True, one_step=True)
     assert fast.records.ended_at == slow.records.ended_at
+    assert fast.blame == slow.blame
     assert fast.records.first_token_at == slow.records.first_token_at
+
+
+@pytest.mark.parametrize("roles", [("mixed",) * 4, ("prefill", "prefill", "decode", "decode")])
+@pytest.mark.parametrize("trace", TRACES)
+def test_blame_of_a_trace_through_losses(trace: str, roles: tuple[Role, ...], data_dir: Path) -> None:
+    """Replicas go and come under a load that moves: every picosecond is charged, as in the reference."""
+    workload = read(data_dir / trace, limit=400)
+    span = float(workload.arrival[-1]) / SECOND
+    faults = (Fault(0.3 * span, "lost", 0), Fault(0.5 * span, "reclaimed", 3, 2.0), Fault(0.6 * span, "join", 4))
+    pools = tuple(Pool(model("llama-3.1-8b"), device("H100"), role=role) for role in (*roles, roles[0]))
+    policies = Policies(router=build("router", "llumnix"))
+    runs = [
+        simulate(Cluster(pools, faults=faults), workload, policies, blame=True, one_step=one_step)
+        for one_step in (False, True)
+    ]
+    check_blame(runs[0])
+    assert runs[0].blame == runs[1].blame
