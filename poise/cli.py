@@ -139,6 +139,9 @@ def story(
     run: Annotated[Path, typer.Argument(help="A result of --out, or a scenario.", metavar="RUN")],
     request: Annotated[int, typer.Argument(help="The request's number, as in requests.parquet.", metavar="REQUEST")],
     router: Annotated[str | None, typer.Option(metavar="NAME", help="Which one, where RUN compares several.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the scenario.")
+    ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the story as JSON; - is standard output.")
     ] = None,
@@ -146,7 +149,7 @@ def story(
     """Tell the life of one request, and where its time went."""
     from poise.scenario.inspect import show_story
 
-    show_story(run, request, router, json_file)
+    show_story(run, request, router, sets or [], json_file)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from poise.core.blame import MEANING
 from tests import doc_fields
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,6 +203,11 @@ def test_links_lead_somewhere(page: str, target: str) -> None:
 
 def test_field_table_is_that_of_the_schema() -> None:
     assert doc_fields.written() == doc_fields.table(), "run `python -m tests.doc_fields`"
+
+
+def test_parts_of_blame_are_told_as_they_are() -> None:
+    page = (ROOT / "docs" / "blame.md").read_text(encoding="utf-8")
+    assert "".join(f"| `{part}` | {meaning} |\n" for part, meaning in MEANING.items()) in page
 
 
 def test_readme_is_short_and_shows_a_figure_early() -> None:

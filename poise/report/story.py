@@ -168,7 +168,7 @@ class Teller:
             return ""
         if chosen >= 0:
             task = " for its output" if stage == "decode" else ""
-            told = f"{router} chooses replica {chosen} of {len(able)}{task}"
+            told = f"{router} chooses replica {chosen}{task}, of {len(able)} that can take it"
         else:
             told = f"{router} {'holds it' if isinstance(decision, Hold) else 'turns it away'}: {decision.reason}"
         seen = ", ".join(_seen(name, column, able, chosen) for name, column in saw.items())

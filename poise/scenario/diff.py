@@ -75,8 +75,12 @@ def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
     )  # fmt: skip
     if run.interrupted:
         raise KeyboardInterrupt
-    name = " ".join([str(path), *(f"--set {each}" for each in sets)])
-    return Side(name, requests_frame(run, workload), problem.warmup_s)
+    return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)
+
+
+def named(path: Path, sets: list[str]) -> str:
+    """A run as the command line gave it."""
+    return " ".join([str(path), *(f"--set {each}" for each in sets)])
 
 
 def only_bundle(problem: Problem) -> tuple[str, Any]:

@@ -22,17 +22,18 @@ def show_difference(before: Path, after: Path | None, sets: list[str], json: str
         show_diff(diff, (one.name, other.name))
 
 
-def show_story(run: Path, request: int, router: str | None, json: str | None) -> None:
+def show_story(run: Path, request: int, router: str | None, sets: list[str], json: str | None) -> None:
     """Tell the life of a request; print it, or write it as JSON."""
     from poise.report.story import show_lines
+    from poise.scenario.diff import named
     from poise.scenario.story import tell
 
     _check(json)
     with Bars() as bars:
-        story = tell(run, request, router, bars)
-    _write({"run": str(run), **story.as_dict()}, json)
+        story = tell(run, request, router, sets, bars)
+    _write({"run": named(run, sets), **story.as_dict()}, json)
     if json != "-":
-        show_lines(story, f"Request {request} of {run}")
+        show_lines(story, f"Request {request} of {named(run, sets)}")
 
 
 def _check(json: str | None) -> None:

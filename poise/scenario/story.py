@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from poise.scenario.run import Meter
 
 
-def tell(path: Path, request: int, router: str | None = None, meter: Meter | None = None) -> Story:
+def tell(
+    path: Path, request: int, router: str | None = None, sets: Sequence[str] = (), meter: Meter | None = None
+) -> Story:
     """The story of one request of a result folder or a scenario, at its first seed.
 
-    router: which one, where the run compares several.  UserError where there is no such run, router or request, and
+    router: which one, where the run compares several.  sets: changes of a scenario.  UserError where there is no such run, router or request, and
     where a run does not come out again as it was saved.
     """
     from poise.core.diary import Diary
@@ -31,7 +34,10 @@ def tell(path: Path, request: int, router: str | None = None, meter: Meter | Non
     from poise.scenario.load import load
     from poise.scenario.simulate import simulate
 
-    problem = build(load(_scenario(path)))
+    file = _scenario(path)
+    if sets and path.is_dir():
+        raise UserError(f"--set changes a scenario, and {path} is a result; give the scenario, as in {file}")
+    problem = build(load(file, sets))
     label, policies = _bundle(problem, path, router)
     workload = problem.traffic.make(problem.seeds[0])
     if not 0 <= request < len(workload):

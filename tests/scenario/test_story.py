@@ -40,7 +40,7 @@ def test_a_story_of_a_saved_run(folder: Path, capsys: pytest.CaptureFixture[str]
     row = pl.read_parquet("out/requests.parquet").row(211, named=True)
     assert lines[0].split("  ")[0].strip() == f"{row['arrival_s']:.6f} s"
     assert f"arrives with a prompt of {row['prompt_tokens']:,} tokens" in lines[0]
-    assert f"PrefixCache chooses replica {row['replica']} of 3; it sees requests " in lines[1]
+    assert f"PrefixCache chooses replica {row['replica']}, of 3 that can take it; it sees requests " in lines[1]
     assert f"; {row['cached_tokens']:,} of {row['prompt_tokens']:,} tokens are in the prefix cache" in lines[3]
     assert f"computes tokens {row['cached_tokens'] + 1:,} to {row['prompt_tokens']:,} in" in lines[4]
     assert "finished with 40 tokens" in lines[-1]
@@ -85,8 +85,9 @@ def test_what_cannot_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "empty: has no scenario.resolved.yaml" in refused(capsys, "empty", "1")
     assert "has no request 300; its requests are 0 to 299: give one of them" in refused(capsys, "scenario.yaml", "300")
     assert "should be a valid integer" in refused(capsys, "scenario.yaml", "last")
-    Path("short.yaml").write_text(Path("scenario.yaml").read_text().replace("seeds: 1", "seeds: 1, until_s: 0.3"))
-    assert "request 299 never arrived" in refused(capsys, "short.yaml", "299")
+    assert "request 299 never arrived" in refused(capsys, "scenario.yaml", "299", "--set", "run.until_s=0.3")
+    assert main(["simulate", "scenario.yaml", "--out", "out", "-q"]) == 0
+    assert "give the scenario, as in out/scenario.resolved.yaml" in refused(capsys, "out", "5", "--set", "slo.ttft_s=1")
 
 
 def test_a_run_that_does_not_come_out_again_is_not_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def _told(load: Workload, row: int, **options: Any) -> list[str]:
 def test_of_a_prompt_that_waits_for_the_step_under_way() -> None:
     assert lived(workload((0, 5, 3), (20, 100, 1)), 1) == [
         "20 gateway: arrives with a prompt of 100 tokens",
-        "20 gateway: RoundRobin chooses replica 0 of 1",
+        "20 gateway: RoundRobin chooses replica 0, of 1 that can take it",
         "20 replica 0: is first in the queue; 1 request running",
         "26 replica 0: is admitted after 6 s",
         "137 replica 0: computes tokens 1 to 100 in 111 s (110 s alone)",
@@ -104,8 +104,8 @@ def test_of_a_cold_cache() -> None:
 def test_of_a_pair() -> None:
     told = lived(workload((0, 5, 2), (0, 9, 2)), 1, roles=("prefill", "decode"), link_bw=1000.0, link_latency_s=2.0)
     assert told[1:] == [
-        "0 gateway: RoundRobin chooses replica 0 of 1",
-        "0 gateway: RoundRobin chooses replica 1 of 1 for its output",
+        "0 gateway: RoundRobin chooses replica 0, of 1 that can take it",
+        "0 gateway: RoundRobin chooses replica 1 for its output, of 1 that can take it",
         "0 replica 0: queues behind 1 request; nothing is running, 5 tokens to compute before its own",
         "0 replica 0: is admitted at once",
         "24 replica 0: computes tokens 1 to 9 in 24 s (19 s alone)",
@@ -150,7 +150,7 @@ def test_of_a_lost_replica() -> None:
     load, faults, roles = workload((0, 5, 4)), (Fault(30.0, "lost", 0),), ("mixed", "mixed")
     assert lived(load, 0, roles=roles, faults=faults)[6:] == [
         "30 replica 0: all that it has here is lost with a replica",
-        "30 gateway: RoundRobin chooses replica 1 of 1",
+        "30 gateway: RoundRobin chooses replica 1, of 1 that can take it",
         "30 replica 1: is first in the queue; nothing is running; its client has 2 tokens of it already",
         "30 replica 1: is admitted at once",
         "47 replica 1: computes tokens 1 to 7 in 17 s",
@@ -174,7 +174,7 @@ def test_of_the_gateway() -> None:
         "5 gateway: arrives with a prompt of 5 tokens",
         "5 gateway: waits: no replica can take it, or others are held before it",
         "20 gateway: Doorkeeper holds it: not yet",
-        "50 gateway: Doorkeeper chooses replica 0 of 1",
+        "50 gateway: Doorkeeper chooses replica 0, of 1 that can take it",
         "50 replica 0: is first in the queue; nothing is running",
     ]
     too_long = "is turned away: prompt and one more token exceed the 1000 tokens that a replica can hold"
