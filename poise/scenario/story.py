@@ -25,8 +25,8 @@ def tell(
 ) -> Story:
     """The story of one request of a result folder or a scenario, at its first seed.
 
-    router: which one, where the run compares several.  sets: changes of a scenario.  UserError where there is no such run, router or request, and
-    where a run does not come out again as it was saved.
+    router: which one, where the run compares several.  sets: changes of a scenario.
+    UserError where there is no such run, router or request, and where a run does not come out again as it was saved.
     """
     from poise.core.diary import Diary
     from poise.report.requests import requests_frame
