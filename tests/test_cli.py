@@ -135,6 +135,18 @@ def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) 
     assert "kv_blocks" in header and "version: v1" in header and f"poise: {poise.__version__}" in header
 
 
+def test_blame_is_told_where_it_is_asked_for(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "scenario.yaml", "--blame"]) == 0
+    assert "Where the time of finished requests went, in the mean" in capsys.readouterr().out
+    asked, plain = _json(capsys, "--blame"), _json(capsys)
+    assert "blame" not in plain
+    assert sum(asked["blame"]["ttft"].values()) == pytest.approx(asked["ttft_s"]["mean"])
+    assert asked["interval"]["blame"]["ttft"]["queue"] >= 0
+    for told in (asked, asked["interval"], *asked["per_seed"]):
+        del told["blame"]
+    assert _timeless(asked) == _timeless(plain)
+
+
 def test_out_changes_no_figure(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "--quiet"]) == 0
     told = json.loads(Path("out/result.json").read_text())

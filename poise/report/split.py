@@ -113,7 +113,8 @@ def _bands(tokens: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
     codes = np.searchsorted(edges, tokens)
     lows = [int(tokens.min()), *(int(edge) + 1 for edge in edges)]
     highs = [*map(int, edges), int(tokens.max())]
-    return [f"{low:,} to {high:,} tokens" for low, high in zip(lows, highs, strict=True)], codes
+    names = [f"{low:,} to {high:,}" if low < high else f"{low:,}" for low, high in zip(lows, highs, strict=True)]
+    return [f"{name} tokens" for name in names], codes
 
 
 def _windows(arrival: NDArray[np.float64]) -> tuple[list[str], NDArray[np.intp]]:

@@ -13,7 +13,8 @@ from poise.core.records import FINISHED, NOT_YET, Records
 from poise.core.spec import Engine, Fault
 from poise.core.units import SECOND, seconds
 from poise.report.requests import requests_frame
-from poise.report.story import Teller, story_lines
+from poise.report.story import story_lines
+from poise.report.teller import Teller
 from poise.testing.cost import LinearCost
 from poise.workload.table import Workload
 from tests.sim.cases import Case, cases

@@ -1,0 +1,164 @@
+"""What a story says of each thing that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from poise.core.action import Hold, Route
+from poise.core.diary import Happening
+from poise.core.units import seconds
+from poise.report.wording import duration
+
+
+def count(number: int, word: str) -> str:
+    """A number of things, as in `1 token` and `2,048 tokens`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+class Teller:
+    """Says what each happening of a request was, in the order in which they come."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+        self._queued_at = self._swapped = 0
+        self._first_at = -1
+        self._decided: Any = None
+        self._say: dict[str, Callable[..., str]] = {
+            "arrived": self._arrived, "came_back": self._came_back, "asked": self._asked, "sent": self._sent,
+            "refused": self._refused, "turned_down": self._turned_down, "left": self._left, "queued": self._queued,
+            "admitted": self._admitted, "computed": self._computed, "first_token": self._first_token,
+            "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "preempted": self._preempted,
+            "moves": self._moves, "stayed": self._stayed, "stands": self._stands, "moved": self._moved,
+            "lost": self._lost, "again": self._again,
+        }  # fmt: skip
+
+    def tell(self, happening: Happening) -> str:
+        """The line; empty where another one says as much."""
+        said = self._say[happening.what](happening, **happening.told)
+        if happening.what not in ("asked", "sent"):
+            self._decided = None
+        return said
+
+    # At the gateway --------------------------------------------------------------------------------------------------
+
+    def _arrived(self, _: Happening, prompt_tokens: int, attempt: int) -> str:
+        row = self._row
+        told = f"arrives with a prompt of {count(prompt_tokens, 'token')}"
+        if row.get("session", -1) >= 0:
+            told += f", turn {row['turn']} of session {row['session']}"
+        told += f", of tenant {row['tenant']}" if "tenant" in row else ""
+        return told + (f", for {row['model']}" if "model" in row else "")
+
+    def _came_back(self, _: Happening, prompt_tokens: int, attempt: int) -> str:
+        return f"its client sends it again, attempt {attempt + 1}"
+
+    def _asked(
+        self, _: Happening, router: str, decision: Any, able: list[int], saw: dict[str, list[int]], age: int | None,
+        stage: str, gateway: int,
+    ) -> str:  # fmt: skip
+        again, self._decided = decision == self._decided, decision
+        chosen = decision.replica if isinstance(decision, Route) else -1
+        if again and chosen < 0:
+            return ""
+        if chosen >= 0:
+            task = " for its output" if stage == "decode" else ""
+            told = f"{router} chooses replica {chosen}{task}, of {len(able)} that can take it"
+        else:
+            told = f"{router} {'holds it' if isinstance(decision, Hold) else 'turns it away'}: {decision.reason}"
+        seen = ", ".join(_seen(name, column, able, chosen) for name, column in saw.items())
+        aged = f", in reports {duration(seconds(age))} old" if age else ""
+        return f"{told}; it sees {seen}{aged}" if seen else told
+
+    def _sent(self, _: Happening, to: int, decode: int, resume: bool) -> str:
+        return "" if isinstance(self._decided, Route) else f"goes to replica {to}, the next to try"
+
+    def _refused(self, _: Happening, reason: str) -> str:
+        return "" if getattr(self._decided, "reason", None) == reason else f"is turned away: {reason}"
+
+    def _turned_down(self, _: Happening, reason: str) -> str:
+        return f"the engine refuses it: {reason}"
+
+    def _left(self, _: Happening, reason: str) -> str:
+        return "its client leaves: its patience is over" if reason == "timed out" else f"its client leaves: {reason}"
+
+    # At a replica ----------------------------------------------------------------------------------------------------
+
+    def _queued(self, told: Happening, waiting: int, tokens: int, running: int, produced: int, source: int) -> str:
+        self._queued_at = told.at
+        behind = f"queues behind {count(waiting, 'request')}" if waiting else "is first in the queue"
+        busy = f"; {count(running, 'request')} running" if running else "; nothing is running"
+        left = f", {count(tokens, 'token')} to compute before its own" if tokens else ""
+        kept = f"; its client has {count(produced, 'token')} of it already" if produced and source < 0 else ""
+        return behind + busy + left + kept
+
+    def _admitted(self, told: Happening, computed: int, need: int, ideal: int, produced: int) -> str:
+        waited = told.at - self._queued_at
+        told_ = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
+        if self._swapped:
+            return f"{told_}; the KV of {count(computed, 'token')} comes back from host memory"
+        if computed or ideal:
+            told_ += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
+        return told_ + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
+
+    def _computed(
+        self, _: Happening, tokens: int, before: int, took: int, own: int, miss: int, again: int, whole: bool
+    ) -> str:
+        which = f"tokens {before + 1:,} to {before + tokens:,}" if tokens > 1 else f"token {before + 1:,}"
+        told = f"{'computes' if whole else 'was computing'} {which} in {duration(seconds(took))}"
+        parts = [(own, "alone"), (miss, "missed in the cache"), (again, "computed before")]
+        split = ", ".join(f"{duration(seconds(part))} {word}" for part, word in parts if part)
+        return f"{told} ({split})" if split else told
+
+    def _first_token(self, told: Happening) -> str:
+        self._first_at = told.replica
+        return "its first token"
+
+    def _decodes(self, told: Happening, produced: int) -> str:
+        if produced == 1 and self._first_at in (-1, told.replica):
+            return ""
+        return f"decodes on behind {count(produced, 'token')}"
+
+    def _preempted(self, told: Happening, tokens: int, swapped: int) -> str:
+        self._queued_at, self._swapped = told.at, swapped
+        what = "go to host memory" if swapped else "are dropped"
+        return f"gives way for want of KV blocks; its {count(tokens, 'computed token')} {what}"
+
+    # On its way between replicas -------------------------------------------------------------------------------------
+
+    def _pulling(self, _: Happening, tokens: int, source: int) -> str:
+        return f"fetches the KV of {count(tokens, 'token')} from replica {source}"
+
+    def _pulled(self, _: Happening, waited: int, took: int) -> str:
+        told = f"has it after {duration(seconds(waited + took))}"
+        return f"{told}, {duration(seconds(waited))} of them waiting for a link" if waited else told
+
+    def _moves(self, _: Happening, to: int) -> str:
+        return f"is to move to replica {to}"
+
+    def _stayed(self, _: Happening, to: int, reason: str) -> str:
+        return f"stays: {reason}"
+
+    def _stands(self, _: Happening, produced: int) -> str:
+        return f"stands still after {count(produced, 'token')}, until the last of its KV has followed"
+
+    def _moved(self, _: Happening, source: int, stood: int) -> str:
+        return f"is over from replica {source}, having stood still for {duration(seconds(stood))}"
+
+    def _lost(self, _: Happening) -> str:
+        self._swapped = 0
+        return "all that it has here is lost with a replica"
+
+    def _again(self, _: Happening) -> str:
+        self._first_at = -1
+        return "starts from the beginning; the tokens that its client had are thrown away"
+
+
+def _seen(name: str, column: Sequence[int], able: Sequence[int], chosen: int) -> str:
+    """One column as the router saw it: at the replica that it chose, and between which bounds at all."""
+    word, low, high = name.replace("_", " "), min(column), max(column)
+    bounds = f"{low:,} to {high:,}" if low < high else f"{low:,}"
+    if chosen in able:
+        here = column[list(able).index(chosen)]
+        return f"{word} {here:,} ({bounds})" if low < high else f"{word} {here:,}"
+    return f"{word} {bounds}"
