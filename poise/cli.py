@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `compare`, `demo` and lists of names. Thin: the work is in `scenario`.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo` and lists. Thin: the work is in `scenario`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
