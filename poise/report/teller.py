@@ -85,7 +85,7 @@ class Teller:
     # At a replica ----------------------------------------------------------------------------------------------------
 
     def _queued(self, told: Happening, waiting: int, tokens: int, running: int, produced: int, source: int) -> str:
-        self._queued_at = told.at
+        self._queued_at, self._swapped = told.at, 0
         behind = f"queues behind {count(waiting, 'request')}" if waiting else "is first in the queue"
         busy = f"; {count(running, 'request')} running" if running else "; nothing is running"
         left = f", {count(tokens, 'token')} to compute before its own" if tokens else ""
@@ -94,12 +94,12 @@ class Teller:
 
     def _admitted(self, told: Happening, computed: int, need: int, ideal: int, produced: int) -> str:
         waited = told.at - self._queued_at
-        told_ = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
+        said = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
         if self._swapped:
-            return f"{told_}; the KV of {count(computed, 'token')} comes back from host memory"
+            return f"{said}; the KV of {count(computed, 'token')} comes back from host memory"
         if computed or ideal:
-            told_ += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
-        return told_ + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
+            said += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
+        return said + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
 
     def _computed(
         self, _: Happening, tokens: int, before: int, took: int, own: int, miss: int, again: int, whole: bool
@@ -146,7 +146,6 @@ class Teller:
         return f"is over from replica {source}, having stood still for {duration(seconds(stood))}"
 
     def _lost(self, _: Happening) -> str:
-        self._swapped = 0
         return "all that it has here is lost with a replica"
 
     def _again(self, _: Happening) -> str:
