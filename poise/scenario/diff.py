@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from poise.report.diff import Diff
-    from poise.scenario.build import Problem
     from poise.scenario.run import Meter
 
 RESOLVED = "scenario.resolved.yaml"
@@ -63,6 +62,7 @@ def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
+    from poise.scenario.run import only_bundle
     from poise.scenario.simulate import simulate
 
     problem = build(load(path, sets))
@@ -81,15 +81,6 @@ def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
 def named(path: Path, sets: list[str]) -> str:
     """A run as the command line gave it."""
     return " ".join([str(path), *(f"--set {each}" for each in sets)])
-
-
-def only_bundle(problem: Problem) -> tuple[str, Any]:
-    """The label and the policies of a scenario that compares nothing; ScenarioError for one that does."""
-    if len(problem.bundles) == 1:
-        return problem.bundles[0]
-    names = ", ".join(label for label, _ in problem.bundles)
-    said = f"lists {names}, and one run has one; name one of them, or give two results"
-    raise problem.loaded.places.error(("policies", "router"), said)
 
 
 def requests_file(path: Path) -> Path:

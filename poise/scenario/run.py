@@ -47,7 +47,7 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     ScenarioError where the scenario lists several policies for a slot: those are compared.
     """
     keep = keep or Keep()
-    label, policies = _only(problem)
+    label, policies = only_bundle(problem)
     first = problem.traffic.make(problem.seeds[0])
     outcome = Outcome(label, provenance(problem, first), len(problem.seeds), _notes(problem), workload=first)
     with interrupts() as stop:
@@ -60,8 +60,8 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     return outcome
 
 
-def _only(problem: Problem) -> tuple[str, Policies]:
-    """The one bundle of the scenario."""
+def only_bundle(problem: Problem) -> tuple[str, Policies]:
+    """The label and the policies of a scenario that compares nothing; ScenarioError for one that does."""
     if len(problem.bundles) == 1:
         return problem.bundles[0]
     section, places = problem.loaded.scenario.policies, problem.loaded.places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +57,7 @@ def tell(
             f"{len(frame):,} that did, the last of which is {frame['request'][-1]}"
         )
     if path.is_dir():
-        _compare(row, path / _saved(problem, label), request)
+        _compare(row, path / REQUESTS, request)
     return _story(diary, run, row, problem.warmup_s)
 
 
@@ -93,29 +92,13 @@ def _scenario(path: Path) -> Path:
 
 def _bundle(problem: Problem, path: Path, router: str | None) -> tuple[str, Policies]:
     """The router's label and its policies."""
-    labels = _labels(problem, path)
+    labels = [label for label, _ in problem.bundles]
     if router is None and len(labels) == 1:
         return problem.bundles[0]
     if router in labels:
-        return router, problem.bundles[labels.index(router)][1]
-    said = f"has no router {router}" if router is not None else "compares several routers"
+        return problem.bundles[labels.index(router)]
+    said = f"has no router {router}" if router is not None else "lists several policies"
     raise UserError(f"{path}: {said}; name one with --router: {', '.join(labels)}")
-
-
-def _labels(problem: Problem, path: Path) -> list[str]:
-    """The labels of the routers: as the result has them, for with every parameter written out they may be longer."""
-    labels = [label for label, _ in problem.bundles]
-    result = path / "result.json"
-    if len(labels) == 1 or not result.is_file():
-        return labels
-    saved = list(json.loads(result.read_text(encoding="utf-8")).get("routers", ()))
-    return saved if len(saved) == len(labels) else labels
-
-
-def _saved(problem: Problem, label: str) -> str:
-    from poise.scenario.write import file_name
-
-    return REQUESTS if len(problem.bundles) == 1 else f"requests.{file_name(label)}.parquet"
 
 
 def _unknown(path: Path, request: int, rows: int) -> UserError:

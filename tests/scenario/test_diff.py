@@ -120,4 +120,4 @@ def test_what_cannot_be_compared(folder: Path, capsys: pytest.CaptureFixture[str
     assert "nowhere: no such file or folder; give a result" in refused("nowhere", "plain")
     assert "give the scenario, as in plain/scenario.resolved.yaml" in refused("plain", "--set", "slo.ttft_s=1")
     assert "take two runs of one workload and seed" in refused("shared.yaml", "--set", "run.seeds=[5]")
-    assert "name one of them" in refused("shared.yaml", "--set", "policies.router=[round_robin, least_requests]")
+    assert "or name one" in refused("shared.yaml", "--set", "policies.router=[round_robin, least_requests]")

@@ -62,21 +62,13 @@ def test_its_parts_are_those_of_the_blame(folder: Path, capsys: pytest.CaptureFi
     assert json.loads(said(capsys, "scenario.yaml", "5", "--json", "-"))["lines"] == told["lines"]
 
 
-def test_a_comparison_has_a_story_for_each_router(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    routers = ("round_robin", "prefix_cache", "{prefix_cache: {imbalance: 4}}")
-    options = [word for name in routers for word in ("--router", name)]
-    assert main(["simulate", "scenario.yaml", *options, "--out", "out", "-q"]) == 0
-    error = refused(capsys, "out", "5")
-    assert (
-        "compares several routers; name one with --router: round_robin, prefix_cache, prefix_cache(imbalance=4)"
-        in error
-    )
-    assert "out: has no router llumnix; name one" in refused(capsys, "out", "5", "--router", "llumnix")
-    assert "RoundRobin chooses" in said(capsys, "out", "5", "--router", "round_robin")
-    assert "PrefixCache chooses" in said(capsys, "out", "5", "--router", "prefix_cache(imbalance=4)")
-    frame = pl.read_parquet("out/requests.prefix_cache_imbalance_4_.parquet")
-    frame.with_columns(frame["replica"] + 1).write_parquet("out/requests.prefix_cache_imbalance_4_.parquet")
-    assert "as replica of request 5" in refused(capsys, "out", "5", "--router", "prefix_cache(imbalance=4)")
+def test_of_several_routers_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    routers = "policies.router=[round_robin, prefix_cache]"
+    error = refused(capsys, "scenario.yaml", "5", "--set", routers)
+    assert "scenario.yaml: lists several policies; name one with --router: round_robin, prefix_cache" in error
+    assert "has no router llumnix; name one" in refused(capsys, "scenario.yaml", "5", "--router", "llumnix")
+    for router, name in (("round_robin", "RoundRobin"), ("prefix_cache", "PrefixCache")):
+        assert f"{name} chooses" in said(capsys, "scenario.yaml", "5", "--set", routers, "--router", router)
 
 
 def test_what_cannot_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
