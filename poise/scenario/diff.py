@@ -93,9 +93,6 @@ def requests_file(path: Path) -> Path:
         return path
     if (path / REQUESTS).is_file():
         return path / REQUESTS
-    several = sorted(path.glob("requests.*.parquet"))
-    if several:
-        raise UserError(f"{path}: has several results; give one of {', '.join(map(str, several))}")
     raise UserError(f"{path}: has no {REQUESTS}; give a folder that `poise simulate --out DIR --blame` wrote")
 
 
