@@ -420,6 +420,98 @@ def test_a_mistake_on_the_command_line(
         assert part in said
 
 
+COMPARISONS = [
+    ([], ["Missing argument", "poise compare --help"]),
+    (["nothing.yaml"], ["nothing.yaml: no such file"]),
+    (["scenario.yaml", "--policies", "round_robin,prefx_cache"], ["policies.router.1", "did you mean prefix_cache"]),
+    (
+        ["scenario.yaml", "--policies", "round_robin,round_robin"],
+        ["round_robin stands twice in the list; keep it once"],
+    ),
+    (["scenario.yaml", "--policies", ""], ["--policies : policies.router", "the list is empty; give at least one"]),
+    (["scenario.yaml", "--policies", "a: ["], ["--policies a: [:", "is no YAML value"]),
+    (["scenario.yaml", "--loads", "0"], ["--loads 0: compare.loads.0: 0 must be above 0"]),
+    (["scenario.yaml", "--loads", "1,x"], ["--loads 1,x: compare.loads.1: 'x' must be a number"]),
+    (["scenario.yaml", "--loads", "-1"], ["compare.loads.0: -1 must be above 0"]),
+    (["scenario.yaml", "--loads", ".inf"], ["--loads .inf: compare.loads.0"]),
+    (["scenario.yaml", "--loads", ""], ["compare.loads"]),
+    (["scenario.yaml", "--loads", "1,1.0"], ["compare.loads: [1.0, 1.0] names a load twice; give each load once"]),
+    (["scenario.yaml", "--seeds", "0"], ["--seeds 0: run.seeds: 0 seeds are none; give how many"]),
+    (["scenario.yaml", "--seeds", "-2"], ["--seeds -2: run.seeds: -2 seeds are none"]),
+    (["scenario.yaml", "--seeds", "x"], ["--seeds x: run.seeds: 'x' is no choice of seeds"]),
+    (["scenario.yaml", "--seeds", "[3,3]"], ["names a seed twice; give each seed once"]),
+    (["scenario.yaml", "--by", "ttft.p99"], ["--by ttft.p99: compare.by", "did you mean ttft_s.p99"]),
+    (["scenario.yaml", "--by", "speed"], ["compare.by: 'speed' is no figure", "known are slo_attainment"]),
+    (["scenario.yaml", "--by", "slo_attainment"], ["compare.by: slo_attainment needs an SLO to meet; give"]),
+    (["scenario.yaml", "--jobs", "0"], ["--jobs 0: must be a whole number of at least 1"]),
+    (["scenario.yaml", "--jobs", "two"], ["--jobs two: must be a whole number"]),
+    (["scenario.yaml", "--set", "compare.target=1.5"], ["compare.target: 1.5 must be at most 1"]),
+    (["scenario.yaml", "--resume"], ["--resume: needs a folder that keeps the cells; give --out DIR"]),
+    (["scenario.yaml", "--requests"], ["--requests: needs a folder"]),
+    (["scenario.yaml", "--out", "scenario.yaml"], ["--out scenario.yaml: cannot be written"]),
+    (["scenario.yaml", "--json", "."], ["--json .: is a folder"]),
+    (["scenario.yaml", "--policy", "x"], ["--policy", "--policies"]),
+    (["scenario.yaml", "--set", "run.warmup_s=100"], ["run.warmup_s = 100", "shorten the warm-up"]),
+    (
+        ["scenario.yaml", "--set", "workload={closed: {concurrency: 2, requests: 9}}", "--loads", "1,2"],
+        ["workload.closed: has no rate that load 2 could multiply; compare at load 1, or give poisson"],
+    ),
+    (
+        ["scenario.yaml", "--set", "workload={closed: {concurrency: 2, requests: 9}}", "--find-collapse"],
+        ["workload.closed: has no rate that load"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("argv", "told"), COMPARISONS, ids=[" ".join(argv) for argv, _ in COMPARISONS])
+def test_a_mistake_in_a_comparison(
+    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], told: list[str]
+) -> None:
+    said = _provoke(capsys, "compare", *argv, *(["--jobs", "1"] if argv and "--jobs" not in argv else []))
+    for part in told:
+        assert part in said
+
+
+FOLDERS = [
+    ((), [], "--out out: holds 2 cells of an earlier comparison; add --resume"),
+    (
+        (),
+        ["--resume", "--set", "cluster.pools.0.replicas=3"],
+        "(cluster.pools.0.replicas was 2 and is 3); name another",
+    ),
+    ((), ["--resume", "--set", "workload.poisson.rate=6"], "cells are of another scenario (workload.poisson.rate was"),
+    (("scenario.resolved.yaml", None), ["--resume"], "scenario.resolved.yaml: no such file"),
+    (("scenario.resolved.yaml", "model: x"), ["--resume"], "does not say what the cells beside it are; name another"),
+    (("cells/load-1/round_robin/seed-0/cell.json", "{"), ["--resume"], "cell.json: cannot be read"),
+    (("cells/load-1/round_robin/seed-0/cell.npz", "no"), ["--resume"], "cell.npz: cannot be read"),
+    (("cells/load-1/load.json", "{"), ["--resume"], "load.json: cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("broken", "argv", "told"), FOLDERS, ids=[told[:40] for *_, told in FOLDERS])
+def test_a_folder_that_a_comparison_cannot_go_on_in(
+    scenario: Path, capsys: pytest.CaptureFixture[str], broken: tuple[str, str | None], argv: list[str], told: str
+) -> None:
+    command = ["compare", "scenario.yaml", "--policies", "round_robin,least_tokens", "--jobs", "1", "--out", "out"]
+    assert main([*command, "--quiet"]) == 0
+    if broken:
+        file, text = Path("out", broken[0]), broken[1]
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
+    assert told in _provoke(capsys, *command, *argv)
+
+
+def test_a_policy_whose_code_changed_since(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    module = tmp_path / "changing_router.py"
+    module.write_text("from poise.policies.route.round_robin import RoundRobin\nclass Mine(RoundRobin): pass\n")
+    command = ["compare", "scenario.yaml", "--policies", "changing_router:Mine", "--jobs", "1", "--out", "out"]
+    assert main([*command, "--quiet"]) == 0
+    module.write_text(module.read_text() + "# changed\n")
+    assert "is a cell of another Mine (its parameters or its code changed)" in _provoke(capsys, *command, "--resume")
+
+
 TRACES = [
     (
         "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,-3,5\n",

@@ -28,7 +28,8 @@ class Comparison:
     """The cells of a study that are done, and the requests of each load.
 
     offered: for each load the summary of its first seed's requests (`Workload.summary`) with their source.
-    collapses: for each policy, up to which load it carries the traffic.  interrupted: the user stopped it.
+    collapses: for each policy, up to which load it carries the traffic.  sought: whether that load was searched for.
+    interrupted: the user stopped it.
     """
 
     study: Study
@@ -36,6 +37,7 @@ class Comparison:
     offered: dict[float, dict[str, Any]] = field(default_factory=dict)
     collapses: dict[str, Collapse] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    sought: bool = False
     interrupted: bool = False
     _results: dict[tuple[str, float], dict[str, Any]] = field(default_factory=dict, repr=False)
 

@@ -40,9 +40,10 @@ def run(
     jobs: processes; the result does not depend on them.  requests: save a row for each request beside its cell.
     draw: keep what reports draw.  find_collapse: then search for the load that each policy no longer carries.
     """
-    _check(study)
+    _check(study, find_collapse)
     with interrupts() as stop, Crew(jobs, stop) as crew:
         running = _Running(study, crew, store, requests, draw, meter or _silent)
+        running.comparison.sought = find_collapse
         running.fill(study.places())
         while find_collapse and not stop.is_set() and (more := _probes(running.comparison)):
             running.fill(more)
@@ -55,9 +56,11 @@ def _silent(label: str, done: int, total: int) -> None:
     """Nobody wants to know."""
 
 
-def _check(study: Study) -> None:
-    """ScenarioError when at the highest load everything arrives within the warm-up."""
+def _check(study: Study, find_collapse: bool) -> None:
+    """ScenarioError when at the highest load everything arrives within the warm-up, or no other load can be sought."""
     load = max(study.loads)
+    if find_collapse:
+        study.make(study.seeds[0], 2 * load)
     workload = study.make(study.seeds[0], load)
     last, warm = int(workload.arrival[-1]) if len(workload) else 0, study.setting.warmup_s
     if workload.after_offsets is None and 0 < last <= ps(warm):

@@ -79,8 +79,11 @@ def _title(comparison: Comparison, load: float) -> str:
 
 def show_collapse(comparison: Comparison, file: TextIO) -> None:
     """Print up to which load each policy carries the traffic; nothing for one load that all carry."""
-    found = comparison.collapses
-    if len(comparison.study.loads) < 2 and all(each.beyond is None for each in found.values()):
+    found, several = comparison.collapses, len(comparison.study.loads) > 1 or comparison.sought
+    if not several and all(each.beyond is None for each in found.values()):
+        return
+    if not found:
+        file.write("Nothing can be said of a collapse: there is no SLO, and no run shows whether its queue grows.\n")
         return
     rows = [
         (

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from poise.core.errors import UserError
 from poise.report.files import replacing
@@ -107,8 +108,11 @@ def _arrays(file: Path) -> dict[str, Any]:
 
     if not file.exists():
         return {}
-    with np.load(file) as stored:
-        return {name: stored[name] for name in stored.files}
+    try:
+        with np.load(file) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, BadZipFile) as error:
+        raise _broken(file, error) from None
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -117,5 +121,9 @@ def _read(file: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read ({error}); remove it, and the cell is simulated again") from None
+        raise _broken(file, error) from None
     return told
+
+
+def _broken(file: Path, error: Exception) -> UserError:
+    return UserError(f"{file}: cannot be read ({error}); remove its folder, and it is simulated again")

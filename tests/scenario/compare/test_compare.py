@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from functools import partial
 from typing import Any
 
 import pytest
@@ -56,13 +55,6 @@ def test_differences_are_paired_by_seed(generated: Comparison) -> None:
     assert found.half is not None and None not in unpaired
     back = generated.interval("in turn", "ttft_s.mean", against="least")
     assert back.value == pytest.approx(-sum(gaps) / 3) and back.half == pytest.approx(found.half)
-
-
-def test_processes_change_nothing() -> None:
-    comparing = partial(ps.compare, CLUSTER, traffic, POLICIES, loads=(0.5, 1), seeds=2, slo=ps.Slo(e2e_s=0.02))
-    serial, parallel = (comparing(jobs=jobs) for jobs in (1, 2))
-    assert json.dumps(serial.as_dict()) == json.dumps(parallel.as_dict())
-    assert str(serial) == str(parallel)
 
 
 def test_twice_the_replicas_carry_twice_the_load() -> None:
