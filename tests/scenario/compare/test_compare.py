@@ -153,7 +153,9 @@ def test_requests_that_begin_at_once_have_no_time_to_cut() -> None:
     batch = ps.workload.all_at_once(requests=40, prompt_tokens=100, output_tokens=10)
     found = ps.compare(CLUSTER, batch, POLICIES)
     assert "no time to cut into blocks" in found.interval("least", "e2e_s.mean").why
-    assert "± ?" in str(found)
+    assert "± ?" in str(found) and "Collapse" not in str(found)
+    two = ps.compare(CLUSTER, lambda seed, load: batch, POLICIES, seeds=1, loads=(1, 2))
+    assert "Nothing can be said of a collapse: there is no SLO" in str(two)
 
 
 class Failing:
