@@ -118,11 +118,13 @@ def _rounded(load: float) -> float:
 def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float) -> Probe | None:
     """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it.
 
-    The growth of a single run has no interval and is taken as it is.
+    Where there is an SLO it decides, and the queue beside it only where it grows beyond chance. The growth of a single
+    run has no interval and is taken as it is.
     """
     broken: dict[str, bool] = {}
     held = []
-    if slo != Slo() and met.value is not None:
+    asked = slo != Slo() and met.value is not None
+    if asked and met.value is not None:
         sure = met.half is not None and abs(met.value - target) > met.half
         if met.value < target:
             broken[f"SLO met by {write(met.value, 'share', 3)}"] = sure
@@ -130,9 +132,9 @@ def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float)
             held.append(sure)
     if growth.value is not None:
         sure = growth.half is None or abs(growth.value - GROWTH) > growth.half
-        if growth.value > GROWTH:
+        if growth.value > GROWTH and (sure or not asked):
             broken[f"the queue keeps {write(growth.value, 'share', 2)} of what arrives"] = sure
-        else:
+        elif not asked:
             held.append(sure)
     if not broken and not held:
         return None

@@ -102,8 +102,11 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
     if unclear:
         loads = ", ".join(map(significant, sorted(unclear)))
         file.write(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.\n")
-    asked = f"at least {write(comparison.study.target, 'share')} meet the SLO and " if _has_slo(comparison) else ""
-    file.write(f"A load is carried when {asked}the queue keeps at most {write(GROWTH, 'share')} of what arrives.\n")
+    asked, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
+    if comparison.study.setting.slo == Slo():
+        asked = chance = ""
+    kept = write(GROWTH, "share")
+    file.write(f"A load is carried when {asked}the queue keeps no more than {kept} of what arrives{chance}.\n")
 
 
 def _distance(whose: str, name: str, found: Collapse) -> str:
@@ -118,7 +121,3 @@ def _distance(whose: str, name: str, found: Collapse) -> str:
         least_tried = found.probes[0].load
         bound, why = f"above {significant(1 / least_tried, 2)}", "which carries no load tried"
     return f"The {whose}'s load is {bound} of the collapse load of {name}, {why}."
-
-
-def _has_slo(comparison: Comparison) -> bool:
-    return comparison.study.setting.slo != Slo()

@@ -76,9 +76,9 @@ def test_a_load_that_is_carried_above_one_that_is_not_does_not_count() -> None:
         (Interval(0.80, 0.02), Interval(0.0), False, True),
         (Interval(0.80, None), Interval(0.0), False, False),  # too short to say
         (Interval(0.99, 0.02), Interval(0.2), False, True),
-        (Interval(0.99, 0.02), Interval(0.2, 0.3), False, False),
+        (Interval(0.99, 0.02), Interval(0.2, 0.3), True, True),  # chance alone may have made the queue grow
         (Interval(0.80, 0.02), Interval(0.2, 0.3), False, True),  # one of two reasons is sure
-        (Interval(0.99, 0.02), Interval(0.04, 0.03), True, False),
+        (Interval(0.99, 0.02), Interval(0.04, 0.03), True, True),  # the SLO says enough
         (Interval(0.99, 0.02), Interval(None), True, True),  # nothing known of the queue
     ],
 )
@@ -90,6 +90,10 @@ def test_a_load_is_judged_by_slo_and_queue(met: Interval, growth: Interval, carr
 def test_without_an_slo_the_queue_alone_decides() -> None:
     found = probe(1.0, Interval(0.2, 0.01), Interval(0.01), Slo(), 0.9)
     assert found is not None and not found.why and found.sure
+    doubtful = probe(1.0, Interval(0.2, 0.01), Interval(0.01, 0.05), Slo(), 0.9)
+    assert doubtful is not None and not doubtful.why and not doubtful.sure
+    growing = probe(1.0, Interval(0.2, 0.01), Interval(0.2, 0.3), Slo(), 0.9)
+    assert growing is not None and growing.why and not growing.sure
     assert probe(1.0, Interval(0.2, 0.01), Interval(None), Slo(), 0.9) is None
 
 
