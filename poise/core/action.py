@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, NamedTuple
 
 
 class Route(NamedTuple):
@@ -72,12 +72,14 @@ class Wake(NamedTuple):
 Decision = Route | Hold | Reject
 Action = Dispatch | Refuse | Abort | Move | Wake
 
-ALL: Literal[-1] = -1
+ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""
-NONE: Literal[0] = 0
+NONE: Final = 0
 """`Batch.decode`: no decoding request."""
 
-ONE_STEP, UNTIL_HEAD, UNTIL_CHANGE = 0, 1, 2
+ONE_STEP: Final = 0
+UNTIL_HEAD: Final = 1
+UNTIL_CHANGE: Final = 2
 """`Batch.hold`: one step; until another request heads the queue or one ends; until anything arrives or ends."""
 
 

@@ -7,10 +7,10 @@ numbers), and a replayed recording repeats itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
-_MASK = (1 << 64) - 1
+_MASK: Final = (1 << 64) - 1
 
 
 def mix(value: int) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from operator import mul
+from typing import Final
 
 from poise.core.request import Sequence
 
-_ID_BITS = 40
-_ID_MASK = (1 << _ID_BITS) - 1
+_ID_BITS: Final = 40
+_ID_MASK: Final = (1 << _ID_BITS) - 1
 
 
 class DecodeGroup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
 from poise.core.errors import PolicyError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from poise.core.replica import Replica
 
 
-ALL_DECODES = Batch((), ALL, UNTIL_CHANGE)
+ALL_DECODES: Final = Batch((), ALL, UNTIL_CHANGE)
 """What a batcher with `decodes_alone` answers when there is nothing else to compute."""
 
 

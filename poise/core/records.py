@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from typing import Final
 
 from poise.core.blame import Blame
 
-FINISHED, REJECTED, TIMED_OUT, CANCELLED, LOST, UNFINISHED = range(6)
+FINISHED: Final = 0
+REJECTED: Final = 1
+TIMED_OUT: Final = 2
+CANCELLED: Final = 3
+LOST: Final = 4
+UNFINISHED: Final = 5
 STATUS = ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
 """Names of the ends a request can meet; `Records.status` holds their index."""
 
-NOT_YET = -1
+NOT_YET: Final = -1
 """What an instant holds until it is known."""
 
 

@@ -11,6 +11,8 @@ been dealt with. So an arrival at a boundary meets the same batch whether or not
 
 from __future__ import annotations
 
+from typing import Final
+
 from poise.core.action import UNTIL_CHANGE
 from poise.core.errors import PolicyError
 from poise.core.estimate import Estimator
@@ -26,7 +28,12 @@ from poise.core.spec import Engine
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
 
-FIRST_TOKEN, DONE, PREFILLED, PULL, PREEMPTED, PARKED = range(6)
+FIRST_TOKEN: Final = 0
+DONE: Final = 1
+PREFILLED: Final = 2
+PULL: Final = 3
+PREEMPTED: Final = 4
+PARKED: Final = 5
 """What a turn may report of a sequence: its first token is made, its output is complete, its prompt is ready to be
 fetched by the decode replica, its KV is to be fetched from `source`, it was preempted, it stands still to be moved."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from poise.core.errors import InvalidTransition
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 class Phase:
     """Where a request is in its life; plain integers, because the simulator changes them millions of times."""
 
-    HELD = 0  # at the gateway, not sent to any replica
-    WAITING = 1  # in a replica's queue
-    PREFILL = 2  # admitted; its prompt (or what a preemption lost) is being computed
-    DECODE = 3  # one token a step
-    PULLING = 4  # its KV cache is on its way to this replica
-    SENDING = 5  # done here; its KV cache stays until another replica has fetched it
-    MOVING = 6  # it stands still while the last of its KV cache goes to another replica
-    ENDED = 7
+    HELD: Final = 0  # at the gateway, not sent to any replica
+    WAITING: Final = 1  # in a replica's queue
+    PREFILL: Final = 2  # admitted; its prompt (or what a preemption lost) is being computed
+    DECODE: Final = 3  # one token a step
+    PULLING: Final = 4  # its KV cache is on its way to this replica
+    SENDING: Final = 5  # done here; its KV cache stays until another replica has fetched it
+    MOVING: Final = 6  # it stands still while the last of its KV cache goes to another replica
+    ENDED: Final = 7
 
-    NAMES = ("held", "waiting", "prefill", "decode", "pulling", "sending", "moving", "ended")
+    NAMES: Final = ("held", "waiting", "prefill", "decode", "pulling", "sending", "moving", "ended")
 
 
 TRANSITIONS: dict[int, frozenset[int]] = {
@@ -38,7 +38,7 @@ TRANSITIONS: dict[int, frozenset[int]] = {
 }
 """The whole life of a request: which phase may follow which."""
 
-_ALLOWED = tuple(sum(1 << after for after in TRANSITIONS[phase]) for phase in sorted(TRANSITIONS))
+_ALLOWED: Final = tuple(sum(1 << after for after in TRANSITIONS[phase]) for phase in sorted(TRANSITIONS))
 
 
 class RequestView(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
@@ -12,7 +12,10 @@ from poise.core.request import RequestView
 from poise.core.spec import Belief, Role
 from poise.core.view import COLUMNS, REPORTED, FlightView
 
-STARTING, SERVING, DRAINING, GONE = range(4)
+STARTING: Final = 0
+SERVING: Final = 1
+DRAINING: Final = 2
+GONE: Final = 3
 """What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
 
 

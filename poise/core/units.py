@@ -6,10 +6,12 @@ steps in two cannot change a sum. 64 bits of picoseconds hold 106 days.
 
 from __future__ import annotations
 
-SECOND = 1_000_000_000_000
+from typing import Final
+
+SECOND: Final = 1_000_000_000_000
 """One second in picoseconds."""
 
-NEVER = 1 << 62
+NEVER: Final = 1 << 62
 """An instant later than any other (53 days in picoseconds)."""
 
 

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappush
+from typing import Final
 
 from poise.core.units import NEVER
 
-FAULT, MEASURE, DELIVER, TRANSFER, ARRIVE, TIMEOUT, WAKE, STEP, SAMPLE = range(9)
+FAULT: Final = 0
+MEASURE: Final = 1
+DELIVER: Final = 2
+TRANSFER: Final = 3
+ARRIVE: Final = 4
+TIMEOUT: Final = 5
+WAKE: Final = 6
+STEP: Final = 7
+SAMPLE: Final = 8
 """Kinds of things that happen, in their order at one instant."""
 
-ID_BITS = 36
-AT_BITS = ID_BITS + 4
-ID_MASK = (1 << ID_BITS) - 1
-KIND_MASK = 15 << ID_BITS
-STEP_KEY = STEP << ID_BITS
-ARRIVE_KEY = ARRIVE << ID_BITS
-END = NEVER << AT_BITS
+ID_BITS: Final = 36
+AT_BITS: Final = ID_BITS + 4
+ID_MASK: Final = (1 << ID_BITS) - 1
+KIND_MASK: Final = 15 << ID_BITS
+STEP_KEY: Final = STEP << ID_BITS
+ARRIVE_KEY: Final = ARRIVE << ID_BITS
+END: Final = NEVER << AT_BITS
 """A key behind all others."""
 
 
