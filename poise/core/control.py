@@ -29,6 +29,7 @@ from poise.core.event import (
 )
 from poise.core.flight import Flight
 from poise.core.held import Held
+from poise.core.made import made
 from poise.core.policy import Mover, Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
@@ -60,6 +61,7 @@ class Control:
     ) -> None:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
+        self.router: Any  # its answers are looked at, whatever its types promise
         self.router, self.mover = copy.deepcopy((router, mover))
         needs = {*getattr(router, "needs", ()), *getattr(mover, "needs", ())}
         self.state = State(replicas, belief or Belief(), needs, index)
@@ -134,7 +136,7 @@ class Control:
                     return None
                 decode = chosen
             self.books.send(Flight(request, replica, decode, decision.fallback, state.now))
-            return Dispatch(request.id, replica, decode, self.resume)
+            return made(Dispatch, (request.id, replica, decode, self.resume))
         if type(decision) is Hold:
             return Wake(decision.wake_at) if decision.wake_at > state.now else None
         if type(decision) is Reject:
@@ -261,7 +263,7 @@ class Control:
             self.books.end(flight.request.id)
             for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
                 actions.append(Abort(flight.request.id, place))
-        self.held.put_back(flight.request for flight in victims)
+        self.held.put_back([flight.request for flight in victims])
         return (*actions, *self._ask_held())
 
     def _joined(self, event: Joined) -> Actions:

@@ -52,20 +52,20 @@ class DecodeGroup:
         step = self.step
         offset = sequence.computed - step
         sequence.offset = offset
-        self.members[sequence.request.id] = sequence
+        self.members[sequence.id] = sequence
         self.n += 1
         self.offsets += offset
         self.shared += sequence.shared
         self._phases[offset % self.block] += 1
         done = step + sequence.output_tokens - sequence.produced
         sequence.done_at_step = done
-        heappush(self._finishes, done << _ID_BITS | sequence.request.id)
+        heappush(self._finishes, done << _ID_BITS | sequence.id)
         if self.window:
             self._join_window(sequence)
 
     def leave(self, sequence: Sequence) -> None:
         """Let a member go; its `computed` and `produced` are set to what they are now."""
-        del self.members[sequence.request.id]
+        del self.members[sequence.id]
         offset = sequence.offset
         self.n -= 1
         self.offsets -= offset
@@ -181,7 +181,7 @@ class DecodeGroup:
         if sequence.short:
             self.short += 1
             self.short_offsets += sequence.offset
-            heappush(self._crossings, (self.window - 1 - sequence.offset) << _ID_BITS | sequence.request.id)
+            heappush(self._crossings, (self.window - 1 - sequence.offset) << _ID_BITS | sequence.id)
 
     def _outgrow(self, sequence: Sequence) -> None:
         sequence.short = False

@@ -10,6 +10,7 @@ from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.group import DecodeGroup
 from poise.core.hold import span, steps_within
+from poise.core.made import made
 from poise.core.request import Phase, Sequence
 from poise.core.spec import Engine, Lane
 from poise.core.units import NEVER
@@ -328,11 +329,11 @@ class LaneState:
         tokens = 0
         chunks: list[Chunk] = []
         for sequence, (_, count, first_layer, last_layer) in self.chunks:
-            chunks.append(Chunk(count, sequence.computed, first_layer, last_layer))
+            chunks.append(made(Chunk, (count, sequence.computed, first_layer, last_layer)))
             if not first_layer:
                 tokens += count
         self.tokens = tokens
-        piece = self.estimate(StepShape(decodes, tuple(chunks), batch.share or self.spec.share))
+        piece = self.estimate(made(StepShape, (decodes, tuple(chunks), batch.share or self.spec.share)))
         first = piece.base + self.swapping
         if decodes:
             first += piece.per_kv * group.context(group.step)

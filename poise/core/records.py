@@ -64,7 +64,7 @@ class Records:
         self.replica, self.decode_replica = array("i", [-1]) * rows, array("i", [-1]) * rows
         self.prompt_tokens, self.output_tokens = _counts(rows), _counts(rows)
         self.cached_tokens = _counts(rows)
-        self.preemptions, self.migrations, self.retries = (array("b", [0]) * rows for _ in range(3))
+        self.preemptions, self.migrations, self.retries = [array("b", [0]) * rows for _ in range(3)]
 
 
 @dataclass(slots=True)

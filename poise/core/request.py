@@ -77,8 +77,8 @@ class Sequence:
 
     __slots__ = (
         "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
-        "hit_version", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions",
-        "produced", "queued_at", "request", "shared", "short", "source", "swapped",
+        "hit_version", "id", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions",
+        "produced", "request", "shared", "short", "source", "swapped",
     )  # fmt: skip
 
     done_at_step: int
@@ -91,6 +91,7 @@ class Sequence:
 
     def __init__(self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1) -> None:
         self.request = request
+        self.id = request.id
         self.output_tokens = output_tokens
         self.produced = produced
         self.output_id = output_id
@@ -108,11 +109,6 @@ class Sequence:
         self.hit_version = -1
         self.preemptions = 0
         self.lane = -1
-
-    @property
-    def id(self) -> int:
-        """The request's id."""
-        return self.request.id
 
     @property
     def need(self) -> int:

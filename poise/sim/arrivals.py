@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from poise.core.made import made
 from poise.core.request import RequestView
 from poise.workload.reuse import shared_tokens
 
 if TYPE_CHECKING:
     from poise.workload.table import Workload
+
+
+_DEFAULTS: Final = RequestView(0, 0, 0)[3:]
 
 
 def _column(values: Any, kind: str) -> Any:
@@ -60,7 +64,7 @@ class Arrivals:
     def view(self, row: int, at: int) -> RequestView:
         """What policies may know of row `row`, arrived at `at`."""
         if self._plain:
-            return RequestView(row, at, self.prompt[row])
+            return made(RequestView, (row, at, self.prompt[row], *_DEFAULTS))
         ids: tuple[int, ...] = ()
         ends: tuple[int, ...] = ()
         if self._offsets is not None and self._ids is not None and self._ends is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.accounts import Accounts
 from poise.core.event import Arrived, Cancelled, Event
+from poise.core.made import made
 from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
 from poise.core.units import SECOND
 from poise.sim.agenda import ARRIVE, ARRIVE_KEY, AT_BITS, END, TIMEOUT, Agenda
@@ -78,7 +79,7 @@ class Clients:
                 self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
             if self._accounts is not None:
                 self._accounts.arrive(request)
-            self._turn(Arrived(now, request))
+            self._turn(made(Arrived, (now, request, 0)))
         elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
             request = request._replace(arrived_at=records.arrived_at[row])
             if self._accounts is not None:

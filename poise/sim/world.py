@@ -9,13 +9,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 from poise.core.accounts import Accounts
 from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Event, Finished, FirstToken, Refused, Tick
+from poise.core.made import made
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
 from poise.core.replica import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome, Replica
 from poise.core.request import Sequence as Running
@@ -30,11 +31,11 @@ from poise.sim.agenda import (
     FAULT,
     ID_BITS,
     ID_MASK,
-    KIND_MASK,
     MEASURE,
     SAMPLE,
     STEP,
     STEP_KEY,
+    TAIL_MASK,
     TIMEOUT,
     TRANSFER,
     WAKE,
@@ -96,7 +97,6 @@ class World:
         self._trace: Trace | Diary | None = trace if diary is None else diary
         self._after_event = after_event
         self._tell = progress
-        self._handle = control.handle
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
         self._stepped_at = -1
@@ -166,7 +166,7 @@ class World:
             TRANSFER: agenda.do_later,
             ARRIVE: clients.arrive,
             TIMEOUT: clients.time_out,
-            WAKE: lambda _: self._turn(Tick(agenda.now)),
+            WAKE: self._wake,
             SAMPLE: self._take_sample,
         }
         count = 0
@@ -183,27 +183,30 @@ class World:
             elif key >= stop:
                 return
             else:
-                heappop(heap)
-                now = key >> AT_BITS
-                number = key & ID_MASK
-                if key & KIND_MASK == STEP_KEY:
+                now, tail = key >> AT_BITS, key & TAIL_MASK
+                kind, number = tail >> ID_BITS, tail & ID_MASK
+                if kind == STEP:
                     replica = replicas[number]
                     if replica.next_at != now:
-                        continue  # it was cut and has another entry
+                        heappop(heap)  # it was cut and has another entry
+                        continue
                     agenda.now = now
                     passed = now == self._stepped_at and number <= self._stepped
                     if not passed:
                         self._stepped_at, self._stepped = now, number
                     out = replica.turn(now, passed)
                     if replica.next_at < NEVER:
-                        heappush(heap, replica.next_at << AT_BITS | STEP_KEY | number)
+                        heapreplace(heap, replica.next_at << AT_BITS | STEP_KEY | number)
+                    else:
+                        heappop(heap)
                     if out:
                         self._outcomes(out, number)
                     if status[number] == DRAINING and not replica.sequences:
                         self.lifecycle.leave_if_idle(number)
                 else:
+                    heappop(heap)
                     agenda.now = now
-                    handlers[key >> ID_BITS & 15](number)
+                    handlers[kind](number)
             if after_event is not None:
                 after_event(self)
             if tell is not None:
@@ -236,7 +239,7 @@ class World:
     def _turn(self, event: Event) -> None:
         """Apply, decide, record, perform."""
         if self._plain:
-            for action in self._handle(event):
+            for action in self.control.handle(event):
                 if type(action) is Dispatch:
                     self._dispatch(action)
                 else:
@@ -336,7 +339,7 @@ class World:
         """What came of a replica's turn: note it, and tell the control side what it may know."""
         records, now = self.records, self.agenda.now
         for code, running in out:
-            row = running.request.id
+            row = running.id
             if code == FIRST_TOKEN:
                 if records.first_token_at[row] < 0:
                     records.first_token_at[row] = now
@@ -350,7 +353,7 @@ class World:
                 if self.transfers.trips:
                     self.transfers.ended(row)
                 self.clients.end(row, FINISHED)
-                self._turn(Finished(now, row, running.output_tokens))
+                self._turn(made(Finished, (now, row, running.output_tokens)))
             elif code == PREFILLED:
                 records.cached_tokens[row] = running.cached
                 twin = Running(running.request, running.output_tokens, running.produced, running.output_id)
@@ -380,6 +383,9 @@ class World:
             if row in replica.sequences:
                 made = max(made, replica.progress(row, self.agenda.now, self.passed(number)))
         return made
+
+    def _wake(self, _: int) -> None:
+        self._turn(Tick(self.agenda.now))
 
     # Reports and samples ---------------------------------------------------------------------------------------------
 
