@@ -200,7 +200,8 @@ def main() -> None:
             except Failed as error:
                 sys.exit(f"bench: {error}")
     where = f"python {platform.python_version()} on {platform.machine()}, load average {os.getloadavg()[0]:.1f}"
-    print(f"{where}, medians of {told.repeat}")
+    core = next(spent.told["core"] for key, (spent, *_) in bench.spent.items() if key[0] == Poise.name)
+    print(f"poise ({core} core), {where}, medians of {told.repeat}")
     print("CPU seconds to start: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in start.items()))
     rows = table(bench, chosen)
     if told.json:

@@ -39,8 +39,9 @@ def _poise(
 ) -> None:
     if version:
         import poise
+        from poise.core.built import CORE
 
-        typer.echo(f"poise {poise.__version__}")
+        typer.echo(f"poise {poise.__version__} ({CORE} core)")
         raise typer.Exit
 
 

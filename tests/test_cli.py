@@ -16,6 +16,7 @@ import pytest
 
 import poise
 from poise.cli import main
+from poise.core.built import CORE
 from poise.core.trace import Trace
 from poise.scenario import demo as demo_module
 from poise.scenario.checks import source_of
@@ -63,7 +64,7 @@ def _timeless(told: Any) -> Any:
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"poise {poise.__version__}\n"
+    assert capsys.readouterr().out == f"poise {poise.__version__} ({CORE} core)\n"
     for argv in (["--help"], ["simulate", "--help"], ["demo", "-h"]):
         assert main(argv) == 0
         assert "Usage: poise" in capsys.readouterr().out
@@ -96,7 +97,7 @@ def test_the_names_of_the_json(scenario: Path, capsys: pytest.CaptureFixture[str
     for name in ("ttft_s", "e2e_s"):
         means = [each[name]["mean"] for each in told["per_seed"]]
         assert told[name]["mean"] == pytest.approx(sum(means) / 2)
-    assert set(told["provenance"]) == {"poise", "scenario", "engine", "cost", "workload", "belief", "seeds"}
+    assert set(told["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
     assert told["provenance"]["engine"] == {"model": "vllm", "version": "v1"}
     assert told["provenance"]["belief"]["period_s"] == 1.0
     assert told["provenance"]["cost"][0]["price"]["usd_per_device_hour"] > 0

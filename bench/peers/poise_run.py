@@ -39,6 +39,7 @@ def workload(load: Load, requests: int) -> Workload:
 def simulated(load: Load, requests: int, router: str) -> dict[str, Any]:
     """Simulate the load on Llama-3.1-8B, one H100 a replica, and what came of it."""
     from poise.catalogue import device, model
+    from poise.core.built import CORE
     from poise.core.spec import Cluster, Pool, Slo
     from poise.policies import Policies
     from poise.policies.find import build
@@ -50,6 +51,7 @@ def simulated(load: Load, requests: int, router: str) -> dict[str, Any]:
     run = simulate(cluster, workload(load, requests), Policies(router=build("router", router)))
     figures = measure(run, cluster, Slo())
     return {
+        "core": CORE,
         "finished": figures.finished,
         "simulated_s": run.cpu_s,
         "steps": sum(stats.steps for stats in run.replicas),

@@ -132,7 +132,7 @@ class Account:
         if done < ideal and redo < ideal:
             own = min(after, self._behind(ideal, entry, lane))
         if elapsed < duration:
-            alone, after, own = (part * elapsed // duration for part in (alone, after, own))
+            alone, after, own = [part * elapsed // duration for part in (alone, after, own)]
         self.own += own
         if own != alone:
             self.miss += after - own

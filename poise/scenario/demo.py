@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from poise.core.built import CORE
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
@@ -86,7 +87,7 @@ class Demo:
             seeds=(0,),
             slo=SLO,
             workload=comparison.offered[load],
-            version=__version__,
+            version=f"{__version__} ({CORE} core)",
         )
         html_report(report, comparison.cases(), about)
         policies = comparison.study.policies[router]

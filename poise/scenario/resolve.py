@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from poise.core.built import CORE
 from poise.core.model import Model
 from poise.core.spec import Engine
 from poise.cost import kv_blocks
@@ -118,6 +119,7 @@ def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
     block_tokens = problem.cluster.pools[0].engine.block_tokens
     return {
         "poise": __version__,
+        "core": CORE,
         "scenario": resolved(problem),
         "engine": {"model": Engine().name, "version": Engine().version},
         "cost": [_costs(problem, at) for at in range(len(problem.cluster.pools))],

@@ -116,7 +116,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
         slo=problem.slo,
         warmup_s=problem.warmup_s,
         workload=provenance["workload"],
-        version=provenance["poise"],
+        version=f"{provenance['poise']} ({provenance['core']} core)",
     )
 
 

@@ -1,0 +1,27 @@
+"""What compiled code was made from, so that it never stands in for sources that have changed since.
+
+`make compile` (`tools/compile.py`) fills in `SOURCES` in the copy that it compiles; in pure Python it stays empty.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SOURCES: Final[dict[str, int]] = {}
+"""Checksums of the files that were compiled, and of those that lend them constants, by path within the package."""
+
+CORE: Final = "compiled" if SOURCES else "interpreted"
+"""How the core runs here. The figures are the same, which `tests/test_compiled.py` shows."""
+
+
+def check(core: str) -> None:
+    """ImportError where a source beside this package's folder `core`, or in it, is not what was compiled."""
+    if not SOURCES:
+        return
+    from pathlib import Path
+    from zlib import crc32
+
+    for name, checksum in SOURCES.items():
+        file = Path(core).parent / name
+        if not file.exists() or crc32(file.read_bytes()) != checksum:
+            raise ImportError(f"{file} is not what was compiled: `make compile` again, or `make uncompile`")

@@ -1,0 +1,147 @@
+"""Compile the hot core with mypyc, for about twice the speed: `make compile` and `make uncompile` call this.
+
+    python tools/compile.py             shared objects beside their sources, where Python prefers them
+    python tools/compile.py --remove    take them away: pure Python again
+    python tools/compile.py --into DIR  a compiled copy of the package in DIR, an empty folder
+
+Needs mypy, setuptools (both in requirements.txt) and a C compiler. The sources are compiled as they stand and remain
+the reference; policies are left as they are, since anybody may write and subclass them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import sys
+import sysconfig
+import tempfile
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+from zlib import crc32
+
+PACKAGE = Path(__file__).resolve().parent.parent / "poise"
+
+MODULES = {
+    "core": "account accounts action blame books built chance control detailed estimate event flight group handover"
+    " held hold kv lane made pins prefix records replica request space state units",
+    "cost": "coefficients step",
+    "sim": "agenda arrivals clients gateways transfers world",
+}
+"""What is compiled, by folder. Every file of these folders counts as a source, for constants are written in place.
+
+Left out: `core/spec.py`, whose frozen classes could not be copied; `core/waiting.py`, which is a deque; and protocols.
+"""
+
+COPYABLE = {"core": "books chance control flight held prefix state", "cost": "coefficients step"}
+"""Modules whose objects may be deep-copied: the control side, and what policies may keep. It costs a little speed."""
+
+FLAGS = ["-fno-semantic-interposition", "-fvisibility=hidden"]
+"""For gcc and clang: nobody else links to these objects, so calls between their functions may be direct."""
+
+OBJECTS = tuple(EXTENSION_SUFFIXES)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description="Compile the hot core with mypyc.")
+    parser.add_argument("--remove", action="store_true", help="take the compiled modules away")
+    parser.add_argument("--into", type=Path, metavar="DIR", help="make a compiled copy there instead")
+    told = parser.parse_args()
+    if told.remove:
+        remove()
+        return
+    reason = lacking()
+    if reason:
+        print(f"compile: {reason}", file=sys.stderr)
+        sys.exit(2)
+    if told.into:
+        compile_copy(told.into.resolve())
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = compile_copy(Path(folder))
+        remove()
+        for file in objects(copy):
+            shutil.copy2(file, PACKAGE / file.relative_to(copy))
+    print("compiled; `make uncompile` goes back to pure Python")
+
+
+def lacking() -> str:
+    """What stands in the way of compiling, and the cure; empty if nothing does."""
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if os.name == "posix" and shutil.which(command) is None:
+        return (
+            f"there is no C compiler {command!r}; install one (Debian: apt install gcc; macOS: xcode-select --install) "
+            "or name yours in CC. Poise runs without it, in pure Python"
+        )
+    if not header.exists():
+        return f"{header} is missing; install Python's headers (Debian: apt install python3-dev)"
+    for name in ("mypyc", "setuptools"):
+        if find_spec(name) is None:
+            return f"{name} is not installed; `make compile` has it, or pip install 'poise[dev]'"
+    return ""
+
+
+def objects(package: Path) -> list[Path]:
+    """The compiled modules in a package."""
+    return sorted(file for file in package.rglob("*") if file.name.endswith(OBJECTS))
+
+
+def remove() -> None:
+    """Take the compiled modules away."""
+    for file in objects(PACKAGE):
+        file.unlink()
+
+
+def compile_copy(folder: Path) -> Path:
+    """A compiled copy of the package in `folder`, away from pyproject.toml, which setuptools would try to read."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    copy = folder / PACKAGE.name
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", *(f"*{end}" for end in OBJECTS)))
+    files = python_files(MODULES)
+    lenders = [file for room in MODULES for file in sorted((PACKAGE / room).glob("*.py"))]
+    sources = {file.relative_to(PACKAGE).as_posix(): crc32(file.read_bytes()) for file in lenders}
+    fill_in(copy / "core" / "built.py", sources)
+    for file in python_files(COPYABLE):
+        make_copyable(folder / file)
+    os.chdir(folder)
+    extensions = mypycify(files, debug_level="0", group_name="poise.compiled", target_dir="build")
+    for extension in extensions:
+        extension.extra_compile_args += FLAGS if os.name == "posix" else []
+    setup(name="poise", packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
+    for file in files:  # as they were
+        shutil.copy2(PACKAGE.parent / file, file)
+    return copy
+
+
+def fill_in(built: Path, sources: dict[str, int]) -> None:
+    """Tell the compiled code what it is made from."""
+    text = built.read_text(encoding="utf-8")
+    built.write_text(text.replace("= {}", f"= {sources}"), encoding="utf-8")
+
+
+def make_copyable(file: Path) -> None:
+    """Let instances of the classes in a file be copied and pickled; no line changes its place.
+
+    An interpreted subclass may leave `__init__` to others, and so may `copy`. mypyc's `serializable` is meant for this,
+    but such a class is not initialised when Python makes one (mypy 2.4.1). A frozen one would refuse the copied state.
+    """
+    text = file.read_text(encoding="utf-8")
+    text = text.replace("import annotations\n", "import annotations; from mypy_extensions import mypyc_attr\n", 1)
+    text = re.sub(r"\n\n\n((?:@.+\n)*class \w+:\n)", r"\n\n@mypyc_attr(allow_interpreted_subclasses=True)\n\1", text)
+    file.write_text(text.replace("frozen=True", "unsafe_hash=True"), encoding="utf-8")
+
+
+def python_files(modules: dict[str, str]) -> list[str]:
+    """The files of modules given by folder."""
+    return [f"{PACKAGE.name}/{room}/{name}.py" for room, names in modules.items() for name in names.split()]
+
+
+if __name__ == "__main__":
+    main()
