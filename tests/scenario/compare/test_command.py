@@ -94,7 +94,7 @@ def test_the_folder_has_the_result_the_report_and_every_cell(home: Path) -> None
     assert [each["load"] for each in told["loads"]] == [0.5, 1.0]
     names = ["Waiting", "round_robin", "prefix_cache"]
     assert list(told["loads"][0]["policies"]) == names
-    assert set(told["provenance"]) == {"poise", "scenario", "engine", "cost", "workload", "belief", "seeds"}
+    assert set(told["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
     cells = sorted(whole.glob("cells/load-*/*/seed-*"))
     assert len(cells) == CELLS
     for cell in cells:
