@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poise.core.records import Run
 from poise.core.units import ps
@@ -12,7 +13,9 @@ GROWTH = 0.05
 """A queue grows without bound when more than this share of what arrives stays in it."""
 
 
-def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0) -> float | None:
+def backlog_growth(
+    run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArray[np.int64] | None = None
+) -> float | None:
     """The share of the arrivals by which the backlog grew, in the second half of the time from warm-up to `last`.
 
     The backlog is what has arrived and not ended; `last` (picoseconds) is the instant of the last arrival. Near 0 where
@@ -21,12 +24,19 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0) -> float | Non
     say how many: with D from first token to end, a share E[min(max(D − H, 0), H)] / H, which is taken off. None where
     that share is above `GROWTH` and explains the whole: the run is too short beside its requests. None too where a half
     has no arrivals.
+
+    leaders: the row that each row's chain of joins began with (`workload.begin`). Such a chain then counts as one
+    request, which ends with the last of them: more people in a conversation are no growing queue.
     """
     start = ps(warmup_s)
     records = run.records
     arrived, ended = (column(each).astype(np.int64) for each in (records.arrived_at, records.ended_at))
     begun = column(records.first_token_at)
     ended = np.where(ended < 0, np.iinfo(np.int64).max, ended)
+    if leaders is not None:
+        np.maximum.at(ended, leaders, ended.copy())
+        alone = leaders == np.arange(len(leaders))
+        arrived, ended, begun = arrived[alone], ended[alone], begun[alone]
     half = (last - start) // 2
     middle = last - half
     came, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)

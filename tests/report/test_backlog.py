@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,29 @@ def test_long_answers_that_all_run_at_once_are_no_growing_queue(lasting):
     rows = [Row(float(at), float(at), float(at), at + lasting, output=9) for at in range(100)]
     growth = backlog_growth(a_run(rows, until=200.0), ps(99.0))
     assert growth is None if lasting > 50 else growth is not None and abs(growth) <= GROWTH
+
+
+def talks(lasting: float):
+    """A conversation begins each second; it asks every 10 seconds, until `lasting` seconds are over."""
+    rows = [Row(float(at), float(at), at + 0.1, at + 0.5) for at in range(100)]
+    leaders = list(range(100))
+    for at in range(100):
+        for later in range(10, int(lasting), 10):
+            rows.append(Row(at + later, at + later, at + later + 0.1, at + later + 0.5))
+            leaders.append(at)
+    return a_run(rows, until=300.0), np.array(leaders)
+
+
+@pytest.mark.parametrize("lasting", [11.0, 41.0, 91.0, 151.0])
+def test_conversations_that_pile_up_are_no_growing_queue(lasting):
+    run, leaders = talks(lasting)
+    growth = backlog_growth(run, ps(99.0), leaders=leaders)
+    assert growth is None if lasting > 50 else growth is not None and abs(growth) <= GROWTH
+
+
+def test_conversations_whose_first_answer_never_comes_are():
+    rows = [Row(float(at)) for at in range(100)] + [Row(-1.0) for _ in range(100)]
+    assert backlog_growth(a_run(rows, until=300.0), ps(99.0), leaders=np.r_[np.arange(100), np.arange(100)]) == 1.0
 
 
 def test_requests_without_end_stay():

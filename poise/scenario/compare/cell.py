@@ -19,7 +19,7 @@ from poise.report.metrics import measure
 from poise.scenario.compare.study import Place, Setting
 from poise.scenario.run import period
 from poise.scenario.simulate import simulate
-from poise.workload.begin import begins
+from poise.workload.begin import leaders
 
 if TYPE_CHECKING:
     from poise.report.figures import Curves
@@ -106,7 +106,8 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
 
 def cell_of(task: Task, run: Run) -> Cell:
     """What is kept of a run."""
-    setting, stamps = task.setting, begins(task.workload)
+    setting, leading = task.setting, leaders(task.workload)
+    stamps = task.workload.arrival[leading]
     known = stamps if setting.until_s is None else stamps[stamps <= ps(setting.until_s)]
     last = int(known.max()) if len(known) else 0
     arrays = _curves(run, task) if task.draw else {}
@@ -115,7 +116,7 @@ def cell_of(task: Task, run: Run) -> Cell:
     return Cell(
         task.place,
         measure(run, setting.cluster, setting.slo, warmup_s=setting.warmup_s).as_dict(),
-        backlog_growth(run, last, warmup_s=setting.warmup_s),
+        backlog_growth(run, last, warmup_s=setting.warmup_s, leaders=leading),
         dict(run.refusals),
         run.wall_s,
         run.cpu_s,
