@@ -88,6 +88,10 @@ def test_a_stale_object_is_refused(compiled: Path, tmp_path: Path) -> None:
     refused = run(tmp_path, "-c", "import poise.core")
     assert refused.returncode == 1
     assert f"{source} is not what was compiled: `make compile` again, or `make uncompile`" in refused.stderr
+    told = run(tmp_path, "-m", "poise", "--version")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith("poise: ") and "is not what was compiled" in told.stderr
+    assert told.stderr.count("\n") == 1
 
 
 def test_without_a_compiler_the_cure_is_named(tmp_path: Path) -> None:
