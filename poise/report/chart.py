@@ -3,43 +3,64 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from poise.report.axis import Axis, fit
+from poise.report.path import area, scaled, trail
 from poise.report.wording import Kind
 
 WIDTH, HEIGHT = 460, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 26, 44
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 26, 44
 
 COLOURS = 8
 """Colours in the palette of the page's style sheet; dashes tell further lines apart."""
 
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
+_STRIP = 8
+"""The height that the range of a mark takes above the plot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A named line; `style` picks colour and dash.
 
-    NaN in `y` breaks it, `margins` (half-widths, None for none) become error bars.
+    NaN in `y` breaks it. low, high: a band around it, NaN where there is none.  said: what each point says of itself.
     """
 
     name: str
     style: int
     x: Sequence[float]
     y: Sequence[float]
-    margins: Sequence[float | None] = ()
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    said: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How an axis is labelled and scaled."""
+    """How an axis is labelled and scaled. reach: a value that it holds at least."""
 
     label: str
     kind: Kind = "number"
     log: bool = False
+    reach: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on the x axis, with the range that it lies in for sure; a range without an end runs to the edge.
+
+    style: that of the line it belongs to; None for one that belongs to all, and is named.
+    """
+
+    name: str
+    x: float | None
+    style: int | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def dash(style: int) -> str:
@@ -47,38 +68,50 @@ def dash(style: int) -> str:
     return _DASHES[style // COLOURS % len(_DASHES)]
 
 
+def colour(style: int) -> str:
+    """The class of the style sheet that gives a line's style its colour."""
+    return f"c{style % COLOURS}"
+
+
 def swatch(name: str, style: int) -> str:
     """One entry of a legend: a piece of the line and its name."""
-    line = f'<line x1="1" y1="6" x2="27" y2="6" class="l c{style % COLOURS}" stroke-dasharray="{dash(style)}"/>'
+    line = f'<line x1="1" y1="6" x2="27" y2="6" class="l {colour(style)}" stroke-dasharray="{dash(style)}"/>'
     return f'<span class="key"><svg viewBox="0 0 28 12" aria-hidden="true">{line}</svg>{escape(name)}</span>'
 
 
 def chart(
-    title: str, lines: Sequence[Line], x: Scale, y: Scale, *, reading: str, dots: bool = False, steps: bool = False
-) -> str:
+    title: str, lines: Sequence[Line], x: Scale, y: Scale, *,
+    reading: str, dots: bool = False, steps: bool = False, marks: Sequence[Mark] = (),
+) -> str:  # fmt: skip
     """A figure with its title, axes and lines; says so where nothing can be drawn.
 
     reading: how a point is read aloud, with `{x}` and `{y}` in it.  dots: mark every point.
     steps: a value holds until the next point.
     """
-    caption = f"<figcaption>{escape(title)}</figcaption>"
+    caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
     drawn = [line for line in lines if any(math.isfinite(value) for value in line.y)]
     if not drawn:
         return f'<figure>{caption}<p class="none">Nothing to draw: no request has this figure.</p></figure>'
-    across = fit([v for line in drawn for v in line.x], _LEFT, WIDTH - _RIGHT, log=x.log, kind=x.kind)
-    reach = [v + (m or 0.0) for line in drawn for v, m in zip(line.y, _margins(line), strict=True)]
-    up = fit([*reach, *(v for line in drawn for v in line.y)], HEIGHT - _BOTTOM, _TOP, log=y.log, kind=y.kind)
-    body = "".join(_line(line, across, up, dots, steps) for line in drawn)
+    return f"<figure>{caption}{plot(title, drawn, x, y, reading=reading, dots=dots, steps=steps, marks=marks)}</figure>"
+
+
+def plot(
+    title: str, lines: Sequence[Line], x: Scale, y: Scale, *,
+    reading: str, dots: bool = False, steps: bool = False, marks: Sequence[Mark] = (), height: int = HEIGHT,
+) -> str:  # fmt: skip
+    """The drawing of a `chart` without its frame; some line has a value."""
+    ranges = [mark for mark in marks if mark.style is not None]
+    top, floor = TOP + _STRIP * len(ranges), height + _STRIP * len(ranges) - BOTTOM
+    across = fit([*(v for line in lines for v in line.x), x.reach], LEFT, WIDTH - RIGHT, log=x.log, kind=x.kind)
+    values = [v for line in lines for v in (*line.y, *line.low, *line.high)]
+    up = fit([*values, y.reach], floor, top, log=y.log, kind=y.kind)
+    body = "".join(_line(line, across, up, dots, steps) for line in lines)
     data = "".join(_scale_data(name, axis) for name, axis in (("x", across), ("y", up)))
     return (
-        f'<figure>{caption}<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {floor + BOTTOM}" role="img"'
         f' aria-label="{escape(title)}" data-read="{escape(reading)}"{data}>'
-        f"{_frame(across, up, x, y)}{body}</svg></figure>"
+        f"{_frame(across, up, x, y)}{''.join(_marks(marks, across, up))}{body}</svg>"
     )
-
-
-def _margins(line: Line) -> Sequence[float | None]:
-    return line.margins or [None] * len(line.y)
 
 
 def _scale_data(name: str, axis: Axis) -> str:
@@ -100,41 +133,60 @@ def _frame(across: Axis, up: Axis, x: Scale, y: Scale) -> str:
         at = up.place(value)
         parts.append(f'<line class="g" x1="{across.start}" x2="{across.end}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text x="{across.start - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>')
-    middle = (across.start + across.end) / 2
-    parts.append(f'<text class="a" x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x.label)}</text>')
+    middle, foot = (across.start + across.end) / 2, up.start + BOTTOM - 6
+    parts.append(f'<text class="a" x="{middle:.0f}" y="{foot:.0f}" text-anchor="middle">{escape(x.label)}</text>')
     parts.append(f'<text class="a" x="4" y="13">{escape(y.label)}</text>')
     return "".join(parts)
 
 
-def _line(line: Line, across: Axis, up: Axis, dots: bool, steps: bool) -> str:
-    """One line: its unbroken pieces, error bars and dots."""
-    colour = f"c{line.style % COLOURS}"
-    parts: list[str] = []
-    piece: list[tuple[float, float]] = []
-    for x, y, margin in zip(line.x, line.y, _margins(line), strict=True):
-        if not math.isfinite(y):
-            parts.append(_piece(piece, colour, line.style, steps))
-            piece = []
+def _marks(marks: Sequence[Mark], across: Axis, up: Axis) -> Iterator[str]:
+    """Upright lines; above the plot a bar each for the ranges."""
+    row = TOP - 6
+    for mark in marks:
+        tint = "own" if mark.style is None else colour(mark.style)
+        if mark.style is not None and (mark.low is not None or mark.high is not None):
+            low, high = span(mark, across)
+            yield f'<line class="r {tint}" x1="{low:.1f}" x2="{high:.1f}" y1="{row}" y2="{row}"/>'
+        row += 0 if mark.style is None else _STRIP
+        if mark.x is None or not across.low <= mark.x <= across.high:
             continue
-        at, high = across.place(x), up.place(y)
-        piece.append((at, high))
-        if margin:
-            ends = (min(up.place(y - margin), up.start), up.place(y + margin))
-            parts.append(
-                f'<line class="e {colour}" x1="{at:.1f}" x2="{at:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
-            )
-        if dots:
-            parts.append(f'<circle class="d {colour}" cx="{at:.1f}" cy="{high:.1f}" r="3"/>')
-    parts.append(_piece(piece, colour, line.style, steps))
-    return f'<g data-name="{escape(line.name)}">{"".join(parts)}</g>'
+        at = across.place(mark.x)
+        yield f'<line class="m {tint}" x1="{at:.1f}" x2="{at:.1f}" y1="{up.end}" y2="{up.start}"/>'
+        if mark.style is None:
+            side = "end" if at > (across.start + across.end) / 2 else "start"
+            x = at + (-4 if side == "end" else 4)
+            yield f'<text x="{x:.1f}" y="{up.start - 6:.1f}" text-anchor="{side}">{escape(mark.name)}</text>'
 
 
-def _piece(points: Sequence[tuple[float, float]], colour: str, style: int, steps: bool) -> str:
-    """An unbroken line; its numbers are the points in turn, straight (`L x,y`) or as steps (`H x V y`)."""
-    if not points:
-        return ""
-    (at, high), *rest = points
-    shape = "H{:.2f}V{:.2f}" if steps else "L{:.2f},{:.2f}"
-    path = f"M{at:.2f},{high:.2f}" + "".join(shape.format(*point) for point in rest)
-    pattern = f' stroke-dasharray="{dash(style)}"' if dash(style) else ""
-    return f'<path class="l {colour}"{pattern} d="{path}"/>'
+def span(mark: Mark, across: Axis) -> tuple[float, float]:
+    """Where the sure range of a mark begins and ends."""
+    low = across.start if mark.low is None else across.place(max(mark.low, across.low))
+    high = across.end if mark.high is None else across.place(min(mark.high, across.high))
+    return low, high
+
+
+def _line(line: Line, across: Axis, up: Axis, dots: bool, steps: bool) -> str:
+    """One line: its band, its unbroken pieces and dots."""
+    tint = colour(line.style)
+    xs, ys = _places(line.x, across), _places(line.y, up)
+    parts = []
+    if line.low:
+        band = area(xs, _places(line.low, up), _places(line.high, up), steps)
+        parts.append(f'<path class="b {tint}" d="{band}"/>' if band else "")
+    pattern = f' stroke-dasharray="{dash(line.style)}"' if dash(line.style) else ""
+    parts.append(f'<path class="l {tint}"{pattern} d="{trail(xs, ys, steps)}"/>')
+    said = line.said or [""] * len(xs)
+    known = [each for each in zip(xs, ys, said, strict=True) if each[1] is not None]
+    spots = "".join(_dot(x / 10, (y or 0) / 10, tint, text) for x, y, text in known if x is not None) if dots else ""
+    return f'<g data-name="{escape(line.name)}">{scaled("".join(parts))}{spots}</g>'
+
+
+def _dot(x: float, y: float, tint: str, said: str) -> str:
+    told = f' data-said="{escape(said)}"' if said else ""
+    return f'<circle class="d {tint}" cx="{x:.1f}" cy="{y:.1f}" r="3"{told}/>'
+
+
+def _places(values: Sequence[float], axis: Axis) -> list[int | None]:
+    """Tenths of a unit within the axis; None where there is no value."""
+    low, high = sorted((axis.start, axis.end))
+    return [round(10 * min(max(axis.place(value), low), high)) if math.isfinite(value) else None for value in values]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.records import NOT_YET, Run
 from poise.core.units import SECOND
-from poise.report.figures import Curve, Curves
+from poise.report.figures import Curve
 from poise.report.latency import PERCENTILES, Picoseconds, latencies
 
 POINTS = 400
 """The most points that one line has."""
-
-LINES = 4
-"""Up to so many replicas have a line each in a timeline; more are shown by their mean, highest and lowest."""
 
 MOMENTS = 240
 """The most points that one line of a timeline has."""
@@ -38,6 +33,17 @@ def cdf(values: Picoseconds, points: int = POINTS) -> Curve:
         ranks = np.unique(np.clip(np.concatenate([body, tail, quoted, [1, count]]), 1, count)).astype(np.int64)
     chosen = np.sort(values)[ranks - 1] / SECOND
     return chosen.tolist(), (ranks / max(count, 1)).tolist()
+
+
+def thinned(curve: Curve, points: int) -> Curve:
+    """A curve of `cdf` with fewer points, about `points`: even steps, both ends and the quoted percentiles."""
+    xs, shares = curve
+    if len(xs) <= points:
+        return curve
+    quoted = np.searchsorted(shares, [p / 100 for p in PERCENTILES])
+    even = np.linspace(0, len(xs) - 1, max(points - len(quoted), 2)).astype(int)
+    kept = np.unique(np.concatenate([even, quoted])).tolist()
+    return [xs[at] for at in kept], [shares[at] for at in kept]
 
 
 def latency_curves(run: Run, warmup_s: float = 0.0) -> dict[str, Curve]:
@@ -76,18 +82,6 @@ def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int
     return edges[:-1] / SECOND, lines
 
 
-def _over_replicas(stacked: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Mean, highest and lowest over the first axis, of what is known; NaN where nothing is."""
-    known = ~np.isnan(stacked)
-    reporting = known.sum(axis=0)
-    found = {
-        f"mean of {len(stacked)} replicas": np.where(known, stacked, 0).sum(axis=0) / np.maximum(reporting, 1),
-        "highest": np.where(known, stacked, -np.inf).max(axis=0),
-        "lowest": np.where(known, stacked, np.inf).min(axis=0),
-    }
-    return {name: np.where(reporting > 0, values, np.nan) for name, values in found.items()}
-
-
 def replica_curves(run: Run, points: int = MOMENTS) -> dict[str, dict[str, Curve]]:
     """Timelines of `run.samples`: `waiting`, `running` and `kv` (share of blocks used), each with a line a replica.
 
@@ -101,20 +95,3 @@ def replica_curves(run: Run, points: int = MOMENTS) -> dict[str, dict[str, Curve
         what: {f"replica {replica}": (at.tolist(), values[row].tolist()) for replica, values in by_replica.items()}
         for row, what in enumerate(("waiting", "running", "kv"))
     }
-
-
-def few(timeline: Mapping[str, Curves], lines: int = LINES) -> dict[str, Curves]:
-    """A timeline in at most `lines` lines or, of more replicas, in three: their mean, highest and lowest."""
-    told: dict[str, Curves] = {}
-    for what, curves in timeline.items():
-        told[what] = curves
-        if len(curves) > lines:
-            at = next(iter(curves.values()))[0]
-            over = _over_replicas(np.array([values for _, values in curves.values()]))
-            told[what] = {name: (at, values.tolist()) for name, values in over.items()}
-    return told
-
-
-def timeline_curves(run: Run, points: int = MOMENTS, lines: int = LINES) -> dict[str, Curves]:
-    """The timelines of a run's replicas (`replica_curves`) in `few` lines."""
-    return few(replica_curves(run, points), lines)

@@ -1,4 +1,4 @@
-"""The sections of the page that hold charts: curves over load, distributions of latency, timelines of replicas."""
+"""The sections of the page that hold lines: curves over load, distributions of latency."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from poise.report.chart import Line, Scale, chart, swatch
-from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure
-from poise.report.wording import MISSING, significant
+from poise.report.chart import Line, Mark, Scale, chart
+from poise.report.curves import thinned
+from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure, by_load
+from poise.report.findings import Findings
+from poise.report.parts import fold_all, grid, section
 
 Styles = Mapping[str, int]
+
+WIDE = 20
+"""Loads whose highest is above so many times the lowest lie on a logarithmic axis."""
+
+POINTS = 12_000
+"""The most points of all distributions of a page."""
 
 _SWEPT = (
     (TTFT[1], "TTFT, median"),
@@ -25,112 +33,96 @@ _DISTRIBUTIONS = (
     ("tpot_s", "Time per output token"),
     ("e2e_s", "End to end"),
 )
-_TIMELINES = (
-    ("waiting", "Waiting", Scale("requests", "count")),
-    ("running", "Running", Scale("requests", "count")),
-    ("kv", "KV cache", Scale("share of blocks used", "share")),
-)
 
 
-def _section(title: str, *parts: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+def load_axis(loads: Sequence[float]) -> Scale:
+    """The axis of loads."""
+    return Scale("load", log=max(loads) > WIDE * min(loads))
 
 
-def _grid(charts: Sequence[str]) -> str:
-    return f'<div class="grid">{"".join(charts)}</div>'
-
-
-def _load(load: float | None, unit: str) -> str:
-    return MISSING if load is None else f"{significant(load)} {unit}"
-
-
-def _swept_line(name: str, style: int, cases: Sequence[Case], figure: Figure) -> Line:
-    """One router's figure over load, in order of load, with a gap where a load has none."""
-    ordered = sorted((case for case in cases if case.router == name and case.load is not None), key=_by_load)
-    values = [figure.value(case.result) for case in ordered]
-    return Line(
-        name,
-        style,
-        [_by_load(case) for case in ordered],
-        [math.nan if value is None else value for value in values],
-        [figure.half_width(case.result) for case in ordered],
+def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, legend: str) -> str:
+    """Curves over load for each policy; empty unless there are two loads."""
+    loads = [case.load for case in cases if case.load is not None]
+    if len(set(loads)) < 2:
+        return ""
+    axis, marks = load_axis(loads), _marks(findings, styles)
+    charts = []
+    for figure, title in _SWEPT:
+        lines = [_swept(name, style, cases, figure) for name, style in styles.items()]
+        y = Scale(figure.label, figure.kind, log=figure.kind == "seconds")
+        reading = f"{figure.label}: {{y}} at load {{x}}"
+        charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks))
+    return section(
+        "Over load", f'<p class="soft">{escape(_said(findings))}</p>', legend, grid(charts), anchor="over-load"
     )
 
 
-def _by_load(case: Case) -> float:
+def _said(findings: Findings) -> str:
+    told = (
+        f"Load 1, the dotted line, is {findings.one}. Bands are 95 % intervals; a point has none where runs are too "
+        "short to say."
+    )
+    if any(limit.load is not None for limit in findings.limits):
+        told += (
+            " Dashed lines are the loads at which policies collapse, and the bars above the plot between which loads "
+            "that lies for sure."
+        )
+    return told
+
+
+def _marks(findings: Findings, styles: Styles) -> list[Mark]:
+    limits = [
+        Mark(each.policy, each.load, styles[each.policy], each.low, each.high)
+        for each in findings.limits
+        if each.policy in styles
+    ]
+    return [Mark("load 1", 1.0), *limits]
+
+
+def _swept(name: str, style: int, cases: Sequence[Case], figure: Figure) -> Line:
+    """One policy's figure over load, in order of load, with a gap where a load has none."""
+    ordered = sorted((case for case in cases if case.policy == name and case.load is not None), key=_load)
+    values = [_number(figure.value(case.result)) for case in ordered]
+    halves = [_number(figure.half_width(case.result)) for case in ordered]
+    return Line(
+        name,
+        style,
+        [_load(case) for case in ordered],
+        values,
+        [value - half for value, half in zip(values, halves, strict=True)],
+        [value + half for value, half in zip(values, halves, strict=True)],
+        [
+            f"{name}\n{figure.label}: {figure.text(case.result)} {figure.margin(case.result)}".rstrip() + f"\n{case.at}"
+            for case in ordered
+        ],
+    )
+
+
+def _load(case: Case) -> float:
     return case.load or 0.0
 
 
-def sweep_section(cases: Sequence[Case], styles: Styles, legend: str, unit: str) -> str:
-    """Curves over load for each router; empty unless there are two loads."""
-    if len({case.load for case in cases if case.load is not None}) < 2:
-        return ""
-    charts = []
-    for figure, title in _SWEPT:
-        lines = [_swept_line(name, style, cases, figure) for name, style in styles.items()]
-        y = Scale(figure.label, figure.kind, log=figure.kind == "seconds")
-        reading = f"{figure.label}: {{y}} at {{x}} {unit}"
-        charts.append(chart(title, lines, Scale(f"load, {unit}"), y, reading=reading, dots=True))
-    bars = any(case.result.get("interval") for case in cases)
-    said = '<p class="soft">Bars are 95 % intervals over seeds.</p>' if bars else ""
-    return _section("Over load", said, legend, _grid(charts))
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
-def _distributions(cases: Sequence[Case], styles: Styles) -> str:
-    """Three charts of the distributions of these cases, one line each."""
-    charts = []
-    for name, title in _DISTRIBUTIONS:
-        curves = [(case.router, (case.latency or {}).get(name, ([], []))) for case in cases]
-        lines = [Line(router, styles[router], xs, ys) for router, (xs, ys) in curves]
-        x, y = Scale("seconds, logarithmic", "seconds", log=True), Scale("share of requests", "share")
-        charts.append(chart(title, lines, x, y, reading="{y} within {x}", steps=True))
-    return _grid(charts)
-
-
-def latency_section(cases: Sequence[Case], styles: Styles, legend: str, unit: str) -> str:
+def latency_section(cases: Sequence[Case], styles: Styles, legend: str) -> str:
     """Distributions of latency, a fold for each load, the middle one open; empty where no case has any."""
     drawn = [case for case in cases if case.latency]
     if not drawn:
         return ""
-    by_load: dict[float | None, list[Case]] = {}
-    for case in sorted(drawn, key=_by_load):
-        by_load.setdefault(case.load, []).append(case)
-    said = "<p class='soft'>Of finished requests; of the first seed where there are several.</p>"
-    if len(by_load) == 1:
-        return _section("Latency", said, legend, _distributions(drawn, styles))
-    folds = [
-        f"<details{' open' if at == len(by_load) // 2 else ''}><summary>Load {escape(_load(load, unit))}</summary>"
-        f"{_distributions(some, styles)}</details>"
-        for at, (load, some) in enumerate(by_load.items())
-    ]
-    return _section("Latency", said, legend, *folds)
+    points = POINTS // (len(drawn) * len(_DISTRIBUTIONS))
+    said = '<p class="soft">Of finished requests of the first seed: which share of them took at most so long.</p>'
+    folds = {some[0].at: _distributions(some, styles, points) for some in by_load(drawn).values()}
+    return section("Latency", said, legend, fold_all(folds), anchor="latency")
 
 
-def _timeline(case: Case) -> str:
-    """The three timelines of one case with the legend of its replicas."""
-    timeline = case.timeline or {}
-    names = {name: style for style, name in enumerate(timeline.get("waiting", {}))}
+def _distributions(cases: Sequence[Case], styles: Styles, points: int) -> str:
+    """Three charts of the distributions of these cases, one line each."""
     charts = []
-    for what, title, y in _TIMELINES:
-        curves = timeline.get(what, {})
-        lines = [Line(name, names[name], xs, ys) for name, (xs, ys) in curves.items()]
-        x = Scale("time since the start, s")
-        charts.append(chart(title, lines, x, y, reading=f"{title}: {{y}} at {{x}} s", steps=True))
-    legend = "".join(swatch(name, style) for name, style in names.items())
-    return f'<div class="legend">{legend}</div>{_grid(charts)}'
-
-
-def timeline_section(cases: Sequence[Case], unit: str) -> str:
-    """Queue, running requests and KV use over time, a fold for each case, the first open; empty without samples."""
-    drawn = [case for case in cases if case.timeline]
-    if not drawn:
-        return ""
-    folds = []
-    for at, case in enumerate(drawn):
-        name = case.router if case.load is None else f"{case.router} at {_load(case.load, unit)}"
-        start = "<details open>" if at == 0 else "<details>"
-        folds.append(f"{start}<summary>{escape(name)}</summary>{_timeline(case)}</details>")
-    said = (
-        "<p class='soft'>Long runs show the peak within each interval; of the first seed where there are several.</p>"
-    )
-    return _section("Replicas over time", said, *folds)
+    for name, title in _DISTRIBUTIONS:
+        curves = [(case.policy, thinned((case.latency or {}).get(name, ([], [])), points)) for case in cases]
+        lines = [Line(policy, styles[policy], xs, ys) for policy, (xs, ys) in curves]
+        x, y = Scale("seconds, logarithmic", "seconds", log=True), Scale("share of requests", "share")
+        charts.append(chart(title, lines, x, y, reading="{y} within {x}", steps=True))
+    return grid(charts)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from poise.core.errors import UserError
-from poise.report.wording import Kind, write
+from poise.report.wording import Kind, significant, write
 
 Curve = tuple[list[float], list[float]]
 """Points of a line: x values and as many y values."""
@@ -19,17 +19,42 @@ Curves = Mapping[str, Curve]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One router at one load: its result (as `metrics.combine` gives it) and what can be drawn of its first seed.
+    """One policy at one load: its result (as `metrics.combine` gives it) and what can be drawn of its first seed.
 
-    load: offered load, None where it has no number.  latency: `curves.latency_curves` of a run.
-    timeline: `curves.timeline_curves` of a run.
+    load: factor on the workload's rate, None where there is one load.  rate: requests per second, None where there is
+    none.  latency: `curves.latency_curves` of a run.  timeline: `curves.replica_curves`.  worst: `worst.worst`.
+    probe: the load was tried in search of a collapse, and only curves over load tell of it.
     """
 
-    router: str
+    policy: str
     result: Mapping[str, Any]
     load: float | None = None
+    rate: float | None = None
     latency: Curves | None = None
     timeline: Mapping[str, Curves] | None = None
+    worst: Mapping[str, Sequence[Mapping[str, float | None]]] | None = None
+    probe: bool = False
+
+    @property
+    def at(self) -> str:
+        """Its load in words, as in `load 0.5 (12 req/s)`; empty where there is one load."""
+        if self.load is None:
+            return ""
+        rate = "" if self.rate is None else f" ({significant(self.rate)} req/s)"
+        return f"load {significant(self.load)}{rate}"
+
+    @property
+    def name(self) -> str:
+        """Policy and load."""
+        return f"{self.policy} at {self.at}" if self.at else self.policy
+
+
+def by_load(cases: Sequence[Case]) -> dict[float | None, list[Case]]:
+    """Cases by load, in its order."""
+    found: dict[float | None, list[Case]] = {}
+    for case in sorted(cases, key=lambda each: each.load or 0.0):
+        found.setdefault(case.load, []).append(case)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

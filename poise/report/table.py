@@ -125,7 +125,7 @@ def show_load(
     rest = [figure for figure in (*_AT_ONE_LOAD, *ENDS[1:]) if figure != by]
     rest = [figure for figure in rest if any(figure.value(case.result) for case in cases)]
     rows = [
-        (case.router, _with_doubt(by, case.result), _away(case.router, verdict), *_others(rest, case.result))
+        (case.policy, _with_doubt(by, case.result), away(case.policy, verdict), *_others(rest, case.result))
         for case in cases
     ]
     show(title, ("policy", by.label, "to the best", *(figure.label for figure in rest)), rows, out)
@@ -146,8 +146,8 @@ def _with_doubt(figure: Figure, result: Mapping[str, Any]) -> str:
     return f"{figure.text(result)} {figure.margin(result) or '± ?'}"
 
 
-def _away(name: str, verdict: Verdict) -> str:
-    """How much more a case has than the best one."""
+def away(name: str, verdict: Verdict) -> str:
+    """How much more a case has than the best one, in words."""
     if name not in verdict.differences:
         return "best" if name == verdict.best else MISSING
     gap, kind = verdict.differences[name], verdict.by.kind

@@ -149,12 +149,10 @@ def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
 
 
 def _show_demo(planned: Demo, comparison: Comparison) -> None:
-    from poise.report.wording import significant
     from poise.scenario.compare.show import show_loads
     from poise.scenario.demo import title
 
-    capacity = f"load 1 is the {significant(planned.capacity, 3)} req/s that are served when no replica ever idles"
-    show_loads(comparison, title=f"{title(planned.cluster)}; {capacity}")
+    show_loads(comparison, title=f"{title(planned.cluster)}; load 1 is {planned.one}")
 
 
 def show_listing(what: str, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
 from poise.report.figures import ATTAINMENT
+from poise.report.wording import significant
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
@@ -67,12 +68,18 @@ class Demo:
         )
         return run(study, draw=True, meter=meter)
 
+    @property
+    def one(self) -> str:
+        """What load 1 is."""
+        return f"the {significant(self.capacity, 3)} req/s that are served when no replica ever idles"
+
     def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:
         """Write the report and one timeline into `folder`; returns their paths."""
         from poise import __version__
         from poise.cost import Roofline
         from poise.report.html import About, html_report
         from poise.report.perfetto import timeline
+        from poise.scenario.compare.findings import findings
         from poise.scenario.run import period
         from poise.scenario.simulate import simulate
 
@@ -89,7 +96,7 @@ class Demo:
             workload=comparison.offered[load],
             version=f"{__version__} ({CORE} core)",
         )
-        html_report(report, comparison.cases(), about)
+        html_report(report, comparison.cases(), about, findings(comparison, self.one))
         policies = comparison.study.policies[router]
         run = simulate(self.cluster, shown, policies, belief=self.belief, sample_s=period(shown), slices=True)
         timeline(run, perfetto, cluster=self.cluster)

@@ -86,11 +86,14 @@ class Outcome:
         """The result JSON."""
         return {**(self.result() or {"interrupted": True}), "provenance": self.provenance}
 
-    def cases(self, load: float | None, warmup_s: float) -> list[Case]:
+    def cases(self, warmup_s: float) -> list[Case]:
         """The result as reports take it, with curves of the first seed."""
-        from poise.report.curves import latency_curves, timeline_curves
+        from poise.report.curves import latency_curves, replica_curves
+        from poise.report.worst import as_rows, worst
 
-        result = self.result()
-        if result is None or self.first is None:
+        result, run = self.result(), self.first
+        if result is None or run is None:
             return []
-        return [Case(self.policies, result, load, latency_curves(self.first, warmup_s), timeline_curves(self.first))]
+        slow = {name: as_rows(each) for name, each in worst(run, warmup_s).items()}
+        latency, timeline = latency_curves(run, warmup_s), replica_curves(run)
+        return [Case(self.policies, result, latency=latency, timeline=timeline, worst=slow)]

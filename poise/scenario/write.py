@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.core.spec import Cluster
 from poise.report.files import replacing
 from poise.scenario.build import Problem
 from poise.scenario.outcome import Outcome
@@ -48,7 +49,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
     files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
     html_report(
         files[0],
-        outcome.cases(rate_of(outcome.provenance["workload"]), problem.warmup_s),
+        outcome.cases(problem.warmup_s),
         about(problem, outcome.provenance),
     )
     write_json(outcome.as_dict(), files[1])
@@ -117,7 +118,18 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
         warmup_s=problem.warmup_s,
         workload=provenance["workload"],
         version=f"{provenance['poise']} ({provenance['core']} core)",
+        pools=pool_names(problem.cluster),
     )
+
+
+def pool_names(cluster: Cluster) -> list[str]:
+    """What to call the pool of each replica, where there are several: its name or its role, numbered where pools share it."""
+    if len(cluster.pools) == 1:
+        return []
+    names = [pool.name or pool.role for pool in cluster.pools]
+    if len(set(names)) < len(names):
+        names = [f"{name} {number}" for number, name in enumerate(names)]
+    return [name for name, pool in zip(names, cluster.pools, strict=True) for _ in range(pool.replicas)]
 
 
 def describe(problem: Problem) -> str:

@@ -23,6 +23,7 @@ from poise.workload.begin import leaders
 
 if TYPE_CHECKING:
     from poise.report.figures import Curves
+    from poise.report.worst import Rows
     from poise.workload import Workload
 
 Arrays = dict[str, NDArray[Any]]
@@ -32,7 +33,7 @@ Arrays = dict[str, NDArray[Any]]
 @dataclass(frozen=True, slots=True)
 class Task:
     """A cell to be simulated. cut: keep the run in bins of time.  draw: keep curves.  timeline: and samples of the
-    replicas.  requests: where a row for each request goes."""
+    replicas and the slowest requests.  requests: where a row for each request goes."""
 
     place: Place
     setting: Setting
@@ -49,7 +50,7 @@ class Cell:
     """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
-    `timeline/WHAT/replica N` (see `replica_curves`); `blocks/…`, the run cut in time.
+    `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blocks/…`, the run cut in time.
     """
 
     place: Place
@@ -73,6 +74,14 @@ class Cell:
                 home = told if len(parts) == 1 else told.setdefault(parts[0], {})
                 home[parts[-1]] = (points[0].tolist(), points[1].tolist())
         return told
+
+    def worst(self) -> dict[str, Rows]:
+        """The slowest requests by the latency that makes them so."""
+        from poise.report.worst import as_rows
+
+        return {
+            name.removeprefix("worst/"): as_rows(each) for name, each in self.arrays.items() if name[:6] == "worst/"
+        }
 
 
 def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
@@ -127,11 +136,15 @@ def cell_of(task: Task, run: Run) -> Cell:
 def _curves(run: Run, task: Task) -> Arrays:
     """What reports draw of a run."""
     from poise.report.curves import latency_curves, replica_curves
+    from poise.report.worst import worst
 
     drawn: dict[str, Curves] = {"latency": latency_curves(run, task.setting.warmup_s)}
     if task.timeline:
         drawn |= {f"timeline/{what}": lines for what, lines in replica_curves(run).items()}
-    return {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
+    arrays = {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
+    if task.timeline:
+        arrays |= {f"worst/{name}": each for name, each in worst(run, task.setting.warmup_s).items()}
+    return arrays
 
 
 def _packed(blocks: Blocks) -> Arrays:

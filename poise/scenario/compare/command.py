@@ -156,7 +156,9 @@ def _tell(wish: Wish, problem: Problem, comparison: Comparison) -> None:
 
 def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
     from poise.report.html import html_report
+    from poise.scenario.compare.findings import findings
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        html_report(folder / "report.html", comparison.cases(), about(problem, comparison.provenance))
+        said = about(problem, comparison.provenance)
+        html_report(folder / "report.html", comparison.cases(), said, findings(comparison))

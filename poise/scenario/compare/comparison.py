@@ -191,16 +191,16 @@ class Comparison:
         }
 
     def cases(self) -> list[Case]:
-        """The results as reports take them, with curves of the first seed; by rate, or by load where none has one."""
-        from poise.report.curves import few
+        """The results as reports take them, with curves of the first seed; loads tried in search of a collapse too."""
         from poise.report.figures import Case
 
-        loads = {load: self.rate(load) for load in self.study.loads if self.policies(load)}
-        rates = all(rate is not None for rate in loads.values())
         told = []
-        for load, rate in loads.items():
+        for load in sorted({place.load for place in self.cells}):
             for name in self.policies(load):
-                first = self.of(name, load)[0]
-                drawn = first.curves("latency"), few(first.curves("timeline"))
-                told.append(Case(name, self.result(name, load), rate if rates else load, *drawn))
+                result, rate, first = self.result(name, load), self.rate(load), self.of(name, load)[0]
+                if load not in self.study.loads:
+                    told.append(Case(name, result, load, rate, probe=True))
+                    continue
+                drawn = first.curves("latency"), first.curves("timeline"), first.worst()
+                told.append(Case(name, result, load, rate, *drawn))
         return told

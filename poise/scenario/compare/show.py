@@ -42,11 +42,10 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     """Print the belief, the title, what decides and the table of each load."""
     out, study = file or sys.stdout, comparison.study
     lines = [belief_line(study.setting.belief), title]
-    lines += [f"SLO: {slo_line(study.setting.slo)}. {_interval_line(comparison)}"]
+    lines += [f"SLO: {slo_line(study.setting.slo)}. {interval_line(comparison)}"]
     out.writelines(f"{line}\n" for line in lines if line)
-    if comparison.interrupted:
-        done, planned = len(comparison.cells), len(study.places())
-        out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n")
+    if partial := partial_line(comparison):
+        out.write(f"Interrupted: {partial}.\n")
     out.write("\n")
     for load in study.loads:
         if comparison.policies(load):
@@ -54,7 +53,15 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
             out.write("\n")
 
 
-def _interval_line(comparison: Comparison) -> str:
+def partial_line(comparison: Comparison) -> str:
+    """What is done of a comparison that was stopped; empty for a whole one."""
+    if not comparison.interrupted:
+        return ""
+    done, planned = len(comparison.cells), len(comparison.study.places())
+    return f"stopped by the user; {done} of {planned} simulations are done"
+
+
+def interval_line(comparison: Comparison) -> str:
     """What ± means in the tables."""
     half = f"± is half of a {write(CONFIDENCE, 'share')} interval"
     count = len(comparison.study.seeds)
@@ -67,10 +74,11 @@ def _interval_line(comparison: Comparison) -> str:
 def show_one(comparison: Comparison, load: float, file: TextIO) -> None:
     """Print the table of one load and its verdict."""
     cases = [Case(name, comparison.result(name, load)) for name in comparison.policies(load)]
-    show_load(cases, comparison.best(load), title=_title(comparison, load), file=file)
+    show_load(cases, comparison.best(load), title=load_title(comparison, load), file=file)
 
 
-def _title(comparison: Comparison, load: float) -> str:
+def load_title(comparison: Comparison, load: float) -> str:
+    """A load and its requests in words."""
     (requests, *rest), count = offered(comparison.offered[load]), len(comparison.study.seeds)
     parts = [f"{requests} × {count} seeds" if count > 1 else requests, *rest]
     whole = all(len(comparison.of(name, load)) == count for name in comparison.study.policies)
@@ -96,17 +104,24 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
         for name, each in found.items()
     ]
     show("Collapse", ("policy", "carries load", "not", "for sure", "what breaks down"), rows, file)
+    file.writelines(f"{line}\n" for line in collapse_lines(comparison))
+
+
+def collapse_lines(comparison: Comparison) -> list[str]:
+    """How far the traffic is from each policy's collapse, what cannot be told, and when a load is carried."""
+    found = comparison.collapses
     whose = "trace" if comparison.study.recorded else "workload"
-    file.writelines(f"{_distance(whose, name, each)}\n" for name, each in found.items())
+    lines = [_distance(whose, name, each) for name, each in found.items()]
     unclear = {each.load for some in found.values() for each in some.probes if each.growth.value is None}
     if unclear:
         loads = ", ".join(map(significant, sorted(unclear)))
-        file.write(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.\n")
+        lines.append(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.")
     asked, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
     if comparison.study.setting.slo == Slo():
         asked = chance = ""
     kept = write(GROWTH, "share")
-    file.write(f"A load is carried when {asked}the queue keeps no more than {kept} of what arrives{chance}.\n")
+    lines.append(f"A load is carried when {asked}the queue keeps no more than {kept} of what arrives{chance}.")
+    return lines
 
 
 def _distance(whose: str, name: str, found: Collapse) -> str:

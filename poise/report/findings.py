@@ -1,0 +1,62 @@
+"""What a comparison says beside its figures: who is better at each load, and where each policy collapses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poise.report.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One load: its requests in words, and the verdict on the policies there."""
+
+    load: float
+    title: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A load that was tried under a policy. why: what broke down, empty where it was carried.  sure: beyond chance."""
+
+    load: float
+    why: str
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where a policy collapses: the load, between which loads that lies for sure, and every load that was tried.
+
+    carried, beyond: the highest load below every one that broke down, and the lowest that did.
+    """
+
+    policy: str
+    load: float | None
+    carried: float | None
+    beyond: float | None
+    low: float | None
+    high: float | None
+    tried: Sequence[Tried] = ()
+
+    @property
+    def why(self) -> str:
+        """What breaks down first."""
+        return next((each.why for each in self.tried if each.why), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """judged: loads in order.  limits: a policy each.  said: sentences about the limits.
+
+    intervals: what ± means.  one: what load 1 is.  partial: what a stopped comparison has done, empty for a whole one.
+    """
+
+    judged: Sequence[Judged]
+    limits: Sequence[Limit] = ()
+    said: Sequence[str] = ()
+    intervals: str = ""
+    one: str = "the workload as it is"
+    partial: str = ""

@@ -1,0 +1,92 @@
+"""A map of replicas by time whose colour is a quantity: a picture of one pixel a value, readable back by the script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.report.axis import Axis
+from poise.report.chart import WIDTH
+from poise.report.fleet import Fleet, Floats
+from poise.report.png import ANCHORS, LEVELS, colours, data_url, png
+from poise.report.wording import Kind, write
+
+ROW, LEAST, MOST = 14, 56, 240
+"""The height of a row that has room, of the lowest map and of the highest."""
+
+HATCH = (
+    '<svg class="defs" width="0" height="0" aria-hidden="true"><defs><pattern id="hatch" width="6" height="6" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="g" x1="0" x2="0" y1="0" y2="6"/>'
+    '</pattern><linearGradient id="heat">'
+    + "".join(
+        f'<stop offset="{place / (len(ANCHORS) - 1):.3f}" stop-color="rgb({red},{green},{blue})"/>'
+        for place, (red, green, blue) in enumerate(ANCHORS)
+    )
+    + "</linearGradient></defs></svg>"
+)
+"""What the maps of a page have in common: the ground where nothing is known, and the colours of the legend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """Colours from 0 to `top` in `levels` steps."""
+
+    top: float
+    levels: int
+    kind: Kind
+
+    def of(self, values: Floats) -> NDArray[np.uint8]:
+        """The level of each value; the one after the last for what is not known."""
+        level = np.clip(np.rint(np.nan_to_num(values) / self.top * self.levels), 0, self.levels)
+        return np.where(np.isnan(values), self.levels + 1, level).astype(np.uint8)
+
+
+def shade(highest: float, kind: Kind) -> Shade:
+    """A scale up to the highest value: a colour for each count, if they are not too many, or half percent of a share."""
+    if kind == "share":
+        top = max(math.ceil(100 * highest), 1) / 100
+        return Shade(top, min(round(200 * top), LEVELS), kind)
+    top = max(math.ceil(highest), 1)
+    return Shade(top, min(top, LEVELS), kind)
+
+
+def legend(label: str, scale: Shade) -> str:
+    """The colours from nothing to the most, with both ends in words."""
+    bar = '<svg viewBox="0 0 160 12" aria-hidden="true"><rect width="160" height="12" rx="2" fill="url(#heat)"/></svg>'
+    hatched = '<rect width="16" height="12" fill="url(#hatch)"/>'
+    none = f'<svg class="none" viewBox="0 0 16 12" aria-hidden="true">{hatched}</svg>'
+    ends = f"{write(0, scale.kind)} {bar} {write(scale.top, scale.kind)}"
+    return f'<p class="scale soft">{escape(label)}: {ends} {none} replica not up</p>'
+
+
+def heat(title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str]) -> str:
+    """The map of a fleet over an axis of time that another drawing labels; `ticks` names its rows."""
+    rows = len(some.replicas)
+    height = min(max(ROW * rows, LEAST), MOST)
+    left, right = across.place(float(some.at[0])), across.place(some.end)
+    picture = data_url(png(scale.of(some.values), colours(scale.levels)))
+    place = f'x="{left:.1f}" y="4" width="{right - left:.1f}" height="{height}"'
+    numbers = f"{some.at[0]:.9g},{some.end:.9g},{scale.top:.9g},{scale.levels},{scale.kind}"
+    return (
+        f'<svg class="heat" viewBox="0 0 {WIDTH} {height + 8}" role="img" aria-label="{escape(title)}"'
+        f' data-heat="{numbers}" data-replicas="{" ".join(map(str, some.replicas))}">'
+        f'<rect {place} fill="url(#hatch)"/>'
+        f'<image {place} preserveAspectRatio="none" href="{picture}"/>'
+        f"{_names(ticks, height, across.start - 6)}</svg>"
+    )
+
+
+def _names(ticks: Sequence[str], height: int, right: float) -> str:
+    """Names at the middle of their rows, where one does not touch the one before."""
+    parts, free = [], 0.0
+    for row, name in enumerate(ticks):
+        at = 4 + height * (row + 0.5) / len(ticks)
+        if name and at >= free:
+            parts.append(f'<text x="{right:.0f}" y="{at + 4:.1f}" text-anchor="end">{escape(name)}</text>')
+            free = at + ROW
+    return "".join(parts)

@@ -1,0 +1,80 @@
+"""The section of the page about the requests that took longest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from poise.report.figures import Case, by_load
+from poise.report.fleet import title
+from poise.report.parts import fold, fold_all, section, table
+from poise.report.wording import MISSING, duration
+from poise.report.worst import BY
+
+_HEADS = (
+    "request", "arrived", "prompt", "cached", "output", "replica", "sent after", "TTFT", "TPOT", "E2E", "befell it",
+)  # fmt: skip
+_UPSETS = {"preemptions": "preempted", "migrations": "moved", "retries": "retried"}
+
+Row = Mapping[str, float | None]
+
+
+def worst_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
+    """The slowest requests by TTFT and end to end, a fold for each load and in it one for each policy."""
+    drawn = [case for case in cases if case.worst and any(case.worst.values())]
+    if not drawn:
+        return ""
+    folds = {some[0].at: _at_load(some, pools) for some in by_load(drawn).values()}
+    said = (
+        "Of the finished requests of the first seed, those that took longest. Cached: prompt tokens found in the "
+        "prefix cache. Sent after: from the arrival to the (last) dispatch to a replica."
+    )
+    return section("Slowest requests", f'<p class="soft">{said}</p>', fold_all(folds), anchor="slowest")
+
+
+def _at_load(cases: Sequence[Case], pools: Sequence[str]) -> str:
+    if len(cases) == 1:
+        return _tables(cases[0], pools)
+    return "".join(fold(case.policy, _tables(case, pools)) for case in cases)
+
+
+def _tables(case: Case, pools: Sequence[str]) -> str:
+    told = case.worst or {}
+    return "".join(f"<h3>By {name}</h3>{_table(told[by], pools)}" for by, name in BY.items() if told.get(by))
+
+
+def _table(rows: Sequence[Row], pools: Sequence[str]) -> str:
+    head = "".join(f'<th scope="col"{"" if at else " class=n"}>{name}</th>' for at, name in enumerate(_HEADS))
+    return table(head, "".join(_row(row, pools) for row in rows))
+
+
+def _row(row: Row, pools: Sequence[str]) -> str:
+    prompt, cached = row["prompt_tokens"] or 0, row["cached_tokens"] or 0
+    share = f"<small>{100 * cached / prompt:.3g} %</small>" if prompt else ""
+    cells = (
+        f"{row['arrival_s']:.4g} s",
+        f"{prompt:,.0f}",
+        f"{cached:,.0f}{share}",
+        f"{row['output_tokens']:,.0f}",
+        escape(_where(row, pools)),
+        *(_seconds(row[name]) for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s")),
+        _upsets(row),
+    )
+    return f'<tr><td class="n">{row["request"]:.0f}</td>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _seconds(value: float | None) -> str:
+    return MISSING if value is None else duration(value)
+
+
+def _where(row: Row, pools: Sequence[str]) -> str:
+    """The replica that computed its prompt and, where that is another, the one that computed its output."""
+    known = [int(row[name] or 0) for name in ("replica", "decode_replica") if (row[name] or 0) >= 0]
+    return " → ".join(title(each, pools).removeprefix("replica ") for each in dict.fromkeys(known)) or MISSING
+
+
+def _upsets(row: Row) -> str:
+    parts = [
+        f"{word}{f' {row[name]:.0f} times' if row[name] != 1 else ''}" for name, word in _UPSETS.items() if row[name]
+    ]
+    return ", ".join(parts) or MISSING

@@ -1,0 +1,48 @@
+"""What the report of a comparison says beside its figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poise.report.findings import Findings, Judged, Limit, Tried
+from poise.report.wording import significant
+from poise.scenario.compare.show import collapse_lines, interval_line, load_title, partial_line
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.collapse import Collapse
+    from poise.scenario.compare.comparison import Comparison
+
+
+def findings(comparison: Comparison, one: str = "") -> Findings:
+    """Verdicts and limits in words. one: what load 1 is, where it is not the workload's own."""
+    loads = [load for load in comparison.study.loads if comparison.policies(load)]
+    said = [] if one else collapse_lines(comparison)
+    return Findings(
+        [Judged(load, load_title(comparison, load), comparison.best(load)) for load in loads],
+        [_limit(name, each) for name, each in comparison.collapses.items()],
+        said,
+        interval_line(comparison),
+        one or _own(comparison),
+        partial_line(comparison),
+    )
+
+
+def _own(comparison: Comparison) -> str:
+    """What load 1 is."""
+    whose = "the trace as it was recorded" if comparison.study.recorded else "the workload as it was given"
+    rate = comparison.rate(1.0) if 1.0 in comparison.offered else None
+    return whose if rate is None else f"{whose} ({significant(rate)} req/s)"
+
+
+def _limit(policy: str, found: Collapse) -> Limit:
+    low, high = found.range
+    carried, beyond = found.carried, found.beyond
+    return Limit(
+        policy,
+        found.load,
+        carried.load if carried else None,
+        beyond.load if beyond else None,
+        low,
+        high,
+        [Tried(each.load, each.why, each.sure) for each in found.probes],
+    )
