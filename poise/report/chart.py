@@ -144,18 +144,27 @@ def _marks(marks: Sequence[Mark], across: Axis, up: Axis) -> Iterator[str]:
     row = TOP - 6
     for mark in marks:
         tint = "own" if mark.style is None else colour(mark.style)
-        if mark.style is not None and (mark.low is not None or mark.high is not None):
-            low, high = span(mark, across)
-            yield f'<line class="r {tint}" x1="{low:.1f}" x2="{high:.1f}" y1="{row}" y2="{row}"/>'
-        row += 0 if mark.style is None else _STRIP
-        if mark.x is None or not across.low <= mark.x <= across.high:
+        at = across.place(mark.x) if mark.x is not None and across.low <= mark.x <= across.high else None
+        if mark.style is not None:
+            yield _range(mark, across, at, row)
+            row += _STRIP
+        if at is None:
             continue
-        at = across.place(mark.x)
         yield f'<line class="m {tint}" x1="{at:.1f}" x2="{at:.1f}" y1="{up.end}" y2="{up.start}"/>'
         if mark.style is None:
-            side = "end" if at > (across.start + across.end) / 2 else "start"
-            x = at + (-4 if side == "end" else 4)
-            yield f'<text x="{x:.1f}" y="{up.start - 6:.1f}" text-anchor="{side}">{escape(mark.name)}</text>'
+            side, gap = ("end", -4) if at > (across.start + across.end) / 2 else ("start", 4)
+            place = f'x="{at + gap:.1f}" y="{up.start - 6:.1f}" text-anchor="{side}"'
+            yield f"<text {place}>{escape(mark.name)}</text>"
+
+
+def _range(mark: Mark, across: Axis, at: float | None, row: int) -> str:
+    """The bar of a mark's sure range, and a dot where the mark is."""
+    tint = colour(mark.style or 0)
+    dot = "" if at is None else f'<circle class="d {tint}" cx="{at:.1f}" cy="{row}" r="4"/>'
+    if mark.low is None and mark.high is None:
+        return dot
+    low, high = span(mark, across)
+    return f'<line class="r {tint}" x1="{low:.1f}" x2="{high:.1f}" y1="{row}" y2="{row}"/>{dot}'
 
 
 def span(mark: Mark, across: Axis) -> tuple[float, float]:

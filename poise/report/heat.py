@@ -21,7 +21,7 @@ ROW, LEAST, MOST = 14, 56, 240
 
 HATCH = (
     '<svg class="defs" width="0" height="0" aria-hidden="true"><defs><pattern id="hatch" width="6" height="6" '
-    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="g" x1="0" x2="0" y1="0" y2="6"/>'
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="x" x1="0" x2="0" y1="0" y2="6"/>'
     '</pattern><linearGradient id="heat">'
     + "".join(
         f'<stop offset="{place / (len(ANCHORS) - 1):.3f}" stop-color="rgb({red},{green},{blue})"/>'
@@ -47,7 +47,7 @@ class Shade:
 
 
 def shade(highest: float, kind: Kind) -> Shade:
-    """A scale up to the highest value: a colour for each count, if they are not too many, or half percent of a share."""
+    """A scale up to the highest value: a colour for each count, if not too many, or for each half percent."""
     if kind == "share":
         top = max(math.ceil(100 * highest), 1) / 100
         return Shade(top, min(round(200 * top), LEVELS), kind)

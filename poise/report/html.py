@@ -28,6 +28,12 @@ from poise.report.style import STYLE
 from poise.report.summary import everything_section, summary_section
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line
 
+FEW = 6
+"""More notes than these are folded away."""
+
+LONG = 60
+"""Characters of a fact in the header; the whole is at the foot of the page."""
+
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -67,7 +73,7 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
         parts += [sweep_section(cases, findings, policies, legend), limits_section(findings, policies)]
     parts += [
         latency_section(asked, policies, legend),
-        replicas_section(asked, about.pools),
+        replicas_section(asked, policies, about.pools),
         worst_section(asked, about.pools),
         everything_section(asked),
         _notes(asked),
@@ -134,8 +140,10 @@ def _flat(tree: Mapping[str, object], above: str = "") -> dict[str, object]:
 def _in_short(tree: Mapping[str, object], most: int = 4) -> str:
     """The first few entries of a mapping in one line; the whole is at the foot of the page."""
     flat = _flat(tree)
-    line = "; ".join(f"{name}: {value}" for name, value in list(flat.items())[:most])
-    return line + ("; … (in full below)" if len(flat) > most else "") if flat else "not stated"
+    parts = [f"{name}: {value}" for name, value in list(flat.items())[:most]]
+    line = "; ".join(part if len(part) <= LONG else f"{part[:LONG]}…" for part in parts)
+    whole = len(flat) <= most and all(len(part) <= LONG for part in parts)
+    return (line if whole else f"{line}; … (in full below)") if flat else "not stated"
 
 
 def _notes(cases: Sequence[Case]) -> str:
@@ -147,8 +155,8 @@ def _notes(cases: Sequence[Case]) -> str:
     if not said:
         return ""
     lines = [text if len(places) == len(cases) else f"{text} ({', '.join(places)})" for text, places in said.items()]
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return section("Notes", f"<ul>{items}</ul>", anchor="notes")
+    items = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    return section("Notes", fold(f"{len(lines)} notes", items) if len(lines) > FEW else items, anchor="notes")
 
 
 def _provenance(about: About) -> str:

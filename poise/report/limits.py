@@ -12,7 +12,7 @@ from poise.report.findings import Findings, Limit
 from poise.report.parts import section, table
 from poise.report.wording import MISSING, significant
 
-_ROW, _LEFT, _TOP, _BOTTOM = 38, 16, 8, 44
+_ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
 
 
 def limits_section(findings: Findings, styles: Styles) -> str:
@@ -80,11 +80,12 @@ def _row(limit: Limit, tint: str, across: Axis, top: float) -> str:
 
 def _table(limits: Sequence[Limit]) -> str:
     names = ("policy", "collapses at load", "carries", "not", "for sure above", "for sure below", "what breaks down")
-    head = "".join(f'<th scope="col"{"" if at else " class=n"}>{name}</th>' for at, name in enumerate(names))
+    sides = ("n", *[""] * (len(names) - 2), "w")
+    head = "".join(f'<th scope="col" class="{side}">{name}</th>' for name, side in zip(names, sides, strict=True))
     rows = "".join(
         f'<tr><td class="n">{escape(each.policy)}</td>'
         + "".join(f"<td>{_text(load)}</td>" for load in (each.load, each.carried, each.beyond, each.low, each.high))
-        + f"<td>{escape(each.why) or MISSING}</td></tr>"
+        + f'<td class="w">{escape(each.why) or MISSING}</td></tr>'
         for each in limits
     )
     return table(head, rows)

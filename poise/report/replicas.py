@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from poise.report.axis import fit
 from poise.report.chart import LEFT, RIGHT, WIDTH, Line, Scale, plot, swatch
 from poise.report.figures import Case, by_load
-from poise.report.fleet import Fleet, Floats, courses, fleet, title
+from poise.report.fleet import LINES, Fleet, Floats, courses, fleet, title
 from poise.report.heat import heat, legend, shade
 from poise.report.parts import fold_all, grid, section, tabs
 from poise.report.wording import duration
@@ -29,26 +30,26 @@ _WHAT = (
 Fleets = Mapping[str, Fleet]
 
 
-def replicas_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
+def replicas_section(cases: Sequence[Case], styles: Mapping[str, int], pools: Sequence[str]) -> str:
     """Waiting, running and KV use of each replica over time, a fold for each load; empty without samples.
 
-    pools: the pool of each replica where there are several.
+    styles: of policies.  pools: the pool of each replica where there are several.
     """
     drawn = [case for case in cases if case.timeline]
     if not drawn:
         return ""
     fleets = [{what: fleet(case.timeline[what]) for what, *_ in _WHAT} for case in drawn if case.timeline]
     times = _joined(fleets)
-    fleets = [{what: each.coarser(times) for what, each in some.items()} for some in fleets]
-    shown = dict(zip(map(id, drawn), fleets, strict=True))
-    lines = _legend(fleets[0]["waiting"], pools)
-    folds = {
-        some[0].at: _at_load([(case.policy, shown[id(case)]) for case in some], pools, f"at{number}")
-        for number, some in enumerate(by_load(drawn).values())
-    }
-    return section(
-        "Replicas over time", _said(fleets, lines), lines, fold_all(folds), anchor="replicas", names=_names(pools)
-    )
+    shown = [
+        _Shown(case, {what: each.coarser(times) for what, each in some.items()})
+        for case, some in zip(drawn, fleets, strict=True)
+    ]
+    folds = {}
+    for number, (load, some) in enumerate(by_load(drawn).items()):
+        here = [each for each in shown if each.case.load == load]
+        folds[some[0].at] = _at_load(here, styles, pools, f"at{number}")
+    said, legend = _said(shown), _legend(shown[0].fleets["waiting"], pools)
+    return section("Replicas over time", said, legend, fold_all(folds), anchor="replicas", names=_names(pools))
 
 
 def _joined(fleets: Sequence[Fleets]) -> int:
@@ -58,20 +59,23 @@ def _joined(fleets: Sequence[Fleets]) -> int:
     return max(math.ceil(cells / CELLS), math.ceil(points / POINTS), 1)
 
 
-def _said(fleets: Sequence[Fleets], lines: str) -> str:
-    step = max(each.step for some in fleets for each in some.values())
+def _said(shown: Sequence[_Shown]) -> str:
+    fleets = [each for some in shown for each in some.fleets.values()]
+    step, most = max(each.step for each in fleets), max(len(each.replicas) for each in fleets)
     told = (
         "Of the first seed. In a map each row is a replica and its colour the quantity, on one scale for all policies "
         f"of a load; each step of up to {duration(step, 2)} shows its peak. Point at a map, or tap it, for its values."
     )
-    if "mean of" in lines:
-        told += " Below it the mean over replicas, and as a band from the lowest to the highest."
+    if most > LINES:
+        told += f" Lines are means over the {most} replicas, or a pool's; bands go from the lowest to the highest."
     return f'<p class="soft">{escape(told)}</p>'
 
 
 def _legend(some: Fleet, pools: Sequence[str]) -> str:
-    names = "".join(swatch(name, style) for style, name in enumerate(courses(some, pools)))
-    return f'<div class="legend">{names}</div>'
+    """The lines of a figure, where it has several."""
+    names = courses(some, pools)
+    told = "".join(swatch(name, style) for style, name in enumerate(names))
+    return f'<div class="legend">{told}</div>' if len(names) > 1 else ""
 
 
 def _names(pools: Sequence[str]) -> str:
@@ -79,38 +83,70 @@ def _names(pools: Sequence[str]) -> str:
     return "|".join(title(replica, pools) for replica in range(len(pools)))
 
 
-def _at_load(cases: Sequence[tuple[str, Fleets]], pools: Sequence[str], key: str) -> str:
+def _at_load(shown: Sequence[_Shown], styles: Mapping[str, int], pools: Sequence[str], key: str) -> str:
     """Several policies: a grid of them for each quantity, of which one is chosen; one policy: a grid of quantities."""
-    panes = {name: _pane(cases, what, name, scale, pools) for what, name, scale in _WHAT}
-    if len(cases) == 1:
-        return grid([figure for _, figures in panes.values() for figure in figures])
-    return tabs({name: legends + grid(figures) for name, (legends, figures) in panes.items()}, key)
-
-
-def _pane(
-    cases: Sequence[tuple[str, Fleets]], what: str, name: str, scale: Scale, pools: Sequence[str]
-) -> tuple[str, list[str]]:
-    """The legend of one quantity, and a figure for each policy; of a single one, the legend is within the figure."""
-    some = [(policy, fleets[what]) for policy, fleets in cases]
-    top = max(each.highest for _, each in some)
-    colours, end = shade(top, scale.kind), max(each.end for _, each in some)
-    across = Scale("time since the start, s", reach=end)
-    upward = Scale(scale.label, scale.kind, reach=top)
-    told = legend(scale.label, colours)
-    alone = len(some) == 1
+    panes = {}
     figures = []
-    for policy, each in some:
-        axis = fit([*each.at.tolist(), end], LEFT, WIDTH - RIGHT)
-        caption = f"<figcaption>{escape(name if alone else policy)}</figcaption>{told if alone else ''}"
-        drawn = heat(f"{name} by replica, {policy}", each, colours, axis, _ticks(each, pools))
-        lines = [
-            Line(title, style, each.at.tolist(), course.mean.tolist(), _list(course.low), _list(course.high))
-            for style, (title, course) in enumerate(courses(each, pools).items())
-        ]
-        reading = f"{name}: {{y}} at {{x}} s"
-        below = plot(f"{name} over time, {policy}", lines, across, upward, reading=reading, steps=True, height=LOW)
-        figures.append(f"<figure>{caption}{drawn}{below}</figure>")
-    return told, figures
+    for what, name, scale in _WHAT:
+        pane = _Pane(what, name, scale, max(each.fleets[what].highest for each in shown), _end(shown))
+        drawn = [pane.figure(each, styles, pools, alone=len(shown) == 1) for each in shown]
+        panes[name] = pane.legend + grid(drawn)
+        figures += drawn
+    return grid(figures) if len(shown) == 1 else tabs(panes, key)
+
+
+def _end(shown: Sequence[_Shown]) -> float:
+    return max(each.end for some in shown for each in some.fleets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A case and its fleets by quantity."""
+
+    case: Case
+    fleets: Fleets
+
+
+@dataclass(frozen=True, slots=True)
+class _Pane:
+    """One quantity at one load, on the scale that all policies share: up to `top`, and up to the second `end`."""
+
+    what: str
+    name: str
+    scale: Scale
+    top: float
+    end: float
+
+    @property
+    def legend(self) -> str:
+        """What its colours mean."""
+        return legend(self.scale.label, shade(self.top, self.scale.kind))
+
+    def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], *, alone: bool) -> str:
+        """The map of a policy with its lines below; one that is alone has its legend within."""
+        some, policy = shown.fleets[self.what], shown.case.policy
+        axis = fit([*some.at.tolist(), self.end], LEFT, WIDTH - RIGHT)
+        colours = shade(self.top, self.scale.kind)
+        drawn = heat(f"{self.name} by replica, {policy}", some, colours, axis, _ticks(some, pools))
+        lines = _lines(some, pools, 0 if alone else styles[policy])
+        across = Scale("time since the start, s", reach=self.end)
+        upward = Scale(self.scale.label, self.scale.kind, reach=self.top)
+        title, reading = f"{self.name} over time, {policy}", f"{self.name}: {{y}} at {{x}} s"
+        below = plot(title, lines, across, upward, reading=reading, steps=True, height=LOW)
+        caption = f"<figcaption>{escape(self.name if alone else policy)}</figcaption>{self.legend if alone else ''}"
+        return f"<figure>{caption}{drawn}{below}</figure>"
+
+
+def _lines(some: Fleet, pools: Sequence[str], style: int) -> list[Line]:
+    """The lines of a fleet; a single one has the given style."""
+    told = courses(some, pools)
+    return [
+        Line(
+            name, number if len(told) > 1 else style, some.at.tolist(),
+            course.mean.tolist(), _list(course.low), _list(course.high),
+        )
+        for number, (name, course) in enumerate(told.items())
+    ]  # fmt: skip
 
 
 def _list(values: Floats | None) -> list[float]:

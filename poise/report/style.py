@@ -43,16 +43,16 @@ th.n{background:var(--panel)}
 th[colspan] span{position:sticky;left:8px}
 .best td{font-weight:600}
 tbody:last-child tr:last-child td{border-bottom:0}
-th.n,td.n{text-align:left}
+th.n,td.n,th.w,td.w{text-align:left}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:16px}
 figure{margin:0;padding:10px 12px;background:var(--panel);border:1px solid var(--rule);border-radius:6px;min-width:0}
-figure.wide{margin-bottom:1em}
+figure.wide{margin-bottom:1em;max-width:664px}
 figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}
 .chart,.heat{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
-.wide .chart{max-width:900px}
 svg text{font-size:12px;fill:var(--soft)}
 svg .a{fill:var(--ink)}
 .heat image{image-rendering:pixelated}
+.x{stroke:var(--soft);stroke-width:1.5;opacity:.6}
 .g{stroke:var(--rule);stroke-width:1}
 .l{fill:none;stroke-width:2;stroke-linejoin:round;vector-effect:non-scaling-stroke}
 .b{stroke:none;opacity:.2}

@@ -123,7 +123,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
 
 
 def pool_names(cluster: Cluster) -> list[str]:
-    """What to call the pool of each replica, where there are several: its name or its role, numbered where pools share it."""
+    """What to call the pool of each replica where there are several: its name or role, numbered if pools share it."""
     if len(cluster.pools) == 1:
         return []
     names = [pool.name or pool.role for pool in cluster.pools]
