@@ -31,6 +31,8 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Round values within the scale, with their text."""
         values = _log_ticks(self.low, self.high) if self.log else _straight_ticks(self.low, self.high)
+        if self.kind == "count":
+            values = [value for value in values if abs(value - round(value)) < 1e-9]
         return [(value, write(value, self.kind)) for value in values]
 
 

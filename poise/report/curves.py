@@ -67,6 +67,7 @@ def _peaks(at: NDArray[np.int64], values: NDArray[np.float64], edges: NDArray[np
 def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int, NDArray[np.float64]]]:
     """Common instants in seconds, and for each sampled replica an array [3, points]: waiting, running, KV share."""
     samples = np.array(run.samples, dtype=np.int64).reshape(-1, 5)
+    samples = samples[samples[:, 0] <= run.ended_at]  # one may be taken after the last request
     samples = samples[np.argsort(samples[:, 0], kind="stable")]
     at = np.unique(samples[:, 0])
     edges = np.append(at, at[-1] + 1) if len(at) <= points else np.linspace(at[0], at[-1] + 1, points + 1).astype(int)

@@ -62,7 +62,7 @@ def _row(limit: Limit, tint: str, across: Axis, top: float) -> str:
     parts = [f'<text class="a" x="{_LEFT}" y="{top + 13}">{escape(limit.policy)}</text>']
     if limit.low is not None or limit.high is not None:
         low, high = span(Mark(limit.policy, limit.load, 0, limit.low, limit.high), across)
-        parts.append(f'<line class="w {tint}" x1="{low:.1f}" x2="{high:.1f}" y1="{at}" y2="{at}"/>')
+        parts.append(f'<line class="s {tint}" x1="{low:.1f}" x2="{high:.1f}" y1="{at}" y2="{at}"/>')
     for each in limit.tried:
         kind = f"{'' if each.why else 'd '}{'' if each.sure else 'u '}h {tint}"
         luck = "" if each.sure else ", perhaps by chance"

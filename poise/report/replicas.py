@@ -24,7 +24,7 @@ LOW = 200
 _WHAT = (
     ("waiting", "Waiting", Scale("requests waiting", "count")),
     ("running", "Running", Scale("requests running", "count")),
-    ("kv", "KV cache", Scale("share of KV blocks used", "share")),
+    ("kv", "KV cache", Scale("KV blocks used", "share")),
 )
 
 Fleets = Mapping[str, Fleet]

@@ -50,7 +50,7 @@ def _table(rows: Sequence[Row], pools: Sequence[str]) -> str:
 
 def _row(row: Row, pools: Sequence[str]) -> str:
     prompt, cached = row["prompt_tokens"] or 0, row["cached_tokens"] or 0
-    share = f"<small>{100 * cached / prompt:.3g} %</small>" if prompt else ""
+    share = f"<small>{100 * cached / prompt:.3g} %</small>" if cached else ""
     cells = (
         f"{row['arrival_s']:.4g} s",
         f"{prompt:,.0f}",

@@ -46,7 +46,7 @@ tbody:last-child tr:last-child td{border-bottom:0}
 th.n,td.n,th.w,td.w{text-align:left}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:16px}
 figure{margin:0;padding:10px 12px;background:var(--panel);border:1px solid var(--rule);border-radius:6px;min-width:0}
-figure.wide{margin-bottom:1em;max-width:664px}
+figure.wide{margin-bottom:1em;max-width:524px}
 figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}
 .chart,.heat{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
 svg text{font-size:12px;fill:var(--soft)}
@@ -57,7 +57,7 @@ svg .a{fill:var(--ink)}
 .l{fill:none;stroke-width:2;stroke-linejoin:round;vector-effect:non-scaling-stroke}
 .b{stroke:none;opacity:.2}
 .r{stroke-width:4}.m{stroke-width:1.5;stroke-dasharray:5 4;opacity:.8}.own{stroke:var(--soft);stroke-dasharray:1 3}
-.w{stroke-width:12;opacity:.3}.k{stroke-width:3}.h{fill:var(--panel);stroke-width:2}.u{opacity:.45}.z{fill:none}
+.s{stroke-width:12;opacity:.3}.k{stroke-width:3}.h{fill:var(--panel);stroke-width:2}.u{opacity:.45}.z{fill:none}
 .scale{display:flex;flex-wrap:wrap;align-items:center;gap:2px 6px;margin:.2em 0 .5em}
 .scale svg{width:120px;height:11px;flex:none}.scale svg.none{width:16px;margin-left:10px}
 .tabs>input{position:absolute;opacity:0}
