@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from poise.core.blame import PARTS
 from poise.core.records import Run
 from poise.core.units import SECOND
@@ -18,16 +21,54 @@ Means = dict[str, dict[str, float]]
 STRETCHES = {"ttft": "until the first token", "rest": "from there to the end"}
 
 
+TAIL = 0.01
+"""The share of the slowest requests whose parts are told apart."""
+
+SAMPLES = {"mean": "mean of all", "slowest": "mean of the slowest 1 %"}
+"""Whose parts reports show."""
+
+
 def means(run: Run, warmup_s: float = 0.0) -> Means | None:
     """Mean seconds of each part over the requests that arrived after `warmup_s` seconds and finished.
 
     The parts of `ttft` add up to the mean TTFT, and all of them to the mean end-to-end time. None where the run was not
     asked for blame, or nothing finished.
     """
-    rows = finished(run, warmup_s)
-    if run.blame is None or not rows.any():
+    return _over(run, np.flatnonzero(finished(run, warmup_s)))
+
+
+def samples(run: Run, warmup_s: float = 0.0) -> dict[str, Means] | None:
+    """`means` of all requests, and of those that took longest from arrival to end; by the names of `SAMPLES`."""
+    rows = np.flatnonzero(finished(run, warmup_s))
+    taken = column(run.records.ended_at)[rows] - column(run.records.arrived_at)[rows]
+    slow = rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]] if len(rows) else rows
+    found = {"mean": _over(run, rows), "slowest": _over(run, slow)}
+    told = {name: each for name, each in found.items() if each is not None}
+    return told or None
+
+
+def packed(told: Means) -> NDArray[np.float64]:
+    """Seconds as an array [stretches, parts]."""
+    return np.array([[told[stretch][part] for part in PARTS] for stretch in STRETCHES])
+
+
+def unpacked(seconds: NDArray[np.float64]) -> Means:
+    """What was `packed`."""
+    return {
+        stretch: dict(zip(PARTS, row, strict=True)) for stretch, row in zip(STRETCHES, seconds.tolist(), strict=True)
+    }
+
+
+def tail(count: int) -> int:
+    """How many of `count` requests are the slowest."""
+    return max(1, round(TAIL * count))
+
+
+def _over(run: Run, rows: NDArray[np.intp]) -> Means | None:
+    """Mean seconds of each part over some requests."""
+    if run.blame is None or not len(rows):
         return None
-    count = int(rows.sum()) * SECOND
+    count = len(rows) * SECOND
     return {
         name: {
             part: total(column(values)[rows]) / count

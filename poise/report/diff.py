@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poise.core.blame import PARTS
 from poise.core.errors import UserError
-from poise.report.blame import STRETCHES
+from poise.report.blame import STRETCHES, tail
 from poise.report.cause import Cause, first_cause
 from poise.report.margin import margin
 from poise.report.split import Split, best_split
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
 Floats = NDArray[np.float64]
-
-TAIL = 0.01
-"""The share of the slowest requests whose parts are told apart."""
 
 LATENCIES = {"ttft_s": "TTFT", "e2e_s": "E2E"}
 
@@ -158,5 +155,4 @@ def _parts(pairs: DataFrame) -> Any:
 
 
 def _slowest(values: Floats) -> NDArray[np.intp]:
-    count = max(1, round(TAIL * len(values)))
-    return np.argsort(values, kind="stable")[-count:]
+    return np.argsort(values, kind="stable")[-tail(len(values)) :]

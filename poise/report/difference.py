@@ -6,9 +6,9 @@ import sys
 from typing import TextIO
 
 from poise.core.units import seconds as seconds_of
-from poise.report.blame import STRETCHES
+from poise.report.blame import STRETCHES, TAIL
 from poise.report.cause import CROWDING
-from poise.report.diff import LATENCIES, TAIL, Change, Diff
+from poise.report.diff import LATENCIES, Change, Diff
 from poise.report.split import Split
 from poise.report.table import show
 from poise.report.wording import MISSING, duration

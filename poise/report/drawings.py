@@ -10,7 +10,7 @@ from poise.report.chart import Line, Mark, Scale, chart
 from poise.report.curves import thinned
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure, by_load
 from poise.report.findings import Findings
-from poise.report.parts import fold_all, grid, section
+from poise.report.pieces import fold_all, grid, section
 
 Styles = Mapping[str, int]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from poise.core.errors import UserError
 from poise.report.wording import Kind, significant, write
+
+if TYPE_CHECKING:
+    from poise.report.story import Story
 
 Curve = tuple[list[float], list[float]]
 """Points of a line: x values and as many y values."""
@@ -23,6 +26,7 @@ class Case:
 
     load: factor on the workload's rate, None where there is one load.  rate: requests per second, None where there is
     none.  latency: `curves.latency_curves` of a run.  timeline: `curves.replica_curves`.  worst: `worst.worst`.
+    blame: `blame.samples`.  stories: of some requests, by their number.
     probe: the load was tried in search of a collapse, and only curves over load tell of it.
     """
 
@@ -33,6 +37,8 @@ class Case:
     latency: Curves | None = None
     timeline: Mapping[str, Curves] | None = None
     worst: Mapping[str, Sequence[Mapping[str, float | None]]] | None = None
+    blame: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None
+    stories: Mapping[int, Story] = field(default_factory=dict)
     probe: bool = False
 
     @property

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from poise.core.spec import Belief, Slo
+from poise.report.bars import blame_section
 from poise.report.chart import swatch
 from poise.report.drawings import latency_section, sweep_section
 from poise.report.figures import Case
@@ -20,7 +21,7 @@ from poise.report.files import replacing
 from poise.report.findings import Findings
 from poise.report.heat import HATCH
 from poise.report.limits import limits_section
-from poise.report.parts import fold, section
+from poise.report.pieces import fold, section
 from poise.report.replicas import replicas_section
 from poise.report.script import SCRIPT
 from poise.report.slowest import worst_section
@@ -73,6 +74,7 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
         parts += [sweep_section(cases, findings, policies, legend), limits_section(findings, policies)]
     parts += [
         latency_section(asked, policies, legend),
+        blame_section(asked),
         replicas_section(asked, policies, about.pools),
         worst_section(asked, about.pools),
         everything_section(asked),

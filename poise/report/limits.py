@@ -9,7 +9,7 @@ from poise.report.axis import Axis, fit
 from poise.report.chart import WIDTH, Mark, colour, span
 from poise.report.drawings import Styles, load_axis
 from poise.report.findings import Findings, Limit
-from poise.report.parts import section, table
+from poise.report.pieces import section, table
 from poise.report.wording import MISSING, significant
 
 _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44

@@ -12,7 +12,7 @@ from poise.report.chart import LEFT, RIGHT, WIDTH, Line, Scale, plot, swatch
 from poise.report.figures import Case, by_load
 from poise.report.fleet import LINES, Fleet, Floats, courses, fleet, title
 from poise.report.heat import heat, legend, shade
-from poise.report.parts import fold_all, grid, section, tabs
+from poise.report.pieces import fold_all, grid, section, tabs
 from poise.report.wording import duration
 
 CELLS, POINTS = 300_000, 24_000

@@ -32,7 +32,15 @@ SCRIPT = """
     svg.addEventListener("pointerdown", act);
     svg.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") forget(); });
   };
-  document.addEventListener("pointerdown", event => { if (!event.target.closest("svg.chart,svg.heat")) forget(); });
+  document.addEventListener("pointerdown", event => { if (!event.target.closest("svg")) forget(); });
+  for (const svg of document.querySelectorAll("svg.bars")) {
+    follow(svg, event => {
+      const said = event.target.dataset.said;
+      if (!said) return forget();
+      forget = () => { tip.hidden = true; };
+      show(said, event);
+    });
+  }
 
   const scale = text => {
     const [low, high, start, end, log, kind] = text.split(",").map((part, at) => at < 5 ? +part : part);

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from io import StringIO
 
+from poise.core.blame import PARTS
+from poise.report.blame import STRETCHES
 from poise.report.figures import Case, by_load
 from poise.report.fleet import title
-from poise.report.parts import fold, fold_all, section, table
+from poise.report.pieces import fold, fold_all, section, table
+from poise.report.story import Story, show_lines
 from poise.report.wording import MISSING, duration
 from poise.report.worst import BY
 
@@ -40,7 +44,31 @@ def _at_load(cases: Sequence[Case], pools: Sequence[str]) -> str:
 
 def _tables(case: Case, pools: Sequence[str]) -> str:
     told = case.worst or {}
-    return "".join(f"<h3>By {name}</h3>{_table(told[by], pools)}" for by, name in BY.items() if told.get(by))
+    rows = {int(row["request"] or 0): row for by in BY for row in told.get(by, ())}
+    tables = "".join(f"<h3>By {name}</h3>{_table(told[by], pools)}" for by, name in BY.items() if told.get(by))
+    return tables + _stories(case, rows)
+
+
+def _stories(case: Case, rows: Mapping[int, Row]) -> str:
+    """Where the time of each request went and, where it was written down, its life."""
+    if not case.blame:
+        return ""
+    items = "".join(f"<li>{_told(number, case, row)}</li>" for number, row in sorted(rows.items()))
+    name = "Their stories" if case.stories else "Where their time went"
+    return fold(name, f'<ul class="stories">{items}</ul>')
+
+
+def _told(number: int, case: Case, row: Row) -> str:
+    """A story; of a request without one, its last line."""
+    if number in case.stories:
+        out = StringIO()
+        show_lines(case.stories[number], f"Request {number}", out)
+        return f'<pre class="scroll" tabindex="0">{escape(out.getvalue().rstrip())}</pre>'
+    mean = (case.blame or {})["mean"]
+    typical = {part: sum(mean[stretch][part] for stretch in STRETCHES) for part in PARTS}
+    parts = {part: row[part] or 0.0 for part in PARTS}
+    finished = round(case.result.get("finished") or 0)
+    return escape(f"Request {number}. {Story([], row, parts, typical, finished).closing}")
 
 
 def _table(rows: Sequence[Row], pools: Sequence[str]) -> str:

@@ -2,6 +2,12 @@
 
 from poise.report.chart import COLOURS
 
+_PARTS = (
+    "#8d8d8d", "#5f5f5f", "#b9a27c", "#7a1f1f", "#e08214", "#2b6cb0", "#8e44ad", "#8fb8de",
+    "#c2185b", "#f06292", "#1b9e77", "#8fd3b6", "#00838f", "#c9c9a0", "#c0392b",
+)  # fmt: skip
+"""Colours of the parts of `core.blame`: own work dark, that of others the same in light, delays apart."""
+
 # Colours: Okabe and Ito, "Color Universal Design" (2008), darkened or lightened until lines stand out from the ground.
 STYLE = """
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1f23;--soft:#5b636d;--rule:#dde1e6;--panel:#f6f7f9;--warn:#9a5b00;
@@ -48,10 +54,11 @@ th.n,td.n,th.w,td.w{text-align:left}
 figure{margin:0;padding:10px 12px;background:var(--panel);border:1px solid var(--rule);border-radius:6px;min-width:0}
 figure.wide{margin-bottom:1em;max-width:524px}
 figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}
-.chart,.heat{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
+.chart,.heat,.bars{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
 svg text{font-size:12px;fill:var(--soft)}
 svg .a{fill:var(--ink)}
 .heat image{image-rendering:pixelated}
+.t{stroke:var(--ink);stroke-width:2}.bars rect{stroke:var(--panel);stroke-width:.6}
 .x{stroke:var(--soft);stroke-width:1.5;opacity:.6}
 .g{stroke:var(--rule);stroke-width:1}
 .l{fill:none;stroke-width:2;stroke-linejoin:round;vector-effect:non-scaling-stroke}
@@ -66,6 +73,8 @@ cursor:pointer}
 .tabs>input:checked+label{background:var(--ink);color:var(--ground)}
 .tabs>input:focus-visible+label{outline:2px solid var(--c0)}
 .tabs>div{display:none}
+.stories{padding-left:1.2em}.stories li{margin:.5em 0;overflow-wrap:anywhere}
+pre{font:12.5px/1.5 ui-monospace,monospace;margin:0;padding:8px 10px;background:var(--panel)}
 .legend{display:flex;flex-wrap:wrap;gap:4px 18px;margin:.4em 0 .7em}
 .key{display:inline-flex;align-items:center;gap:6px;min-width:0;overflow-wrap:anywhere}
 .key svg{width:28px;height:12px;flex:none}
@@ -80,5 +89,6 @@ figure{padding:8px 6px}svg text{font-size:15px}dl{grid-template-columns:minmax(0
 @media print{.scroll{overflow:visible}figure{break-inside:avoid}}
 """ + "".join(
     [f".c{n}{{stroke:var(--c{n})}}.d.c{n},.b.c{n}{{fill:var(--c{n})}}" for n in range(COLOURS)]
+    + [f".p{n}{{fill:{tint}}}" for n, tint in enumerate(_PARTS)]
     + [f".tabs>input:nth-of-type({n}):checked~div:nth-of-type({n}){{display:block}}" for n in (1, 2, 3)]
 )

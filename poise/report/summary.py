@@ -7,7 +7,7 @@ from html import escape
 
 from poise.report.figures import COMPARED, ENDS, KEY, SERIES, Case, Figure
 from poise.report.findings import Findings, Judged
-from poise.report.parts import fold, section, table
+from poise.report.pieces import fold, section, table
 from poise.report.table import away
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.core.blame import PARTS
 from poise.core.records import Run
 from poise.core.units import SECOND
 from poise.report.latency import column, durations
@@ -20,9 +21,10 @@ BY = {"ttft_s": "TTFT", "e2e_s": "end-to-end time"}
 
 COLUMNS = (
     "request", "arrival_s", "prompt_tokens", "cached_tokens", "output_tokens", "replica", "decode_replica",
-    "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "migrations", "retries",
+    "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "migrations", "retries", *PARTS,
 )  # fmt: skip
-"""What is told of a request: as in `requests_frame`, with `queue_s` from its arrival to its (last) dispatch."""
+"""What is told of a request: as in `requests_frame`, with `queue_s` from its arrival to its (last) dispatch, and
+seconds by part of its time (see `core.blame`)."""
 
 Rows = Sequence[Mapping[str, float | None]]
 
@@ -57,7 +59,15 @@ def _table(run: Run, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         "tpot_s": np.where((gaps > 0) & (first >= 0), (ended - first) / np.maximum(gaps, 1), np.nan) / SECOND,
         "e2e_s": (ended - arrived) / SECOND,
     }
+    told |= {name: _blamed(run, number, rows) for number, name in enumerate(PARTS)}
     return np.column_stack([told[name] if name in told else part(name) for name in COLUMNS])
+
+
+def _blamed(run: Run, part: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Seconds of one part; NaN where the run was not asked for blame."""
+    if run.blame is None:
+        return np.full(len(rows), np.nan)
+    return (column(run.blame.ttft[part])[rows] + column(run.blame.rest[part])[rows]) / SECOND
 
 
 def as_rows(found: NDArray[np.float64]) -> Rows:

@@ -42,6 +42,7 @@ class Outcome:
     """The figures of each seed that is done, the run of the first one, and what they rest on.
 
     policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
+    blamed: whether the figures say where the time of requests went.
     """
 
     policies: str
@@ -55,6 +56,7 @@ class Outcome:
     refusals: list[Mapping[str, int]] = field(default_factory=list)
     first: Run | None = None
     workload: Workload | None = None
+    blamed: bool = False
 
     def add(self, seed: int, run: Run, metrics: Metrics) -> None:
         """Count the run of one seed; the first is kept for files."""
@@ -88,6 +90,7 @@ class Outcome:
 
     def cases(self, warmup_s: float) -> list[Case]:
         """The result as reports take it, with curves of the first seed."""
+        from poise.report.blame import samples
         from poise.report.curves import latency_curves, replica_curves
         from poise.report.worst import as_rows, worst
 
@@ -96,4 +99,5 @@ class Outcome:
             return []
         slow = {name: as_rows(each) for name, each in worst(run, warmup_s).items()}
         latency, timeline = latency_curves(run, warmup_s), replica_curves(run)
-        return [Case(self.policies, result, latency=latency, timeline=timeline, worst=slow)]
+        blame = samples(run, warmup_s)
+        return [Case(self.policies, result, latency=latency, timeline=timeline, worst=slow, blame=blame)]

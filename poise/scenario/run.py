@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from poise.core.units import SECOND
@@ -29,7 +29,7 @@ SAMPLES = 400
 """Samples of the timeline within the span of the arrivals."""
 
 SLICED = 200_000
-"""Requests beyond which the batches of a run are not kept for its timeline: a million would take a gigabyte."""
+"""Requests beyond which batches and blame are not kept for timelines and reports: a million would take a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     keep = keep or Keep()
     label, policies = only_bundle(problem)
     first = problem.traffic.make(problem.seeds[0])
-    outcome = Outcome(label, provenance(problem, first), len(problem.seeds), _notes(problem), workload=first)
+    facts, notes = provenance(problem, first), _notes(problem)
+    outcome = Outcome(label, facts, len(problem.seeds), notes, workload=first, blamed=keep.blame)
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)
@@ -93,11 +94,12 @@ def _one(
         drain=problem.drain,
         sample_s=period(workload) if drawn else 0.0,
         slices=drawn and len(workload) <= SLICED,
-        blame=keep.blame,
+        blame=keep.blame or (drawn and len(workload) <= SLICED),
         trace=keep.trace if is_first else None,
         progress=progress,
     )
-    outcome.add(seed, done, measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s))
+    metrics = measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s)
+    outcome.add(seed, done, metrics if keep.blame else replace(metrics, blame=None))
 
 
 def period(workload: Workload) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
     write_resolved(outcome.provenance, files[2])
     if outcome.first is not None:
         files += [folder / "requests.parquet", folder / "timeline.json.gz"]
-        save_requests(outcome.first, files[-2], outcome.workload)
+        first = outcome.first if outcome.blamed else replace(outcome.first, blame=None)
+        save_requests(first, files[-2], outcome.workload)
         timeline(outcome.first, files[-1], cluster=problem.cluster)
     return files
 

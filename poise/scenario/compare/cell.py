@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,12 @@ from poise.report.backlog import backlog_growth
 from poise.report.blocks import Blocks, Latency, bins_of, cut
 from poise.report.metrics import measure
 from poise.scenario.compare.study import Place, Setting
-from poise.scenario.run import period
+from poise.scenario.run import SLICED, period
 from poise.scenario.simulate import simulate
 from poise.workload.begin import leaders
 
 if TYPE_CHECKING:
+    from poise.report.blame import Means
     from poise.report.figures import Curves
     from poise.report.worst import Rows
     from poise.workload import Workload
@@ -50,7 +51,8 @@ class Cell:
     """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
-    `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blocks/…`, the run cut in time.
+    `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blame/SAMPLE` (see
+    `blame.packed`); `blocks/…`, the run cut in time.
     """
 
     place: Place
@@ -74,6 +76,13 @@ class Cell:
                 home = told if len(parts) == 1 else told.setdefault(parts[0], {})
                 home[parts[-1]] = (points[0].tolist(), points[1].tolist())
         return told
+
+    def blame(self) -> dict[str, Means] | None:
+        """Where the time of requests went (see `blame.samples`); None where nobody asked."""
+        from poise.report.blame import unpacked
+
+        found = {name: each for name, each in self.arrays.items() if name.startswith("blame/")}
+        return {name.removeprefix("blame/"): unpacked(each) for name, each in found.items()} or None
 
     def worst(self) -> dict[str, Rows]:
         """The slowest requests by the latency that makes them so."""
@@ -102,6 +111,7 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
         until=setting.until_s,
         drain=setting.drain,
         sample_s=period(workload) if task.timeline else 0.0,
+        blame=task.timeline and len(workload) <= SLICED,
         progress=progress,
     )
     if run.interrupted or stopped():
@@ -124,7 +134,7 @@ def cell_of(task: Task, run: Run) -> Cell:
         arrays |= _packed(cut(run, setting.slo, stamps, bins, warmup_s=setting.warmup_s))
     return Cell(
         task.place,
-        measure(run, setting.cluster, setting.slo, warmup_s=setting.warmup_s).as_dict(),
+        replace(measure(run, setting.cluster, setting.slo, warmup_s=setting.warmup_s), blame=None).as_dict(),
         backlog_growth(run, last, warmup_s=setting.warmup_s, leaders=leading),
         dict(run.refusals),
         run.wall_s,
@@ -135,6 +145,7 @@ def cell_of(task: Task, run: Run) -> Cell:
 
 def _curves(run: Run, task: Task) -> Arrays:
     """What reports draw of a run."""
+    from poise.report.blame import packed, samples
     from poise.report.curves import latency_curves, replica_curves
     from poise.report.worst import worst
 
@@ -144,6 +155,7 @@ def _curves(run: Run, task: Task) -> Arrays:
     arrays = {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
     if task.timeline:
         arrays |= {f"worst/{name}": each for name, each in worst(run, task.setting.warmup_s).items()}
+        arrays |= {f"blame/{name}": packed(each) for name, each in (samples(run, task.setting.warmup_s) or {}).items()}
     return arrays
 
 

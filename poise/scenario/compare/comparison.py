@@ -201,6 +201,6 @@ class Comparison:
                 if load not in self.study.loads:
                     told.append(Case(name, result, load, rate, probe=True))
                     continue
-                drawn = first.curves("latency"), first.curves("timeline"), first.worst()
+                drawn = first.curves("latency"), first.curves("timeline"), first.worst(), first.blame()
                 told.append(Case(name, result, load, rate, *drawn))
         return told
