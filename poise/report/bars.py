@@ -16,6 +16,14 @@ from poise.report.wording import MISSING, write
 
 _ROW, _BAR, _LEFT, _TOP, _BOTTOM = 44, 18, 12, 6, 28
 
+_VIEWS = (
+    ("mean", ("ttft", "rest"), "End to end"),
+    ("slowest", ("ttft", "rest"), "End to end"),
+    ("mean", ("ttft",), "Until the first token"),
+    ("slowest_ttft", ("ttft",), "Until the first token"),
+)
+"""What is drawn: whose mean, which stretches, and what that is called."""
+
 Pieces = list[tuple[str, str, float]]
 """Stretch, part and seconds, in the order in which they are drawn."""
 
@@ -53,18 +61,19 @@ def _legend(used: Sequence[str]) -> str:
 
 def _at_load(cases: Sequence[Case]) -> str:
     figures = []
-    for name, title in SAMPLES.items():
-        bars = {case.policy: _pieces(case.blame[name]) for case in cases if case.blame}
+    for sample, stretches, what in _VIEWS:
+        bars = {case.policy: _pieces(case.blame[sample], stretches) for case in cases if case.blame}
+        title = f"{what}, {SAMPLES[sample]}"
         figures.append(f"<figure><figcaption>{escape(title)}</figcaption>{_drawing(bars, title)}</figure>")
-    return grid(figures) + fold("As a table", _table(cases))
+    return grid(figures, pairs=True) + fold("As a table", _table(cases))
 
 
-def _pieces(means: Mapping[str, Mapping[str, float]]) -> Pieces:
-    return [(stretch, part, seconds) for stretch in STRETCHES for part, seconds in means[stretch].items() if seconds]
+def _pieces(means: Mapping[str, Mapping[str, float]], stretches: Sequence[str]) -> Pieces:
+    return [(stretch, part, seconds) for stretch in stretches for part, seconds in means[stretch].items() if seconds]
 
 
 def _drawing(bars: Mapping[str, Pieces], title: str) -> str:
-    longest = max(sum(seconds for *_, seconds in bar) for bar in bars.values())
+    longest = max(sum(seconds for *_, seconds in bar) for bar in bars.values()) or 1.0
     across = fit([longest], _LEFT, WIDTH - _LEFT, kind="seconds")
     floor = _TOP + _ROW * len(bars)
     ground = "".join(
@@ -84,10 +93,11 @@ def _bar(name: str, bar: Pieces, across: Axis, top: float) -> str:
     whole = sum(seconds for *_, seconds in bar)
     first = sum(seconds for stretch, _, seconds in bar if stretch == "ttft")
     at, edge = top + 20, across.place(first)
+    stroke = f'<line class="t" x1="{edge:.1f}" x2="{edge:.1f}" y1="{at - 3}" y2="{at + _BAR + 3}"/>'
     return (
         f'<text class="a" x="{_LEFT}" y="{top + 14}">{escape(name)}: {write(whole, "seconds")}</text>'
         f"{''.join(_boxes(name, bar, whole, across, at))}"
-        f'<line class="t" x1="{edge:.1f}" x2="{edge:.1f}" y1="{at - 3}" y2="{at + _BAR + 3}"/>'
+        f"{stroke if first < whole else ''}"
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poise.core.blame import PARTS
 from poise.core.records import Run
 from poise.core.units import SECOND
-from poise.report.latency import column, finished, total
+from poise.report.latency import column, durations, finished, total
 from poise.report.table import show
 from poise.report.wording import MISSING, write
 
@@ -24,8 +24,8 @@ STRETCHES = {"ttft": "until the first token", "rest": "from there to the end"}
 TAIL = 0.01
 """The share of the slowest requests whose parts are told apart."""
 
-SAMPLES = {"mean": "mean of all", "slowest": "mean of the slowest 1 %"}
-"""Whose parts reports show."""
+SAMPLES = {"mean": "mean of all", "slowest": "slowest 1 % end to end", "slowest_ttft": "slowest 1 % by TTFT"}
+"""Whose parts reports show, in the mean."""
 
 
 def means(run: Run, warmup_s: float = 0.0) -> Means | None:
@@ -38,13 +38,16 @@ def means(run: Run, warmup_s: float = 0.0) -> Means | None:
 
 
 def samples(run: Run, warmup_s: float = 0.0) -> dict[str, Means] | None:
-    """`means` of all requests, and of those that took longest from arrival to end; by the names of `SAMPLES`."""
-    rows = np.flatnonzero(finished(run, warmup_s))
-    taken = column(run.records.ended_at)[rows] - column(run.records.arrived_at)[rows]
-    slow = rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]] if len(rows) else rows
-    found = {"mean": _over(run, rows), "slowest": _over(run, slow)}
-    told = {name: each for name, each in found.items() if each is not None}
+    """`means` of all requests and of the slowest ones, by the names of `SAMPLES`; None where `means` is."""
+    taken = durations(run, warmup_s)
+    chosen = {"mean": taken["e2e"][0], "slowest": _slow(*taken["e2e"]), "slowest_ttft": _slow(*taken["ttft"])}
+    told = {name: found for name, rows in chosen.items() if (found := _over(run, rows)) is not None}
     return told or None
+
+
+def _slow(rows: NDArray[np.intp], taken: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The rows of those that took longest."""
+    return rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]]
 
 
 def packed(told: Means) -> NDArray[np.float64]:

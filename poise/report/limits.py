@@ -16,17 +16,17 @@ _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
 
 
 def limits_section(findings: Findings, styles: Styles) -> str:
-    """A row of tried loads for each policy, the same as a table, and what it means; empty where no load broke down."""
+    """A row of tried loads for each policy, the same as a table, and what it means; empty where there is none."""
+    said = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
     limits = [each for each in findings.limits if each.tried]
-    if all(each.beyond is None for each in limits):
-        return ""
+    if not limits:
+        return section("Collapse", said, anchor="collapse") if said else ""
     words = (
         f"Load 1, the dotted line, is {findings.one}. Dots are the loads that were tried: full where the load was "
         "carried, hollow where it was not, pale where chance may have decided. The bar spans where the collapse lies "
         "for sure, and the upright stroke is its load."
     )
     drawn = f'<figure class="wide"><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>'
-    said = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
     return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), said, anchor="collapse")
 
 

@@ -12,9 +12,9 @@ def section(title: str, *parts: str, anchor: str, names: str = "") -> str:
     return f'<section id="{anchor}"{told}><h2>{escape(title)}</h2>{"".join(parts)}</section>'
 
 
-def grid(figures: Sequence[str]) -> str:
-    """Figures side by side, as many as the screen has room for."""
-    return f'<div class="grid">{"".join(figures)}</div>'
+def grid(figures: Sequence[str], *, pairs: bool = False) -> str:
+    """Figures side by side, as many as the screen has room for, or at most two."""
+    return f'<div class="grid{" pairs" if pairs else ""}">{"".join(figures)}</div>'
 
 
 def fold(title: str, body: str, opened: bool = False) -> str:

@@ -51,6 +51,7 @@ th[colspan] span{position:sticky;left:8px}
 tbody:last-child tr:last-child td{border-bottom:0}
 th.n,td.n,th.w,td.w{text-align:left}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:16px}
+.pairs{grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr))}
 figure{margin:0;padding:10px 12px;background:var(--panel);border:1px solid var(--rule);border-radius:6px;min-width:0}
 figure.wide{margin-bottom:1em;max-width:524px}
 figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}

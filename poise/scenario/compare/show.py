@@ -87,12 +87,7 @@ def load_title(comparison: Comparison, load: float) -> str:
 
 def show_collapse(comparison: Comparison, file: TextIO) -> None:
     """Print up to which load each policy carries the traffic; nothing for one load that all carry."""
-    found, several = comparison.collapses, len(comparison.study.loads) > 1 or comparison.sought
-    if not several and all(each.beyond is None for each in found.values()):
-        return
-    if not found:
-        file.write("Nothing can be said of a collapse: there is no SLO, and no run shows whether its queue grows.\n")
-        return
+    found, lines = comparison.collapses, collapse_lines(comparison)
     rows = [
         (
             name,
@@ -103,13 +98,21 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
         )
         for name, each in found.items()
     ]
-    show("Collapse", ("policy", "carries load", "not", "for sure", "what breaks down"), rows, file)
-    file.writelines(f"{line}\n" for line in collapse_lines(comparison))
+    if rows and lines:
+        show("Collapse", ("policy", "carries load", "not", "for sure", "what breaks down"), rows, file)
+    file.writelines(f"{line}\n" for line in lines)
 
 
 def collapse_lines(comparison: Comparison) -> list[str]:
-    """How far the traffic is from each policy's collapse, what cannot be told, and when a load is carried."""
-    found = comparison.collapses
+    """How far the traffic is from each policy's collapse, what cannot be told, and when a load is carried.
+
+    None for one load that all carry.
+    """
+    found, several = comparison.collapses, len(comparison.study.loads) > 1 or comparison.sought
+    if not several and all(each.beyond is None for each in found.values()):
+        return []
+    if not found:
+        return ["Nothing can be said of a collapse: there is no SLO, and no run shows whether its queue grows."]
     whose = "trace" if comparison.study.recorded else "workload"
     lines = [_distance(whose, name, each) for name, each in found.items()]
     unclear = {each.load for some in found.values() for each in some.probes if each.growth.value is None}
