@@ -12,7 +12,7 @@ from poise.core.estimate import Chunk, StepShape
 from poise.core.request import Phase, RequestView
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diary
+    from poise.core.diary import Diaries, Diary
     from poise.core.lane import LaneState
     from poise.core.replica import Replica
     from poise.core.request import Sequence as Running
@@ -33,7 +33,7 @@ class Accounts:
 
     blame: what was charged so far.  clock: the world's.  served: whether some replica could take a request now.
     ideal: prompt tokens of each request that a cache of infinite size would hold; None where nothing is shared.
-    diary: of the request whose account is to be a detailed one.
+    diary: of the requests whose account is to be a detailed one.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Accounts:
         clock: Clock,
         served: Callable[[RequestView], bool],
         ideal: Sequence[int] | None = None,
-        diary: Diary | None = None,
+        diary: Diary | Diaries | None = None,
     ) -> None:
         self.blame = Blame(rows)
         self.clock = clock
@@ -54,8 +54,8 @@ class Accounts:
 
     def arrive(self, request: RequestView) -> None:
         """A client sends a request for the first time."""
-        diary = self._diary
-        if diary is None or diary.row != request.id:
+        diary = self._diary.of(request.id) if self._diary is not None else None
+        if diary is None:
             self._open[request.id] = Account(request, self)
         else:
             self._open[request.id] = Detailed(request, self, diary)

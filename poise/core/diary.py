@@ -9,6 +9,8 @@ from poise.core.event import Arrived, Cancelled, Event, FirstToken, Refused, Rep
 from poise.core.view import REPORTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from poise.core.action import Decision
     from poise.core.chance import Chance
     from poise.core.control import Control
@@ -43,7 +45,7 @@ class Happening(NamedTuple):
 class Diary:
     """The diary of request `row`. It hears of events and actions as a `Trace` does, and of the rest from `Detailed`.
 
-    happenings: in their order.  replicas: those of the world.
+    happenings: in their order.  replicas: those of the world.  now: what time it is.
     """
 
     def __init__(self, row: int) -> None:
@@ -51,7 +53,11 @@ class Diary:
         self.happenings: list[Happening] = []
         self.replicas: list[Replica] = []
         self.measured: dict[int, int] = {}
-        self._now = 0
+        self.now = 0
+
+    def of(self, row: int) -> Diary | None:
+        """The diary of a request; None where it has none."""
+        return self if row == self.row else None
 
     def watch(self, controls: list[Control], replicas: list[Replica]) -> None:
         """Be there when a router is asked for the request."""
@@ -69,24 +75,24 @@ class Diary:
             if item.request == self.row:
                 self._act(item)
         elif isinstance(item, Reported):
-            self._now, self.measured[gateway] = item.at, item.measured_at
+            self.now, self.measured[gateway] = item.at, item.measured_at
         elif isinstance(item, Arrived):
-            self._now = item.at
+            self.now = item.at
             if item.request.id == self.row:
                 what = "came_back" if item.attempt else "arrived"
                 self.note(item.at, what, prompt_tokens=item.request.prompt_tokens, attempt=item.attempt)
         else:
-            self._now = getattr(item, "at", self._now)
+            self.now = getattr(item, "at", self.now)
             if getattr(item, "request", -1) == self.row:
                 self._hear(item)
 
     def _act(self, action: Dispatch | Refuse | Move) -> None:
         if isinstance(action, Dispatch):
-            self.note(self._now, "sent", to=action.replica, decode=action.decode, resume=action.resume)
+            self.note(self.now, "sent", to=action.replica, decode=action.decode, resume=action.resume)
         elif isinstance(action, Refuse):
-            self.note(self._now, "refused", reason=action.reason)
+            self.note(self.now, "refused", reason=action.reason)
         else:
-            self.note(self._now, "moves", action.source, to=action.target)
+            self.note(self.now, "moves", action.source, to=action.target)
 
     def _hear(self, event: Event | Action) -> None:
         if isinstance(event, FirstToken):
@@ -99,6 +105,38 @@ class Diary:
             self.note(event.at, "left", reason=event.reason)
 
 
+class Diaries:
+    """The diaries of several requests, kept in one run; each is what it would be alone."""
+
+    def __init__(self, rows: Iterable[int]) -> None:
+        self.books = {row: Diary(row) for row in rows}
+        self.now = 0
+
+    def of(self, row: int) -> Diary | None:
+        """The diary of a request; None where it has none."""
+        return self.books.get(row)
+
+    def watch(self, controls: list[Control], replicas: list[Replica]) -> None:
+        """Be there when a router is asked for one of the requests."""
+        for book in self.books.values():
+            book.replicas = replicas
+        for number, control in enumerate(controls):
+            control.router = Witness(control.router, self, number)
+
+    def add(self, item: Event | Action, gateway: int = 0) -> None:
+        """Give an event or an action of a gateway to the request that it concerns, a report to all."""
+        self.now = getattr(item, "at", self.now)
+        if isinstance(item, Reported):
+            for book in self.books.values():
+                book.add(item, gateway)
+            return
+        row = item.request.id if isinstance(item, Arrived) else getattr(item, "request", -1)
+        concerned = self.books.get(row)
+        if concerned is not None:
+            concerned.now = self.now
+            concerned.add(item, gateway)
+
+
 class Witness:
     """A router that decides as `router` does, and has the diary note what it was shown of the request.
 
@@ -106,7 +144,7 @@ class Witness:
     picoseconds (None: it reads none).  decision: its answer.  stage: `decode` where half of a P/D pair was chosen.
     """
 
-    def __init__(self, router: Router, diary: Diary, gateway: int) -> None:
+    def __init__(self, router: Router, diary: Diary | Diaries, gateway: int) -> None:
         self.router = router
         self.diary = diary
         self.gateway = gateway
@@ -118,7 +156,8 @@ class Witness:
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Decision:
         """The router's decision."""
-        if request.id != self.diary.row:
+        diary = self.diary.of(request.id)
+        if diary is None:
             return self.router.route(request, cluster, chance)
         able, saw = list(cluster.able(request)), {}
         for name in self.needs:
@@ -128,10 +167,10 @@ class Witness:
             elif name == "cached_tokens":
                 cached = cluster.cached_tokens(request)
                 saw[name] = [cached[replica] for replica in able]
-        measured = self.diary.measured.get(self.gateway)
+        measured = diary.measured.get(self.gateway)
         age = cluster.now - measured if measured is not None and set(saw) & set(REPORTED) else None
         decision = self.router.route(request, cluster, chance)
-        self.diary.note(
+        diary.note(
             cluster.now, "asked", router=type(self.router).__name__, decision=decision, able=able, saw=saw, age=age,
             stage=cluster.stage, gateway=self.gateway,
         )  # fmt: skip

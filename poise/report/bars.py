@@ -106,7 +106,7 @@ def _boxes(name: str, bar: Pieces, whole: float, across: Axis, at: float) -> Ite
     ends = [0.0, *accumulate(seconds for *_, seconds in bar)]
     for (stretch, part, seconds), begin, end in zip(bar, ends, ends[1:], strict=False):
         share = write(seconds / whole, "share", 3)
-        said = f"{name}\n{part}, {STRETCHES[stretch]}: {write(seconds, 'seconds')} ({share})\n{MEANING[part]}"
+        said = f"{name}\n{part}, {STRETCHES[stretch]}: {write(seconds, 'seconds')} ({share})"
         left, right = across.place(begin), across.place(end)
         yield (
             f'<rect class="p{PARTS.index(part)}" x="{left:.2f}" y="{at}" width="{right - left:.2f}" height="{_BAR}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from io import StringIO
 
@@ -14,6 +15,9 @@ from poise.report.pieces import fold, fold_all, section, table
 from poise.report.story import Story, show_lines
 from poise.report.wording import MISSING, duration
 from poise.report.worst import BY
+
+TOLD, FEW = 400, 3
+"""Rows of a page, and the fewest of a table: many runs have fewer each."""
 
 _HEADS = (
     "request", "arrived", "prompt", "cached", "output", "replica", "sent after", "TTFT", "TPOT", "E2E", "befell it",
@@ -28,6 +32,8 @@ def worst_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
     drawn = [case for case in cases if case.worst and any(case.worst.values())]
     if not drawn:
         return ""
+    most = max(TOLD // (len(drawn) * len(BY)), FEW)
+    drawn = [replace(case, worst={by: rows[:most] for by, rows in (case.worst or {}).items()}) for case in drawn]
     folds = {some[0].at: _at_load(some, pools) for some in by_load(drawn).values()}
     said = (
         "Of the finished requests of the first seed, those that took longest. Cached: prompt tokens found in the "

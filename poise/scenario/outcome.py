@@ -12,6 +12,7 @@ from poise.report.metrics import Metrics, combine_plain
 from poise.report.seeds import mean
 
 if TYPE_CHECKING:
+    from poise.report.story import Story
     from poise.workload import Workload
 
 REASONS = 10
@@ -42,7 +43,7 @@ class Outcome:
     """The figures of each seed that is done, the run of the first one, and what they rest on.
 
     policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
-    blamed: whether the figures say where the time of requests went.
+    blamed: whether the figures say where the time of requests went.  stories: of the slowest requests, by number.
     """
 
     policies: str
@@ -57,6 +58,7 @@ class Outcome:
     first: Run | None = None
     workload: Workload | None = None
     blamed: bool = False
+    stories: dict[int, Story] = field(default_factory=dict)
 
     def add(self, seed: int, run: Run, metrics: Metrics) -> None:
         """Count the run of one seed; the first is kept for files."""
@@ -100,4 +102,8 @@ class Outcome:
         slow = {name: as_rows(each) for name, each in worst(run, warmup_s).items()}
         latency, timeline = latency_curves(run, warmup_s), replica_curves(run)
         blame = samples(run, warmup_s)
-        return [Case(self.policies, result, latency=latency, timeline=timeline, worst=slow, blame=blame)]
+        return [
+            Case(
+                self.policies, result, latency=latency, timeline=timeline, worst=slow, blame=blame, stories=self.stories
+            )
+        ]

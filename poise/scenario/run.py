@@ -34,7 +34,7 @@ SLICED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep of the first seed: a timeline for reports, and its events; of every seed: blame."""
+    """What to keep of the first seed: what reports draw, and its events; of every seed: blame."""
 
     timeline: bool = False
     trace: Trace | None = None
@@ -58,6 +58,10 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
             if stop.is_set() or outcome.interrupted:
                 outcome.interrupted = True
                 break
+        if keep.timeline and outcome.first is not None and not outcome.interrupted:
+            from poise.scenario.stories import stories
+
+            outcome.stories = stories(problem, policies, first, outcome.first, _metered(meter, stop, "stories"))
     return outcome
 
 

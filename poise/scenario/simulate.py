@@ -22,7 +22,7 @@ from poise.sim.network import link_bw
 from poise.sim.world import World
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diary
+    from poise.core.diary import Diaries, Diary
     from poise.workload.table import Workload
 
 
@@ -48,7 +48,7 @@ def simulate(
     slices: bool = False,
     trace: Trace | None = None,
     blame: bool = False,
-    diary: Diary | None = None,
+    diary: Diary | Diaries | None = None,
     one_step: bool = False,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,
@@ -58,7 +58,7 @@ def simulate(
     policies: what decides (default: least requests, vLLM's batches).  cost: default `Roofline()`.
     until: seconds after which nobody arrives; with `drain` what has arrived is finished.
     sample_s, slices: keep a timeline of the replicas and of their batches.  trace: record events and actions.
-    blame: charge the time of every request to its parts, for `Run.blame`.  diary: of one request, instead of a trace.
+    blame: charge the time of every request to its parts, for `Run.blame`.  diary: of some requests, instead of a trace.
     one_step: the slow reference, every held batch cut to one step.
     Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
     """
@@ -95,7 +95,7 @@ def build_world(
     sample_s: float = 0.0,
     trace: Trace | None = None,
     blame: bool = False,
-    diary: Diary | None = None,
+    diary: Diary | Diaries | None = None,
     one_step: bool = False,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,

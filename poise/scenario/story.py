@@ -12,6 +12,7 @@ from poise.scenario.diff import REQUESTS, RESOLVED, YAML, read_requests
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from poise.core.diary import Diary
     from poise.core.records import Run
     from poise.policies import Policies
     from poise.report.story import Story
@@ -58,10 +59,11 @@ def tell(
         )
     if path.is_dir():
         _compare(row, path / REQUESTS, request)
-    return _story(diary, run, row, problem.warmup_s)
+    return story_of(diary, run, row, problem.warmup_s)
 
 
-def _story(diary: Any, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
+def story_of(diary: Diary, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
+    """The story of a request from its diary and its `row` in the table of requests."""
     from poise.core.blame import PARTS
     from poise.core.units import seconds
     from poise.report.blame import STRETCHES, means

@@ -50,7 +50,7 @@ from poise.sim.reports import Reports
 from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diary
+    from poise.core.diary import Diaries, Diary
     from poise.core.trace import Trace
     from poise.workload.table import Workload
 
@@ -81,7 +81,7 @@ class World:
         sample_s: float = 0.0,
         trace: Trace | None = None,
         blame: bool = False,
-        diary: Diary | None = None,
+        diary: Diary | Diaries | None = None,
         after_event: Callable[[World], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class World:
         self._until = NEVER if until_s is None else ps(until_s)
         self._drain = drain
         self._sample = ps(sample_s)
-        self._trace: Trace | Diary | None = trace if diary is None else diary
+        self._trace: Trace | Diary | Diaries | None = trace if diary is None else diary
         self._after_event = after_event
         self._tell = progress
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1

@@ -1,0 +1,47 @@
+"""The stories of the slowest requests of a run: it is simulated once more, with their diaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from poise.core.diary import Diaries
+from poise.report.requests import requests_frame
+from poise.report.worst import as_rows, worst
+from poise.scenario.simulate import simulate
+from poise.scenario.story import story_of
+
+if TYPE_CHECKING:
+    from poise.core.records import Run
+    from poise.policies import Policies
+    from poise.report.story import Story
+    from poise.scenario.build import Problem
+    from poise.workload import Workload
+
+MOST = 50_000
+"""Requests of a run beyond which it is not simulated again for its stories."""
+
+
+def stories(
+    problem: Problem, policies: Policies, workload: Workload, run: Run, progress: Callable[[int, int], None]
+) -> dict[int, Story]:
+    """The stories of the slowest requests of `run`, that of the first seed, by number.
+
+    None of a run of more than `MOST` requests, nor when the user stops it meanwhile.
+    """
+    rows = {int(row["request"] or 0) for each in worst(run, problem.warmup_s).values() for row in as_rows(each)}
+    if not rows or len(workload) > MOST:
+        return {}
+    diaries = Diaries(sorted(rows))
+    again = simulate(
+        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
+        until=problem.until_s, drain=problem.drain, diary=diaries, progress=progress,
+    )  # fmt: skip
+    if again.interrupted:
+        return {}
+    frame = requests_frame(again, workload)
+    chosen = frame.filter(frame["request"].is_in(list(diaries.books)))
+    return {
+        row["request"]: story_of(diaries.books[row["request"]], again, row, problem.warmup_s)
+        for row in chosen.iter_rows(named=True)
+    }
