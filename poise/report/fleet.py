@@ -38,6 +38,11 @@ class Fleet:
         """The highest value; 0 where there is none."""
         return float(np.nanmax(self.values, initial=0.0))
 
+    @property
+    def gaps(self) -> bool:
+        """Whether some replica was not up all the time."""
+        return bool(np.isnan(self.values).any())
+
     def coarser(self, times: int) -> Fleet:
         """The peaks of `times` steps each."""
         if times == 1:

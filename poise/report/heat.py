@@ -55,13 +55,14 @@ def shade(highest: float, kind: Kind) -> Shade:
     return Shade(top, min(top, LEVELS), kind)
 
 
-def legend(label: str, scale: Shade) -> str:
-    """The colours from nothing to the most, with both ends in words."""
+def legend(label: str, scale: Shade, *, gaps: bool) -> str:
+    """The colours from nothing to the most, with both ends in words. gaps: some replica was not up all the time."""
     bar = '<svg viewBox="0 0 160 12" aria-hidden="true"><rect width="160" height="12" rx="2" fill="url(#heat)"/></svg>'
-    hatched = '<rect width="16" height="12" fill="url(#hatch)"/>'
-    none = f'<svg class="none" viewBox="0 0 16 12" aria-hidden="true">{hatched}</svg>'
+    hatched = '<svg class="none" viewBox="0 0 16 12" aria-hidden="true"><rect width="16" height="12" '
+    hatched += 'fill="url(#hatch)"/></svg>'
+    none = f"<span>{hatched} replica not up</span>" if gaps else ""
     ends = f"{write(0, scale.kind)} {bar} {write(scale.top, scale.kind)}"
-    return f'<p class="scale soft">{escape(label)}: {ends} {none} replica not up</p>'
+    return f'<p class="scale soft">{escape(label)}: {ends} {none}</p>'
 
 
 def heat(title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str]) -> str:

@@ -88,15 +88,13 @@ def _at_load(shown: Sequence[_Shown], styles: Mapping[str, int], pools: Sequence
     panes = {}
     figures = []
     for what, name, scale in _WHAT:
-        pane = _Pane(what, name, scale, max(each.fleets[what].highest for each in shown), _end(shown))
+        fleets = [each.fleets[what] for each in shown]
+        gaps = any(each.gaps for each in fleets)
+        pane = _Pane(what, name, scale, max(each.highest for each in fleets), max(each.end for each in fleets), gaps)
         drawn = [pane.figure(each, styles, pools, alone=len(shown) == 1) for each in shown]
         panes[name] = pane.legend + grid(drawn)
         figures += drawn
     return grid(figures) if len(shown) == 1 else tabs(panes, key)
-
-
-def _end(shown: Sequence[_Shown]) -> float:
-    return max(each.end for some in shown for each in some.fleets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +107,22 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Pane:
-    """One quantity at one load, on the scale that all policies share: up to `top`, and up to the second `end`."""
+    """One quantity at one load, on the scale that all policies share: up to `top`, and up to the second `end`.
+
+    gaps: some replica was not up all the time.
+    """
 
     what: str
     name: str
     scale: Scale
     top: float
     end: float
+    gaps: bool
 
     @property
     def legend(self) -> str:
         """What its colours mean."""
-        return legend(self.scale.label, shade(self.top, self.scale.kind))
+        return legend(self.scale.label, shade(self.top, self.scale.kind), gaps=self.gaps)
 
     def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], *, alone: bool) -> str:
         """The map of a policy with its lines below; one that is alone has its legend within."""

@@ -67,7 +67,7 @@ svg .a{fill:var(--ink)}
 .r{stroke-width:4}.m{stroke-width:1.5;stroke-dasharray:5 4;opacity:.8}.own{stroke:var(--soft);stroke-dasharray:1 3}
 .s{stroke-width:12;opacity:.3}.k{stroke-width:3}.h{fill:var(--panel);stroke-width:2}.u{opacity:.45}.z{fill:none}
 .scale{display:flex;flex-wrap:wrap;align-items:center;gap:2px 6px;margin:.2em 0 .5em}
-.scale svg{width:120px;height:11px;flex:none}.scale svg.none{width:16px;margin-left:10px}
+.scale svg{width:120px;height:11px;flex:none}.scale svg.none{width:16px}.scale span{margin-left:8px;white-space:nowrap}
 .tabs>input{position:absolute;opacity:0}
 .tabs>label{display:inline-block;padding:3px 12px;margin:0 6px 8px 0;border:1px solid var(--rule);border-radius:99px;
 cursor:pointer}

@@ -72,18 +72,19 @@ def _head(figure: Figure) -> str:
 
 
 def _body(cases: Sequence[Case], judged: Judged, figures: Sequence[Figure], width: int) -> str:
-    title = f'<tr><th scope="rowgroup" class="n" colspan="{width}"><span>{escape(judged.title)}</span></th></tr>'
-    return f"<tbody>{title}{''.join(_rows(cases, judged, figures))}</tbody>"
+    here = [case for case in cases if case.load == judged.load]
+    name = here[0].at.capitalize() if here else ""
+    title = f'<tr><th scope="rowgroup" class="n" colspan="{width}"><span>{escape(name)}</span></th></tr>'
+    return f"<tbody>{title}{''.join(_rows(here, judged, figures))}</tbody>"
 
 
 def _rows(cases: Sequence[Case], judged: Judged, figures: Sequence[Figure]) -> Iterator[str]:
     verdict = judged.verdict
     for case in cases:
-        if case.load == judged.load:
-            mine = ' class="best"' if case.policy == verdict.winner else ""
-            lead = f'<td class="n">{escape(case.policy)}</td>{_cell(verdict.by, case)}'
-            gap = f"<td>{escape(away(case.policy, verdict))}</td>"
-            yield f"<tr{mine}>{lead}{gap}{''.join(_cell(figure, case) for figure in figures)}</tr>"
+        mine = ' class="best"' if case.policy == verdict.winner else ""
+        lead = f'<td class="n">{escape(case.policy)}</td>{_cell(verdict.by, case)}'
+        gap = f"<td>{escape(away(case.policy, verdict))}</td>"
+        yield f"<tr{mine}>{lead}{gap}{''.join(_cell(figure, case) for figure in figures)}</tr>"
 
 
 def everything_section(cases: Sequence[Case]) -> str:
