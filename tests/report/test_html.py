@@ -1,154 +1,256 @@
-"""The page: well-formed, self-contained, honest about what is missing."""
+"""The page: well-formed, self-contained, of bounded size; it says what the results say, and what is missing."""
 
-import math
 import re
-from html.parser import HTMLParser
+from dataclasses import replace
+from html import escape
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from poise.core.blame import MEANING
 from poise.core.errors import UserError
-from poise.core.records import UNFINISHED
-from poise.core.spec import Belief, Slo
+from poise.core.records import NOT_YET, UNFINISHED, ReplicaStats
+from poise.core.spec import Belief
 from poise.core.units import ps
-from poise.report.axis import fit
-from poise.report.chart import Line, Scale, chart
-from poise.report.curves import latency_curves, timeline_curves
-from poise.report.figures import Case
-from poise.report.html import About, html_report, page
-from poise.report.metrics import combine, measure
-from poise.report.wording import belief_line
+from poise.report.figures import ATTAINMENT, COMPARED
+from poise.report.html import html_report, page
+from poise.report.story import Line, Story
+from poise.report.wording import belief_line, duration
 
-from .runs import Row, a_cluster, a_run
+from .pages import LIMITS, SLO, SWEEP, about, case, case_of, crowd, findings
+from .reader import read
+from .runs import Row, a_run
 
-VOID = {"meta", "line", "circle", "path", "br"}
+COMPARISON = page(SWEEP, about(slo=SLO), findings(SWEEP, limits=LIMITS, said=["A rule."], intervals="± is half."))
+RUN = page([case("fair", None, 1.0)], about())
 
-
-class Reader(HTMLParser):
-    """Collects text and attributes; fails where tags do not close in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if data.strip() and not {"style", "script", "title"} & set(self.open):
-            self.text.append(data.strip())
-
-
-def read(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    assert reader.open == []
-    return reader
-
-
-def about(**more) -> About:
-    return About("A title", Belief(), "vllm v1", {"kind": "table", "fit": {"error": 0.07}}, [3], **more)
-
-
-def case(router: str, load: float | None, *first_at: float) -> Case:
-    rows = [[Row(0.0, 0.0, at, 5.0, prompt=10, output=3), Row(1.0, 1.0, 2.0, 2.0, output=1)] for at in first_at]
-    runs = [a_run(some, samples=[(0, 0, 1, 1, 1), (ps(5), 0, 2, 2, 2)]) for some in rows]
-    result = combine([measure(run, a_cluster(price=1.0), Slo(ttft_s=2.0)) for run in runs])
-    return Case(router, result, load, latency_curves(runs[0]), timeline_curves(runs[0]))
-
-
-SWEEP = [case(name, load, 1.0, load) for name in ("fair", "greedy") for load in (1.5, 3.0)]
+BOTH = ["summary", "latency", "where-time-went", "replicas", "slowest", "every-figure", "notes", "provenance"]
 
 
 def test_the_first_line_is_the_belief():
-    assert read(page(SWEEP, about())).text[0] == belief_line(Belief())
+    for text in (COMPARISON, RUN):
+        assert read(text).text[0] == belief_line(Belief())
 
 
 def test_the_header_says_engine_cost_seed_and_slo():
-    words = " ".join(read(page(SWEEP, about(slo=Slo(ttft_s=2.0)))).text)
+    words = " ".join(read(COMPARISON).text)
     for part in ("A title", "vllm v1", "kind: table", "fit.error: 0.07", "Seed 3", "TTFT ≤ 2 s"):
         assert part in words
 
 
+def test_every_section_is_there_in_order_and_the_contents_lead_to_it():
+    assert list(read(RUN).sections) == BOTH
+    assert list(read(COMPARISON).sections) == [BOTH[0], "over-load", "collapse", *BOTH[1:]]
+    for text in (COMPARISON, RUN):
+        links = [value for tag, name, value in read(text).attributes if (tag, name) == ("a", "href")]
+        assert links == [f"#{section}" for section in read(text).sections]
+
+
+def test_no_two_places_have_one_name():
+    for text in (COMPARISON, RUN):
+        ids = read(text).ids
+        assert len(ids) == len(set(ids))
+
+
 def test_nothing_is_fetched():
-    text = page(SWEEP, about())
-    assert "http" not in text
-    assert "@import" not in text
-    assert not re.search(r"url\(|fetch\(|XMLHttp|import\(", text)
-    fetching = {name for _, name, _ in read(text).attributes} & {"src", "href", "srcset", "data", "action"}
-    assert fetching == set()
+    for text in (COMPARISON, RUN):
+        assert "http" not in text
+        assert "@import" not in text and "@font-face" not in text
+        assert not re.search(r"fetch\(|XMLHttp|import\(|WebSocket", text)
+        assert set(re.findall(r"url\((.*?)\)", text)) <= {"#hatch", "#heat"}
+        reader = read(text)
+        assert not {name for _, name, _ in reader.attributes} & {"src", "srcset", "data", "action", "xlink:href"}
+        links = [value for _, name, value in reader.attributes if name == "href"]
+        assert links
+        assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
 
 
-def test_a_sweep_has_curves_distributions_and_timelines():
-    text = page(SWEEP, about())
-    titles = re.findall(r"<figcaption>(.*?)</figcaption>", text)
-    assert titles[:6] == [
+def test_the_summary_of_a_comparison_has_every_figure_and_verdict_of_its_results():
+    words = read(COMPARISON).sections["summary"]
+    for each in SWEEP:
+        for figure in COMPARED:
+            if figure.value(each.result) is not None:
+                assert figure.text(each.result) in words
+                assert figure.margin(each.result) in words or not figure.margin(each.result)
+    said = findings(SWEEP).judged
+    assert [str(each.verdict) in words for each in said] == [True, True]
+    assert str(said[0].verdict).startswith("Indistinguishable")
+    assert str(said[1].verdict).startswith("Best by SLO met: fair")
+    assert "± is half." in words
+    assert "−25 % ± 1 %" in words, "the difference to the best one"
+    assert COMPARISON.count('<tr class="best">') == 1
+
+
+def test_the_summary_of_a_run_has_its_figures():
+    words = read(RUN).sections["summary"]
+    result = case("fair", None, 1.0).result
+    assert words[words.index("SLO met") + 1] == ATTAINMENT.text(result)
+    assert words[words.index("TTFT p99") + 1] == duration(result["ttft_s"]["p99"])
+
+
+def test_a_comparison_has_curves_distributions_maps_and_bars():
+    titles = re.findall(r"<figcaption>(.*?)</figcaption>", COMPARISON)
+    assert titles[:7] == [
         "TTFT, median", "TTFT, 99th percentile", "TPOT, 99th percentile", "End to end, 99th percentile",
-        "Goodput", "SLO attainment",
+        "Goodput", "SLO attainment", "Loads carried",
     ]  # fmt: skip
     assert titles.count("Time to first token") == 2, "one at each load"
-    assert titles.count("KV cache") == len(SWEEP)
+    assert COMPARISON.count('<svg class="heat"') == 3 * len(SWEEP)
+    assert titles.count("End to end, mean of all") == 2
+
+
+def test_points_over_load_say_the_figures_of_the_results():
+    told = read(COMPARISON).told
+    for each in SWEEP:
+        said = f"{each.policy}\nSLO met: {ATTAINMENT.text(each.result)} {ATTAINMENT.margin(each.result)}\n{each.at}"
+        assert said in told
+    assert SWEEP[0].at == "load 1 (10 req/s)"
+
+
+def test_intervals_are_bands_and_a_collapse_is_marked():
+    drawn = COMPARISON.split('id="over-load"')[1].split("</section>")[0]
+    assert drawn.count('<path class="b c1"') == 6, "greedy has an interval at each load"
+    assert drawn.count(">load 1</text>") == 6
+    assert drawn.count('<line class="m c1"') == 6, "the load at which it collapses"
+    assert drawn.count('<line class="r c0"') == drawn.count('<line class="r c1"') == 6, "where it does for sure"
+    assert '<line class="m c0"' not in drawn, "fair does not collapse"
+
+
+def test_the_collapse_says_what_was_found():
+    reader = read(COMPARISON)
+    words = " ".join(reader.sections["collapse"])
+    assert "greedy 1.414 1 2 – 2 SLO met by 50 %" in words
+    assert "fair – 2 – 2 – –" in words
+    assert "A rule." in words
+    assert "greedy\nload 1: carried, perhaps by chance" in reader.told
+    assert "greedy\ncollapses at load 1.414" in reader.told
+    assert 'id="collapse"' not in page(SWEEP, about(), findings(SWEEP)), "nothing is known of it"
 
 
 def test_curves_over_load_are_in_order_of_load_whatever_the_order_of_cases():
-    assert drawn_lines(page(SWEEP, about())) == drawn_lines(page(SWEEP[::-1], about()))
+    turned = page(SWEEP[::-1], about(), findings(SWEEP))
+    assert drawn_lines(page(SWEEP, about(), findings(SWEEP))) == drawn_lines(turned)
 
 
 def drawn_lines(text: str) -> list[tuple[str, str]]:
     """Names and paths of the curves over load, in order of name (colours follow the order of cases)."""
-    over_load = text.split("<h2>Over load</h2>")[1].split("</section>")[0]
-    return sorted(re.findall(r'<g data-name="(.*?)">.*?<path [^>]*d="(.*?)"', over_load))
+    over_load = text.split('id="over-load"')[1].split("</section>")[0]
+    return sorted(re.findall(r'<g data-name="(.*?)">.*?<path class="l[^>]*d="(.*?)"', over_load))
 
 
-def test_one_run_has_no_curves_over_load():
-    titles = re.findall(r"<figcaption>(.*?)</figcaption>", page([case("fair", None, 1.0)], about()))
-    assert titles == ["Time to first token", "Time per output token", "End to end", "Waiting", "Running", "KV cache"]
+def test_a_load_tried_in_search_of_a_collapse_is_in_the_curves_alone():
+    probe = case_of("fair", [a_run([Row(0.0, 0.0, 1.0, 2.0, output=2)])], 1.5, probe=True)
+    reader = read(page([*SWEEP, probe], about(), findings(SWEEP)))
+    assert any("load 1.5" in said for said in reader.told)
+    assert "1.5" not in " ".join(reader.sections["summary"] + reader.sections["latency"] + reader.sections["slowest"])
+
+
+def test_bars_add_up_to_what_requests_took():
+    reader = read(RUN)
+    result = case("fair", None, 1.0).result
+    assert f"fair: {duration(result['e2e_s']['mean'])}" in reader.sections["where-time-went"]
+    assert f"fair: {duration(result['ttft_s']['mean'])}" in reader.sections["where-time-went"]
+    assert "fair\nqueue, until the first token: 1 s (33.3 %)" in reader.told
+    assert "fair\ndecode, from there to the end: 2 s (66.7 %)" in reader.told
+    assert "fair\ndecode, from there to the end: 4 s (80 %)" in reader.told, "of the slowest one"
+    assert MEANING["queue"] in reader.sections["where-time-went"]
+    assert "transfer" not in reader.sections["where-time-went"], "no request had any"
+
+
+def test_a_run_without_blame_has_no_bars():
+    run = a_run([Row(0.0, 0.0, 1.0, 2.0, output=2)])
+    reader = read(page([case_of("fair", [run], None)], about()))
+    assert "where-time-went" not in reader.sections
+    assert "Where their time went" not in reader.text
+
+
+def test_slow_requests_are_told_with_where_their_time_went():
+    rows = [Row(0.0, 0.5, 1.0, 5.0, prompt=100, output=3, cached=25), Row(1.0, 1.0, 2.5, 2.5, output=1)]
+    words = " ".join(read(page([case_of("fair", [a_run(rows)], None)], about())).sections["slowest"])
+    assert "By TTFT request" in words
+    assert "1 1 s 0 0 1 0 0 s 1.5 s – 1.5 s –" in words
+    assert "0 0 s 100 25 25 % 3 0 500 ms 1 s 2 s 5 s –" in words
+    assert words.index("1 1 s 0") < words.index("0 0 s 100"), "the slowest to its first token first"
+    told = " ".join(read(RUN).sections["slowest"])
+    assert "Request 0. Its 5 s (mean of 2 finished requests: 3 s): decode 4 s (2 s), queue 1 s (1 s);" in told
+
+
+def test_a_story_is_told_as_it_is():
+    life = Story([Line(0.0, 0.0, "gateway", "arrives <at> last")], {}, dict.fromkeys(MEANING, 0.0), {}, 0)
+    text = page([replace(case("fair", None, 1.0), stories={0: life})], about())
+    assert "arrives &lt;at&gt; last" in text
+    assert "Request 1. Its 1 s" in text, "one without a story has its last line"
+    assert "Their stories" in read(text).text
+    assert "Their stories" not in read(RUN).text
+
+
+def test_pools_are_named():
+    run = a_run(
+        [Row(0.0, 0.0, 1.0, 2.0, output=2)],
+        replicas=[ReplicaStats(), ReplicaStats()],
+        samples=[(0, 0, 1, 1, 1), (0, 1, 2, 2, 2), (ps(1), 0, 1, 1, 1), (ps(1), 1, 2, 2, 2)],
+    )
+    run.records.decode_replica[0] = 1
+    reader = read(page([case_of("fair", [run], None)], about(pools=["prefill", "decode"])))
+    assert ("section", "data-names", "replica 0 (prefill)|replica 1 (decode)") in reader.attributes
+    assert {"prefill 0", "decode 1", "replica 1 (decode)"} <= set(reader.sections["replicas"])
+    assert "0 (prefill) → 1 (decode)" in reader.sections["slowest"]
+
+
+def test_only_a_run_whose_replicas_come_or_go_has_gaps():
+    rows, samples = [Row(0.0, 0.0, 1.0, 2.0, output=2)], [(0, 0, 1, 1, 1), (ps(1), 0, 1, 1, 1), (ps(2), 0, 1, 1, 1)]
+    for until, named in ((NOT_YET, False), (ps(1), True)):
+        run = a_run(rows, replicas=[ReplicaStats(up_until=until)], samples=samples)
+        assert ("replica not up" in read(page([case_of("fair", [run], None)], about())).text) == named
 
 
 @pytest.mark.parametrize("rows", [[], [Row(0.0, status=UNFINISHED)]])
 def test_a_run_in_which_nothing_finished_is_a_page_with_reasons(rows):
-    run = a_run(rows)
-    empty = Case("fair", combine([measure(run, a_cluster(), Slo())]), None, latency_curves(run), timeline_curves(run))
-    words = " ".join(read(page([empty], about())).text)
+    words = " ".join(read(page([case_of("fair", [a_run(rows)], None)], about())).text)
     assert "Nothing to draw" in words
-    assert "no price is known for toy" in words
-    assert "None" not in words
-    assert "nan" not in words
+    assert not re.search(r"\bnan\b|None", words)
 
 
 def test_no_cases_is_still_a_page():
     assert read(page([], about())).text[0].startswith("Belief")
 
 
+def test_what_was_stopped_says_so():
+    told = page(SWEEP, about(), findings(SWEEP, partial="stopped by the user; 3 of 8 simulations are done"))
+    assert "Interrupted: stopped by the user; 3 of 8 simulations are done." in read(told).text
+    run = case("fair", None, 1.0)
+    run.result["notes"]["interrupted"] = "stopped by the user after 1 of 2 seeds"
+    assert "Interrupted: stopped by the user after 1 of 2 seeds." in read(page([run], about())).text
+    assert "Interrupted" not in COMPARISON
+
+
 def test_names_are_escaped():
-    text = page([case("<script>alert(1)</script>&\"'", 1.0, 1.0)], about(workload={"<b>": "<i>"}))
-    assert "<script>alert" not in text
-    assert "<b>" not in text
+    name = "<b>alert(1)</b>&\"'"
+    cases = [case(name, load, 1.0, load) for load in (1.0, 2.0)]
+    limits = [replace(LIMITS[1], policy=name)]
+    text = page(cases, about(workload={"<b>": "<i>"}, pools=[name]), findings(cases, limits=limits))
+    assert "<b>alert" not in text
+    assert "<i>" not in text
+    assert text.count(escape(name)) > 20
     read(text)
 
 
 def test_notes_say_which_cases_they_hold_for():
     cases = [case("fair", 1.0, 1.0, 2.0), case("greedy", 1.0, 1.0)]
-    notes = re.findall(r"<li>(.*?)</li>", page(cases, about()))
-    assert "interval: one seed: an interval needs two or more (greedy at 1)" in notes
+    notes = re.findall(r"<li>(.*?)</li>", page(cases, about(), findings(cases)))
+    assert "interval: one seed: an interval needs two or more (greedy at load 1 (10 req/s))" in notes
 
 
 def test_no_number_in_a_drawing_is_broken():
-    text = page(SWEEP, about())
-    for drawing in re.findall(r"<svg.*?</svg>", text, re.S):
-        assert not re.search(r"\bnan\b|\binf\b|None", drawing)
+    for text in (COMPARISON, RUN):
+        for drawing in re.findall(r"<svg.*?</svg>", text, re.S):
+            assert not re.search(r"\bnan\b|\binf\b|None", re.sub(r'href=".*?"', "", drawing))
+
+
+def test_a_page_stays_small():
+    run = crowd(80, 300)
+    assert len(page([case_of("fair", [run], None)], about())) < 250_000
+    cases = [case_of(name, [run], float(load)) for name in "abcd" for load in range(1, 5)]
+    assert len(page(cases, about(), findings(cases))) < 1_000_000
 
 
 def test_the_page_is_written_whole(tmp_path):
@@ -156,42 +258,3 @@ def test_the_page_is_written_whole(tmp_path):
     assert (tmp_path / "new" / "report.html").read_text() == page(SWEEP, about())
     with pytest.raises(UserError, match="regular file"):
         html_report(tmp_path, SWEEP, about())
-
-
-positive = st.floats(1e-9, 1e9)
-
-
-@given(st.lists(positive, min_size=1, max_size=20), st.booleans())
-def test_axes_hold_their_values_and_some_round_ticks(values, log):
-    axis = fit(values, 10.0, 400.0, log=log)
-    places = [axis.place(value) for value in sorted(values)]
-    assert places == sorted(places)
-    assert all(10 - 1e-6 <= place <= 400 + 1e-6 for place in places)
-    ticks = [value for value, _ in axis.ticks()]
-    assert 1 <= len(ticks) <= 14
-    assert ticks == sorted(set(ticks))
-    assert all(axis.low * (1 - 1e-9) <= tick <= axis.high * (1 + 1e-9) for tick in ticks)
-
-
-@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=20), st.booleans(), st.booleans())
-def test_the_script_can_read_the_values_back_from_the_drawing(points, log, steps):
-    """What the page's script computes from the path and the scales, to the width of a line."""
-    points.sort()
-    line = Line("a", 0, [x for x, _ in points], [y for _, y in points])
-    text = chart("t", [line], Scale("x", log=log), Scale("y", log=log), reading="{y}", steps=steps)
-    (path,) = re.findall(r' d="(.*?)"', text)
-    numbers = [float(number) for number in re.findall(r"[\d.-]+", path)]
-    drawn = list(zip(numbers[::2], numbers[1::2], strict=True))
-    assert len(drawn) == len(points)
-    axes = [fit([p[at] for p in points], *ends, log=log) for at, ends in ((0, (62, 446)), (1, (256, 26)))]
-    for (x, y), (px, py) in zip(points, drawn, strict=True):
-        assert (px, py) == pytest.approx((axes[0].place(x), axes[1].place(y)), abs=0.006)
-
-
-def test_a_gap_breaks_a_line_and_margins_become_bars():
-    line = Line("a", 9, [1.0, 2.0, 3.0], [1.0, math.nan, 2.0], [0.5, None, None])
-    text = chart("t", [line], Scale("x"), Scale("y"), reading="{y}", dots=True)
-    assert text.count("<path") == 2
-    assert text.count('class="e c1"') == 1
-    assert text.count("<circle") == 2
-    assert 'stroke-dasharray="7 3"' in text, "colours repeat with another dash"

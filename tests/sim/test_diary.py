@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.core.diary import Diary
+from poise.core.diary import Diaries, Diary
 from poise.core.records import FINISHED, NOT_YET, Records
 from poise.core.spec import Engine, Fault
 from poise.core.units import SECOND, seconds
@@ -44,6 +44,17 @@ def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> Non
         lines = list(story_lines(diary.happenings, told.row(0, named=True), seconds(run.ended_at)))
         assert all(line.said and line.since_s >= -1e-12 for line in lines)
         assert lines[-1].at_s == (told["ended_s"][0] if told["ended_s"][0] is not None else seconds(run.ended_at))
+
+
+@given(cases())
+@settings(max_examples=40)
+def test_diaries_of_one_run_are_those_of_a_run_each(case: Case) -> None:
+    diaries = Diaries(range(0, len(case.workload), 3))
+    case.build(one_step=False, check=False, diary=diaries).simulate()
+    for row, book in diaries.books.items():
+        alone = Diary(row)
+        case.build(one_step=False, check=False, diary=alone).simulate()
+        assert book.happenings == alone.happenings
 
 
 def _check(diary: Diary, records: Records, row: int) -> None:

@@ -1,0 +1,112 @@
+"""Lines, bands and axes: what is drawn can be read back."""
+
+import itertools
+import math
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poise.report.axis import fit
+from poise.report.chart import Line, Mark, Scale, chart
+from poise.report.path import area, trail
+
+positive = st.floats(1e-9, 1e9)
+places = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=20)
+
+
+def walked(path: str) -> list[tuple[float, float]]:
+    """The corners of a path, as the page's script finds them."""
+    x = y = 0.0
+    corners = []
+    for letter, rest in re.findall(r"([MlhvVz])([^MlhvVz]*)", path):
+        numbers = [float(each) for each in rest.split()]
+        if letter == "M":
+            x, y = numbers
+        elif letter == "l":
+            x, y = x + numbers[0], y + numbers[1]
+        elif letter == "h":
+            x += numbers[0]
+        elif letter in "vV":
+            y = numbers[0] + (y if letter == "v" else 0)
+        if letter != "z":
+            corners.append((x, y))
+    return corners
+
+
+def surface(corners: list[tuple[float, float]]) -> float:
+    """The area within closed corners."""
+    pairs = zip(corners, [*corners[1:], corners[0]], strict=True)
+    return abs(sum(a * d - b * c for (a, b), (c, d) in pairs)) / 2
+
+
+@given(st.lists(positive, min_size=1, max_size=20), st.booleans())
+def test_axes_hold_their_values_and_some_round_ticks(values, log):
+    axis = fit(values, 10.0, 400.0, log=log)
+    found = [axis.place(value) for value in sorted(values)]
+    assert found == sorted(found)
+    assert all(10 - 1e-6 <= place <= 400 + 1e-6 for place in found)
+    ticks = [value for value, _ in axis.ticks()]
+    assert 1 <= len(ticks) <= 14
+    assert ticks == sorted(set(ticks))
+    assert all(axis.low * (1 - 1e-9) <= tick <= axis.high * (1 + 1e-9) for tick in ticks)
+
+
+@given(st.floats(0.1, 1e6))
+def test_counts_have_whole_ticks(high):
+    ticks = [value for value, _ in fit([high], 0.0, 100.0, kind="count").ticks()]
+    assert all(abs(value - round(value)) < 1e-9 for value in ticks)
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=20), st.booleans(), st.booleans())
+def test_the_script_can_read_the_values_back_from_the_drawing(points, log, steps):
+    """What the page's script computes from the path, to a tenth of a unit; steps say a value where it begins."""
+    points.sort()
+    line = Line("a", 0, [x for x, _ in points], [y for _, y in points])
+    text = chart("t", [line], Scale("x", log=log), Scale("y", log=log), reading="{y}", steps=steps)
+    (path,) = re.findall(r'<path class="l[^>]* d="(.*?)"', text)
+    drawn = [(x / 10, y / 10) for x, y in walked(path)]
+    axes = [fit([p[at] for p in points], *ends, log=log) for at, ends in ((0, (62, 446)), (1, (256, 26)))]
+    height = math.nan
+    for x, y in points:
+        px, py = axes[0].place(x), axes[1].place(y)
+        near = [each for each in drawn if math.dist(each, (px, py)) < 0.1]
+        assert near or (steps and abs(py - height) <= 0.1), "left out only where nothing changes"
+        height = py
+
+
+@given(places, st.booleans())
+def test_a_band_covers_what_lies_between_its_lines(points, steps):
+    xs = [sum(step for step, *_ in points[: at + 1]) for at in range(len(points))]
+    low, high = ([each[at] for each in points] for at in (1, 2))
+    ordered = [(max(a, b), min(a, b)) for a, b in zip(low, high, strict=True)]  # places grow downwards
+    low, high = [a for a, _ in ordered], [b for _, b in ordered]
+    corners = walked(area(xs, low, high, steps))
+    gaps = [a - b for a, b in ordered]
+    wide = [b - a for a, b in itertools.pairwise(xs)]
+    if len(xs) == 1:
+        assert surface(corners) == 20 * gaps[0], "a stroke"
+    elif steps:
+        assert surface(corners) == sum(gap * step for gap, step in zip(gaps, wide, strict=False))
+    else:
+        means = [(a + b) / 2 for a, b in itertools.pairwise(gaps)]
+        assert surface(corners) == sum(gap * step for gap, step in zip(means, wide, strict=True))
+
+
+def test_a_gap_breaks_a_line_and_its_band():
+    assert trail([0, 10, 20, 30], [5, None, 7, 9], False) == "M0 5M20 7l10 2"
+    assert area([0, 10, 20, 30], [5, 5, 7, 9], [3, None, 4, 4], False).count("M") == 2
+    line = Line("a", 9, [1.0, 2.0, 3.0], [1.0, math.nan, 2.0], [0.5, math.nan, math.nan], [1.5, math.nan, math.nan])
+    text = chart("t", [line], Scale("x"), Scale("y"), reading="{y}", dots=True)
+    assert text.count("<circle") == 2
+    assert text.count('<path class="b c1"') == 1
+    assert 'stroke-dasharray="7 3"' in text, "colours repeat with another dash"
+
+
+def test_a_mark_beyond_the_axis_is_left_out_and_an_open_range_runs_to_its_end():
+    line = Line("a", 0, [1.0, 2.0], [1.0, 2.0])
+    marks = [Mark("load 9", 9.0), Mark("a", None, 0, 1.5, None)]
+    text = chart("t", [line], Scale("x"), Scale("y"), reading="{y}", marks=marks)
+    assert "load 9" not in text
+    (low, high), axis = re.findall(r'class="r c0" x1="(.*?)" x2="(.*?)"', text)[0], fit([1.0, 2.0], 62, 446)
+    assert (float(low), float(high)) == (round(axis.place(1.5), 1), 446.0)
