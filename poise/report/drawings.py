@@ -62,10 +62,10 @@ def _said(findings: Findings) -> str:
         f"Load 1, the dotted line, is {findings.one}. Bands are 95 % intervals; a point has none where runs are too "
         "short to say."
     )
-    if any(limit.load is not None for limit in findings.limits):
+    if any(each.low is not None or each.high is not None for each in findings.limits):
         told += (
             " Dashed lines are the loads at which policies collapse, and the bars above the plot between which loads "
-            "that lies for sure."
+            "that lies for sure; without an end, a bar runs to the edge."
         )
     return told
 

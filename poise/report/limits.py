@@ -24,7 +24,7 @@ def limits_section(findings: Findings, styles: Styles) -> str:
     words = (
         f"Load 1, the dotted line, is {findings.one}. Dots are the loads that were tried: full where the load was "
         "carried, hollow where it was not, pale where chance may have decided. The bar spans where the collapse lies "
-        "for sure, and the upright stroke is its load."
+        "for sure, to the edge where there is no end to it, and the upright stroke is its load."
     )
     drawn = f'<figure class="wide"><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>'
     return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), said, anchor="collapse")

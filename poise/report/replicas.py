@@ -18,6 +18,9 @@ from poise.report.wording import duration
 CELLS, POINTS = 300_000, 24_000
 """The most pixels of all maps of a page, and the most points of all its timelines; steps are joined to keep below."""
 
+LETTERS = 8
+"""What fits beside a map."""
+
 LOW = 200
 """The height of the lines below a map."""
 
@@ -160,5 +163,5 @@ def _ticks(some: Fleet, pools: Sequence[str]) -> list[str]:
     told = []
     for row, replica in enumerate(some.replicas):
         first = pools and (not row or pools[replica] != pools[some.replicas[row - 1]])
-        told.append(f"{pools[replica]} {replica}" if first else str(replica))
+        told.append(f"{pools[replica][: LETTERS - len(str(replica))]} {replica}" if first else str(replica))
     return told

@@ -69,7 +69,8 @@ def _told(number: int, case: Case, row: Row) -> str:
     if number in case.stories:
         out = StringIO()
         show_lines(case.stories[number], f"Request {number}", out)
-        return f'<pre class="scroll" tabindex="0">{escape(out.getvalue().rstrip())}</pre>'
+        life, _, closing = out.getvalue().rstrip().rpartition("\n")
+        return f'<pre class="scroll" tabindex="0">{escape(life)}</pre>{escape(closing)}'
     mean = (case.blame or {})["mean"]
     typical = {part: sum(mean[stretch][part] for stretch in STRETCHES) for part in PARTS}
     parts = {part: row[part] or 0.0 for part in PARTS}

@@ -74,7 +74,7 @@ cursor:pointer}
 .tabs>input:checked+label{background:var(--ink);color:var(--ground)}
 .tabs>input:focus-visible+label{outline:2px solid var(--c0)}
 .tabs>div{display:none}
-.stories{padding-left:1.2em}.stories li{margin:.5em 0;overflow-wrap:anywhere}
+.stories{padding:0;list-style:none}.stories li{margin:.5em 0;overflow-wrap:anywhere}
 pre{font:12.5px/1.5 ui-monospace,monospace;margin:0;padding:8px 10px;background:var(--panel)}
 .legend{display:flex;flex-wrap:wrap;gap:4px 18px;margin:.4em 0 .7em}
 .key{display:inline-flex;align-items:center;gap:6px;min-width:0;overflow-wrap:anywhere}
@@ -85,7 +85,8 @@ color:var(--ground);font-size:13px;line-height:1.35;max-width:260px;white-space:
 #tip[hidden]{display:none}
 #provenance{color:var(--soft);font-size:.9em}
 @media (max-width:600px){main{padding:14px 14px 36px}h1{font-size:1.3rem}
-figure{padding:8px 6px}svg text{font-size:15px}dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:6px}
+figure{padding:8px 6px}svg text{font-size:15px}.heat text{font-size:12px}
+dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:6px}
 .tiles{grid-template-columns:repeat(auto-fill,minmax(100px,1fr))}}
 @media print{.scroll{overflow:visible}figure{break-inside:avoid}}
 """ + "".join(
