@@ -33,7 +33,7 @@ def blame_section(cases: Sequence[Case]) -> str:
     drawn = [case for case in cases if case.blame]
     if not drawn:
         return ""
-    folds = {some[0].at: _at_load(some) for some in by_load(drawn).values()}
+    folds = [(some[0].at, _at_load(some)) for some in by_load(drawn).values()]
     said = (
         "Of the finished requests of the first seed, from arrival to end; the upright stroke is the first token. Point "
         "at a piece, or tap it, for its value."

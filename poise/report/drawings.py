@@ -36,8 +36,8 @@ _DISTRIBUTIONS = (
 
 
 def load_axis(loads: Sequence[float]) -> Scale:
-    """The axis of loads."""
-    return Scale("load", log=max(loads) > WIDE * min(loads))
+    """The axis of loads, which holds load 1."""
+    return Scale("load", log=max(loads) > WIDE * min(loads), reach=1.0)
 
 
 def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, legend: str) -> str:
@@ -113,7 +113,7 @@ def latency_section(cases: Sequence[Case], styles: Styles, legend: str) -> str:
         return ""
     points = POINTS // (len(drawn) * len(_DISTRIBUTIONS))
     said = '<p class="soft">Of finished requests of the first seed: which share of them took at most so long.</p>'
-    folds = {some[0].at: _distributions(some, styles, points) for some in by_load(drawn).values()}
+    folds = [(some[0].at, _distributions(some, styles, points)) for some in by_load(drawn).values()]
     return section("Latency", said, legend, fold_all(folds), anchor="latency")
 
 

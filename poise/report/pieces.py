@@ -22,14 +22,12 @@ def fold(title: str, body: str, opened: bool = False) -> str:
     return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{body}</details>"
 
 
-def fold_all(parts: Mapping[str, str]) -> str:
-    """Parts by title, the middle one open; a single one is not folded."""
+def fold_all(parts: Sequence[tuple[str, str]]) -> str:
+    """Parts with their titles, the middle one open; a single one is not folded."""
     if len(parts) == 1:
-        return next(iter(parts.values()))
+        return parts[0][1]
     middle = len(parts) // 2
-    return "".join(
-        fold(name[:1].upper() + name[1:], body, at == middle) for at, (name, body) in enumerate(parts.items())
-    )
+    return "".join(fold(name[:1].upper() + name[1:], body, at == middle) for at, (name, body) in enumerate(parts))
 
 
 def table(head: str, body: str) -> str:

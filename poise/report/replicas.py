@@ -47,10 +47,10 @@ def replicas_section(cases: Sequence[Case], styles: Mapping[str, int], pools: Se
         _Shown(case, {what: each.coarser(times) for what, each in some.items()})
         for case, some in zip(drawn, fleets, strict=True)
     ]
-    folds = {}
+    folds = []
     for number, (load, some) in enumerate(by_load(drawn).items()):
         here = [each for each in shown if each.case.load == load]
-        folds[some[0].at] = _at_load(here, styles, pools, f"at{number}")
+        folds.append((some[0].at, _at_load(here, styles, pools, f"at{number}")))
     said, legend = _said(shown), _legend(shown[0].fleets["waiting"], pools)
     return section("Replicas over time", said, legend, fold_all(folds), anchor="replicas", names=_names(pools))
 

@@ -34,7 +34,7 @@ def worst_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
         return ""
     most = max(TOLD // (len(drawn) * len(BY)), FEW)
     drawn = [replace(case, worst={by: rows[:most] for by, rows in (case.worst or {}).items()}) for case in drawn]
-    folds = {some[0].at: _at_load(some, pools) for some in by_load(drawn).values()}
+    folds = [(some[0].at, _at_load(some, pools)) for some in by_load(drawn).values()]
     said = (
         "Of the finished requests of the first seed, those that took longest. Cached: prompt tokens found in the "
         "prefix cache. Sent after: from the arrival to the (last) dispatch to a replica."

@@ -49,10 +49,14 @@ def _cell(figure: Figure, case: Case) -> str:
 def _verdicts(findings: Findings) -> str:
     """One sentence for each load."""
     items = "".join(
-        f"<li><b>{escape(each.title)}</b> {escape(str(each.verdict) or 'One policy: nothing to compare.')}</li>"
+        f"<li><b>{escape(each.title)}</b> {escape(str(each.verdict) or _nothing(each))}</li>"
         for each in findings.judged
     )
     return f'<ul class="verdicts">{items}</ul>'
+
+
+def _nothing(judged: Judged) -> str:
+    return f"Nothing to compare: fewer than two policies have a figure for {judged.verdict.by.label}."
 
 
 def _table(cases: Sequence[Case], findings: Findings) -> str:
