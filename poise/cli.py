@@ -1,4 +1,6 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo` and lists. Thin: the work is in `scenario`.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `claim` and lists.
+
+Thin: the work is in `scenario` and in `claims`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -185,6 +187,34 @@ def devices(json: Json = False) -> None:
 def policies(json: Json = False) -> None:
     """List the policies of every slot."""
     _list("policies", json)
+
+
+@app.command()
+def systems(json: Json = False) -> None:
+    """List the published systems that Poise has, and what became of their claims."""
+    from poise.claims.command import list_systems
+
+    list_systems(json)
+
+
+@app.command()
+def claim(
+    name: Annotated[str, typer.Argument(help="A system, as `poise systems` lists them.", metavar="NAME")],
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the requests: a look, not a result.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of traces; else the one POISE_DATA names.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html and result.json.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Keep the result as the one that systems lists.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Run the experiment behind a published claim again, and say which criteria it meets."""
+    from poise.claims.command import Wish, try_claim
+
+    try_claim(Wish(name, quick, data, out, json_file, save, quiet))
 
 
 def _list(what: str, json: bool) -> None:

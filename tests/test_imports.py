@@ -26,6 +26,7 @@ MAY: dict[str, set[str]] = {
     **dict.fromkeys(TOOLS, GROUND),
     **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
     **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
+    "claims": GROUND | TOOLS | {"scenario"},  # experiments are comparisons
     "cli": GROUND | TOOLS | WORLDS | TASKS,
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily

@@ -1,0 +1,76 @@
+"""What an experiment is given: how long it may be, and where recorded traces are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise.claims.claim import Source
+from poise.core.errors import UserError
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
+    from poise.workload import Workload
+
+Meter = Callable[[str, int, int], None]
+"""Told now and then what is running, how much of it is done and how much there is."""
+
+SHARE = 10
+"""A quick run has one in so many of the requests."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """quick: the same experiment with a tenth of the requests and two seeds.  data: the folder of traces, or None."""
+
+    quick: bool = False
+    data: Path | None = None
+    meter: Meter | None = None
+
+    def requests(self, full: int) -> int:
+        """How many requests to simulate where the whole experiment has `full`."""
+        return full // SHARE if self.quick else full
+
+    def seeds(self, full: int) -> int:
+        """How many seeds where the whole experiment has `full`."""
+        return min(full, 2) if self.quick else full
+
+    def compare(self, label: str, *args: Any, **options: Any) -> Comparison:
+        """`poise.compare`, with its progress told under `label`."""
+        from poise.scenario.compare.python import compare
+
+        def tell(_: str, done: int, total: int) -> None:
+            if self.meter is not None:
+                self.meter(label, done, total)
+
+        return compare(*args, **options, progress=tell)
+
+    def trace(self, source: Source) -> Workload:
+        """The recorded trace, packed or not, in its own folder or in the one given; UserError where it is not."""
+        from poise import workload
+
+        return workload.read(find_data(source, self.data))
+
+
+def folder(option: Path | None) -> Path | None:
+    """The folder of data: that of the option, else that of the environment."""
+    named = os.environ.get("POISE_DATA", "")
+    return option or (Path(named) if named else None)
+
+
+def find_data(source: Source, data: Path | None) -> Path:
+    """Where the file of a source lies; UserError that says which, where it is published and how to name its folder."""
+    place = Path(source.file)
+    names = [place, place.with_suffix("")] if place.suffix == ".gz" else [place, Path(f"{place}.gz")]
+    for name in names:
+        for path in (name, Path(name.name)):
+            if data is not None and (data / path).is_file():
+                return data / path
+    where = f"is not in {data}" if data is not None else "is needed, and no folder of data is named"
+    raise UserError(
+        f"{source.file}: {where}; it is published at {source.published}: give the folder that has it by --data DIR, or "
+        "by the environment variable POISE_DATA"
+    )

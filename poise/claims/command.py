@@ -1,0 +1,91 @@
+"""What `poise systems` and `poise claim` do once their options are read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from poise.claims import record as records
+from poise.claims.bench import Bench, folder
+from poise.claims.find import claim, measure
+from poise.claims.page import page
+from poise.claims.record import Record, text
+from poise.claims.show import show_claim, show_systems, systems
+from poise.core.errors import UserError
+from poise.report.files import replacing
+from poise.scenario.meter import Bars
+from poise.scenario.write import check_writable
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise claim`; `json` is a file or `-`."""
+
+    name: str
+    quick: bool = False
+    data: Path | None = None
+    out: Path | None = None
+    json: str | None = None
+    save: bool = False
+    quiet: bool = False
+
+
+def list_systems(as_json: bool) -> None:
+    """Print every system with what became of its claim."""
+    told = systems()
+    if as_json:
+        sys.stdout.write(text({"systems": told}))
+    else:
+        show_systems(told)
+
+
+def try_claim(wish: Wish) -> Record:
+    """Run a claim again, print and write what was asked for."""
+    about = claim(wish.name)
+    if about.untestable:
+        raise UserError(f"{wish.name}: there is nothing to run: {about.untestable}; `poise systems` lists the others")
+    if wish.save and wish.quick:
+        raise UserError("--save: a quick run is no result to keep; leave out --quick")
+    _check_places(wish)
+    with Bars() as bars:
+        record = run(wish.name, Bench(wish.quick, folder(wish.data), None if wish.quiet else bars))
+    if not wish.quiet and wish.json != "-":
+        show_claim(about, record)
+    _write(wish, record)
+    return record
+
+
+def run(name: str, bench: Bench) -> Record:
+    """Run the experiment of a system and date it."""
+    began = time.process_time()
+    findings = measure(name, bench)
+    return records.made(name, findings, time.process_time() - began, quick=bench.quick)
+
+
+def _check_places(wish: Wish) -> None:
+    """Find out what cannot be written before any work is done."""
+    if wish.json is not None and wish.json != "-":
+        check_writable(Path(wish.json), "--json")
+    if wish.out is not None:
+        check_writable(wish.out, "--out", folder=True)
+    if wish.save:
+        check_writable(records.FOLDER, "--save", folder=True)
+
+
+def _write(wish: Wish, record: Record) -> None:
+    told = text(record.as_dict())
+    files: dict[Path, str] = {}
+    if wish.json == "-":
+        sys.stdout.write(told)
+    elif wish.json is not None:
+        files[Path(wish.json)] = told
+    if wish.out is not None:
+        files |= {wish.out / "report.html": page(claim(wish.name), record), wish.out / "result.json": told}
+    for path, content in files.items():
+        with replacing(path) as file:
+            file.write(content.encode())
+    written = [*files, *([records.save(record)] if wish.save else [])]
+    if written and not wish.quiet:
+        print(f"Wrote {', '.join(map(str, written))}", file=sys.stderr if wish.json == "-" else sys.stdout)

@@ -1,0 +1,81 @@
+"""The systems by name: each is the file of that name in `systems/`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+from poise.claims import systems
+from poise.claims.bench import Bench
+from poise.claims.claim import Claim, Findings
+from poise.core.errors import UserError
+from poise.core.spec import Engine
+
+_ROOT = Path(__file__).parents[1]
+
+
+def names() -> list[str]:
+    """The systems there are, by name."""
+    return sorted(module.name for module in pkgutil.iter_modules(systems.__path__))
+
+
+def claim(name: str) -> Claim:
+    """What is claimed of a system; UserError with the nearest names if there is none of this name."""
+    found: Claim = _module(name).CLAIM
+    return found
+
+
+def measure(name: str, bench: Bench) -> Findings:
+    """Run the experiment of a system."""
+    found: Findings = _module(name).measure(bench)
+    return found
+
+
+def digest(name: str) -> str:
+    """What a result depends on: the claim's file, those of its policies with what they import, and the engine model."""
+    about = claim(name)
+    own = _ROOT / "claims" / "systems" / f"{name}.py"
+    files = {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.against)])}
+    told = sha256(f"{Engine().name} {Engine().version}".encode())
+    for file in sorted(files):
+        told.update(file.relative_to(_ROOT).as_posix().encode())
+        told.update(file.read_bytes())
+    return told.hexdigest()[:16]
+
+
+def _module(name: str) -> ModuleType:
+    if name not in names():
+        near = get_close_matches(name, names(), 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
+        raise UserError(f"{name!r} is no system; {hint}")
+    return importlib.import_module(f"{systems.__name__}.{name}")
+
+
+def policy_file(name: str) -> Path:
+    """The file of a policy, in the folder of whichever slot it fills."""
+    (found,) = (_ROOT / "policies").glob(f"*/{name}.py")
+    return found
+
+
+def _closure(files: Sequence[Path]) -> set[Path]:
+    """The files, and those of policies that they import."""
+    known: set[Path] = set()
+    left = list(files)
+    while left:
+        file = left.pop()
+        if file not in known:
+            known.add(file)
+            left += _imported(file)
+    return known
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("poise.policies."):
+            yield _ROOT.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")

@@ -1,0 +1,105 @@
+"""Comparisons of the same policies along an axis, and the criteria that may be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from poise.claims.claim import Criterion, Curve, Point
+from poise.report.figures import deciding
+from poise.report.intervals import Interval
+from poise.report.seeds import CONFIDENCE
+from poise.report.wording import Kind, significant, write
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
+
+
+class Gap(NamedTuple):
+    """How much better one policy is than another at one place: both values, and the difference with its interval."""
+
+    x: float
+    other: str
+    own: float | None
+    others: float | None
+    lead: Interval
+
+    @property
+    def sign(self) -> int:
+        """1 where it is better by more than chance, -1 where worse, 0 where chance may decide."""
+        if not self.lead.apart or self.lead.value is None:
+            return 0
+        return 1 if self.lead.value > 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One comparison for each place on an axis, each at load 1.  across: what the axis is, with its unit."""
+
+    across: str
+    at: Mapping[float, Comparison]
+
+    def curve(self, title: str, figure: str, policies: Sequence[str] = ()) -> Curve:
+        """A figure of policies (default: all) along the axis."""
+        names = policies or next(iter(self.at.values())).study.policies
+        lines = {name: [self._point(x, name, figure) for x in self.at] for name in names}
+        return Curve(title, self.across, deciding(figure).kind, lines)
+
+    def _point(self, x: float, name: str, figure: str) -> Point:
+        found = self.at[x].interval(name, figure)
+        return Point(x, found.value, found.half)
+
+    def value(self, x: float, policy: str, figure: str) -> float:
+        """A figure of a policy at a place; 0 where it has none."""
+        return self.at[x].interval(policy, figure).value or 0.0
+
+    def gaps(self, figure: str, policy: str, others: Sequence[str]) -> list[Gap]:
+        """At each place the one of `others` that `policy` leads by least, with confidence for all of them at once."""
+        confidence = 1 - (1 - CONFIDENCE) / len(others)
+        return [self._least(x, figure, policy, others, confidence) for x in self.at]
+
+    def _least(self, x: float, figure: str, policy: str, others: Sequence[str], confidence: float) -> Gap:
+        found = []
+        for other in others:
+            gap = self.at[x].interval(policy, figure, against=other, confidence=confidence)
+            own, their = (self.at[x].interval(name, figure).value for name in (policy, other))
+            sign = 1 if deciding(figure).better == "more" else -1
+            lead = Interval(None if gap.value is None else sign * gap.value, gap.half, gap.why)
+            found.append(Gap(x, other, own, their, lead))
+        return min(found, key=lambda each: -1e18 if each.lead.value is None else each.lead.value)
+
+    def ahead(
+        self, asks: str, paper: str, figure: str, policy: str, others: Sequence[str], *,
+        places: int | None = None, headline: bool = False, why: str = "",
+    ) -> Criterion:  # fmt: skip
+        """`policy` is better than each of `others` by more than chance at so many `places` (default: all).
+
+        Refuted where it cannot be any more, even if whatever chance decides were in its favour.
+        """
+        gaps = self.gaps(figure, policy, others)
+        needed = len(gaps) if places is None else min(places, len(gaps))
+        better, worse = sum(gap.sign > 0 for gap in gaps), sum(gap.sign < 0 for gap in gaps)
+        met = True if better >= needed else False if len(gaps) - worse < needed else None
+        return Criterion(asks, paper, self._told(gaps, figure), met, headline, "" if met else why)
+
+    def _told(self, gaps: Sequence[Gap], figure: str) -> str:
+        return "; ".join(
+            f"{significant(gap.x)}: {_against(gap, deciding(figure).kind)}" for gap in gaps
+        )  # fmt: skip
+
+
+def _against(gap: Gap, kind: Kind) -> str:
+    half = "?" if gap.lead.half is None else write(gap.lead.half, kind, 2)
+    lead = "" if gap.lead.value is None else f" by {write(gap.lead.value, kind, 3)} ± {half}"
+    return f"{write(gap.own, kind, 3)} vs {write(gap.others, kind, 3)} of {gap.other}{lead}"
+
+
+def swept(across: str, places: Sequence[float], run: Callable[[float], Comparison]) -> Sweep:
+    """The sweep of `run` over `places`."""
+    return Sweep(across, {place: run(place) for place in places})
+
+
+def within(value: float | None, low: float, high: float) -> bool | None:
+    """Whether a value is between two bounds; None for none."""
+    return None if value is None else low <= value <= high
