@@ -28,7 +28,7 @@ class Source(NamedTuple):
 class Claim:
     """What a paper says, and what of it is tried here.
 
-    slot, policies: what stands for the system.  against: what it is compared with, in the same slot.
+    slot, policies: what stands for the system.  others: what it is compared with or used together with.
     headline, conditions: as published.  here: the conditions of the experiment, as far as they differ.
     untestable: why no experiment can decide it; empty where one does.
     """
@@ -42,7 +42,7 @@ class Claim:
     conditions: str
     trust: Trust
     here: str = ""
-    against: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     data: tuple[Source, ...] = ()
     untestable: str = ""
 

@@ -41,7 +41,7 @@ def digest(name: str) -> str:
     """What a result depends on: the claim's file, those of its policies with what they import, and the engine model."""
     about = claim(name)
     own = _ROOT / "claims" / "systems" / f"{name}.py"
-    files = {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.against)])}
+    files = {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.others)])}
     told = sha256(f"{Engine().name} {Engine().version}".encode())
     for file in sorted(files):
         told.update(file.relative_to(_ROOT).as_posix().encode())

@@ -31,7 +31,7 @@ def _header(title: str, about: Claim, record: Record) -> str:
         "Headline": about.headline,
         "Conditions": about.conditions,
         "Here": about.here,
-        "Policies": ", ".join((*about.policies, *about.against)),
+        "Policies": ", ".join((*about.policies, *about.others)),
         "Known by its": about.trust,
         "Measured": f"{record.date}, Poise {record.poise}, engine {record.engine}, code {record.digest}"
         + (" (a quick run)" if record.quick else ""),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.claims.claim import Criterion, Curve, Point
 from poise.report.figures import deciding
-from poise.report.intervals import Interval
+from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
-from poise.report.wording import Kind, significant, write
+from poise.report.wording import MISSING, Kind, significant, write
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
@@ -54,6 +54,20 @@ class Sweep:
         """A figure of a policy at a place; 0 where it has none."""
         return self.at[x].interval(policy, figure).value or 0.0
 
+    def seeds(self, x: float, policy: str, figure: str) -> list[float]:
+        """A figure or count of each seed of a policy at a place, as in ttft_s.p99; 0 where one has none."""
+        told = self.at[x].result(policy, 1.0)["per_seed"]
+        return [at_path(each, figure) or 0.0 for each in told]
+
+    def total(self, policy: str, figure: str) -> list[float]:
+        """A count of each seed, summed over all places."""
+        return [sum(each) for each in zip(*(self.seeds(x, policy, figure) for x in self.at), strict=True)]
+
+    def ratio(self, x: float, figure: str, policy: str, other: str) -> Interval:
+        """How many times as much `other` has as `policy`, over seeds."""
+        pairs = zip(self.seeds(x, policy, figure), self.seeds(x, other, figure), strict=True)
+        return over_seeds([their / own if own else None for own, their in pairs])
+
     def gaps(self, figure: str, policy: str, others: Sequence[str]) -> list[Gap]:
         """At each place the one of `others` that `policy` leads by least, with confidence for all of them at once."""
         confidence = 1 - (1 - CONFIDENCE) / len(others)
@@ -90,9 +104,12 @@ class Sweep:
 
 
 def _against(gap: Gap, kind: Kind) -> str:
+    """Both values, and how far the one is ahead of the other or behind it."""
+    both = f"{write(gap.own, kind, 3)} vs {write(gap.others, kind, 3)} of {gap.other}"
+    if gap.lead.value is None:
+        return both
     half = "?" if gap.lead.half is None else write(gap.lead.half, kind, 2)
-    lead = "" if gap.lead.value is None else f" by {write(gap.lead.value, kind, 3)} ± {half}"
-    return f"{write(gap.own, kind, 3)} vs {write(gap.others, kind, 3)} of {gap.other}{lead}"
+    return f"{both} ({write(abs(gap.lead.value), kind, 3)} ± {half} {'better' if gap.lead.value > 0 else 'worse'})"
 
 
 def swept(across: str, places: Sequence[float], run: Callable[[float], Comparison]) -> Sweep:
@@ -100,6 +117,16 @@ def swept(across: str, places: Sequence[float], run: Callable[[float], Compariso
     return Sweep(across, {place: run(place) for place in places})
 
 
-def within(value: float | None, low: float, high: float) -> bool | None:
-    """Whether a value is between two bounds; None for none."""
-    return None if value is None else low <= value <= high
+def at_path(told: Mapping[str, Any], path: str) -> float | None:
+    """The number at a path with dots, None where there is none."""
+    value: Any = told
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def times(ratio: Interval) -> str:
+    """A ratio in words."""
+    if ratio.value is None:
+        return MISSING
+    return f"{significant(ratio.value, 3)}" + ("" if ratio.half is None else f" ± {significant(ratio.half, 2)}")

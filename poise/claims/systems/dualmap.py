@@ -34,13 +34,13 @@ CLAIM = Claim(
     year=2026,
     slot="router",
     policies=("dualmap",),
-    against=("min_ttft", "preble", "cache_aware", "least_requests", "session_affinity"),
+    others=("min_ttft", "preble", "cache_aware", "least_requests", "session_affinity"),
     headline="up to 2.25 times as many requests within their TTFT SLO; 1.41 to 1.80 times on the conversation trace",
     conditions="vLLM on 8 single-NPU instances (Ascend 910B), prefill only, Qwen2.5-7B and 14B; Mooncake's "
     "conversation trace, 4,000 requests, prompts cut to 20,480 tokens, the first 500 as warm-up; SLO: TTFT within 5 s",
     here="8 replicas of Qwen2.5-7B on an A100 each (near the NPU in FLOP/s), outputs of one token; the same requests, "
-    "their stamps squeezed to each rate; three hash rings; reports every second without dispatches in flight (stale), "
-    "and the true state (fresh)",
+    "their stamps squeezed to each rate; reports every second without dispatches in flight (stale), "
+    "and the true state (fresh); intervals are over four hash rings and draws of ties, the trace being one",
     trust="notes",
     data=(TRACE,),
 )
@@ -49,7 +49,7 @@ CLUSTER = ps.Cluster.of("A100", count=8).replicas(8, model="qwen2.5-7b")
 SLO = ps.Slo(ttft_s=5.0)
 STALE = ps.Belief(period_s=1.0, in_flight=False)
 FRESH = ps.Belief(period_s=0.0, delay_s=0.0)
-RATES = (10.0, 12.0, 14.0, 16.0)
+RATES = (8.0, 10.0, 12.0, 14.0)
 REQUESTS, WARM_UP, LONGEST = 4000, 500, 20_480
 SHARE, P50, P90 = "slo_attainment", "ttft_s.p50", "ttft_s.p90"
 
@@ -72,7 +72,8 @@ OTHERS: dict[str, Router] = {
 def measure(bench: Bench) -> Findings:
     """Loads × routers under stale and under fresh views, and the collapse of affinity alone."""
     trace = _prefill_only(bench.trace(TRACE).head(bench.requests(REQUESTS)))
-    stale, fresh = (_sweep(trace, {**LADDER, **OTHERS}, belief, bench) for belief in (STALE, FRESH))
+    stale = _sweep(trace, {**LADDER, **OTHERS}, STALE, bench)
+    fresh = _sweep(trace, {"dualmap": DualMap(), **OTHERS}, FRESH, bench)
     curves = [
         sweep.curve(f"{title}, {views} views", figure)
         for sweep, views in ((stale, "stale"), (fresh, "fresh"))
@@ -99,10 +100,10 @@ def _sweep(trace: ps.workload.Workload, routers: Mapping[str, Router], belief: p
     warm_up = WARM_UP * len(trace) // REQUESTS
 
     def at(rate: float) -> Comparison:
-        workload = trace.at_rate(rate, squeeze=True)
+        requests = trace.at_rate(rate, squeeze=True)
         return bench.compare(
-            f"{rate:g} req/s", CLUSTER, workload, bundles, slo=SLO, belief=belief, warmup_s=warm_up / rate,
-            seeds=bench.seeds(3),
+            f"{rate:g} req/s", CLUSTER, lambda seed, load: requests, bundles, slo=SLO, belief=belief,
+            warmup_s=warm_up / rate, seeds=bench.seeds(4),
         )  # fmt: skip
 
     return swept("load, req/s", RATES, at)
@@ -121,6 +122,8 @@ def _headline(stale: Sweep) -> list[Criterion]:
         ),
         stale.ahead(
             "More than Preble, too", "ahead at every load", SHARE, "dualmap", ["preble"], places=3, headline=True,
+            why="Preble keeps books of what it sent itself, which the age of reports does not touch, and keeps its "
+            "prefix hits at loads where DualMap gives them up; the paper's stand-in is affinity above a hit of 50 %",
         ),
         Criterion(
             "The most that it has over the best of these at one load is a gain within a factor 2 of the published one",

@@ -1,0 +1,186 @@
+"""Balancing by moving tasks: a search over the whole cluster, and agents that negotiate in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import poise as ps
+from poise.claims.bench import Bench
+from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.claims.sweep import times
+from poise.core.action import Move
+from poise.core.policy import Mover
+from poise.core.view import ClusterView
+from poise.policies.move.central_search import CentralSearch
+from poise.policies.move.negotiation import Negotiation
+from poise.policies.route.random_choice import RandomChoice
+from poise.report.intervals import Interval, over_seeds
+
+CLAIM = Claim(
+    system="Intelligent Load Balancing in Cloud Computer Systems",
+    paper="PhD thesis, University of Westminster, arXiv 2509.22704",
+    year=2019,
+    slot="mover",
+    policies=("central_search", "negotiation"),
+    others=("random_choice",),
+    headline="agents that negotiate balance nodes about as well as central search, without anybody who knows them all",
+    conditions="AGOCS, a simulator that replays a month of Google's cluster; tasks of several resources; results told "
+    "in words, with a formula for migration traffic (±11 %)",
+    here="16 replicas of Llama-3.1-8B on an A100 each behind random choice, skewed lengths; imbalance is the "
+    "coefficient of variation of used KV blocks over replicas, sampled each second; migration traffic is not tried",
+    trust="abstract",
+)
+
+REPLICAS = 16
+CLUSTER = ps.Cluster.of("A100", count=REPLICAS).replicas(REPLICAS, model="llama-3.1-8b")
+BELIEF = ps.Belief(period_s=1.0)
+RATES = (20.0, 30.0, 40.0)
+REQUESTS, SEEDS = 4000, 3
+STILL, SEARCH, AGENTS = "no moves", "central_search", "negotiation"
+
+
+class Tally(list[int]):
+    """Numbers that are shared with the copies of whoever writes them."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tally:
+        return self
+
+
+@dataclass(slots=True)
+class Counted:
+    """Agents whose messages of each round are written down."""
+
+    agents: Negotiation = field(default_factory=Negotiation)
+    rounds: Tally = field(default_factory=Tally)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read."""
+        return self.agents.needs
+
+    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+        """The hand-overs of the agents."""
+        before = self.agents.messages
+        moves = self.agents.rebalance(cluster)
+        self.rounds.append(self.agents.messages - before)
+        return moves
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run: imbalance, moves for each request, P99 TTFT, and messages of each round and replica."""
+
+    imbalance: float
+    moves: float
+    tail_s: float
+    messages: float = 0.0
+
+
+def measure(bench: Bench) -> Findings:
+    """Loads × movers."""
+    movers: dict[str, type[CentralSearch] | type[Counted] | None] = {
+        STILL: None, SEARCH: CentralSearch, AGENTS: Counted,
+    }  # fmt: skip
+    seen = {
+        name: {rate: [_run(bench, rate, seed, mover) for seed in range(bench.seeds(SEEDS))] for rate in RATES}
+        for name, mover in movers.items()
+    }
+    criteria = [_evens(seen), _alike(seen), _messages(seen[AGENTS]), _few(seen)]
+    curves = [
+        _curve("Imbalance: variation of used KV over replicas", "number", "imbalance", seen),
+        _curve("Moves for each request", "number", "moves", seen),
+        _curve("TTFT, 99th percentile", "seconds", "tail_s", seen),
+        _curve("Messages for each round and replica", "number", "messages", {AGENTS: seen[AGENTS]}),
+    ]
+    return Findings(criteria, curves)
+
+
+def _run(bench: Bench, rate: float, seed: int, kind: type[CentralSearch] | type[Counted] | None) -> Seen:
+    workload = ps.workload.poisson(
+        rate, requests=bench.requests(REQUESTS), prompt_tokens=ps.workload.lognormal(1500, 2.0),
+        output_tokens=ps.workload.lognormal(300, 1.5), seed=seed,
+    )  # fmt: skip
+    mover: Mover | None = kind() if kind is not None else None
+    policies = ps.Policies(router=RandomChoice(), mover=mover)
+    result = ps.simulate(CLUSTER, workload, policies, belief=BELIEF, seed=seed, sample_s=1.0)
+    messages = float(np.mean(mover.rounds)) / REPLICAS if isinstance(mover, Counted) else 0.0
+    moves = result.metrics().migrations / len(workload)
+    return Seen(imbalance(result, int(workload.arrival[-1])), moves, result.ttft.p99 or 0.0, messages)
+
+
+def imbalance(result: ps.Result, last: int) -> float:
+    """The coefficient of variation of used blocks over replicas, in the mean of samples until the last arrival."""
+    used: dict[int, list[int]] = {}
+    for at, _, _, _, blocks in result.run.samples:
+        if at <= last:
+            used.setdefault(at, []).append(blocks)
+    return float(np.mean([np.std(each) / np.mean(each) for each in used.values() if sum(each)]))
+
+
+Runs = dict[str, dict[float, list[Seen]]]
+
+
+def _ratio(runs: Runs, own: str, other: str, figure: str, rate: float) -> Interval:
+    pairs = zip(runs[own][rate], runs[other][rate], strict=True)
+    return over_seeds([getattr(one, figure) / getattr(two, figure) for one, two in pairs])
+
+
+def _told(ratios: dict[float, Interval]) -> str:
+    return "; ".join(f"{rate:g}: {times(ratio)}" for rate, ratio in ratios.items())
+
+
+def _evens(runs: Runs) -> Criterion:
+    ratios = {name: {rate: _ratio(runs, name, STILL, "imbalance", rate) for rate in RATES} for name in (SEARCH, AGENTS)}
+    return Criterion(
+        "Both lower imbalance at every load", "both keep nodes from overload",
+        "of that without moves: " + "; ".join(f"{name} {_told(each)}" for name, each in ratios.items()),
+        all((ratio.high or 9.0) < 1 for each in ratios.values() for ratio in each.values()), headline=True,
+    )  # fmt: skip
+
+
+def _alike(runs: Runs) -> Criterion:
+    ratios = {rate: _ratio(runs, AGENTS, SEARCH, "imbalance", rate) for rate in RATES}
+    return Criterion(
+        "Imbalance under negotiation is at most a quarter above that under central search, at every load",
+        "about as well", f"times that of central search: {_told(ratios)}",
+        all((ratio.value or 9.0) <= 1.25 for ratio in ratios.values()), headline=True,
+    )  # fmt: skip
+
+
+def _messages(agents: dict[float, list[Seen]]) -> Criterion:
+    """Three questions and their answers, and an offer and its answer for each of the three at most."""
+    asks = Negotiation().asks
+    counts = {rate: over_seeds([each.messages for each in seen]) for rate, seen in agents.items()}
+    return Criterion(
+        f"Messages for each round and replica stay below 4 × {asks} asked, however many replicas there are",
+        "nobody needs to know all nodes", _told(counts),
+        all((count.value or 99.0) <= 4 * asks for count in counts.values()),
+    )  # fmt: skip
+
+
+def _few(runs: Runs) -> Criterion:
+    counts = {
+        name: {rate: over_seeds([each.moves for each in runs[name][rate]]) for rate in RATES}
+        for name in (SEARCH, AGENTS)
+    }
+    return Criterion(
+        "Both move fewer than one request in two", "at minimum cost of migration",
+        "; ".join(f"{name} {_told(each)}" for name, each in counts.items()) + " moves for each request",
+        all((count.value or 9.0) < 0.5 for each in counts.values() for count in each.values()),
+    )  # fmt: skip
+
+
+def _curve(title: str, kind: Any, figure: str, runs: Runs) -> Curve:
+    lines = {
+        name: [
+            Point(rate, found.value, found.half)
+            for rate, seen in by_rate.items()
+            for found in [over_seeds([getattr(each, figure) for each in seen])]
+        ]
+        for name, by_rate in runs.items()
+    }
+    return Curve(title, "load, req/s", kind, lines)
