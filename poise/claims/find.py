@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -38,14 +38,23 @@ def measure(name: str, bench: Bench) -> Findings:
 
 
 def digest(name: str) -> str:
-    """What a result depends on: the claim's file, those of its policies with what they import, and the engine model."""
+    """A fingerprint of the code that a result depends on."""
+    return fingerprint(files(name), _ROOT)
+
+
+def files(name: str) -> set[Path]:
+    """The claim's file and those of its policies with what they import of policies."""
     about = claim(name)
     own = _ROOT / "claims" / "systems" / f"{name}.py"
-    files = {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.others)])}
+    return {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.others)])}
+
+
+def fingerprint(some: Iterable[Path], root: Path) -> str:
+    """16 hexadecimal digits over names (below `root`) and contents of files, and the version of the engine model."""
     told = sha256(f"{Engine().name} {Engine().version}".encode())
-    for file in sorted(files):
-        told.update(file.relative_to(_ROOT).as_posix().encode())
-        told.update(file.read_bytes())
+    for file in sorted(some):
+        told.update(file.relative_to(root).as_posix().encode() + b"\0")
+        told.update(file.read_bytes() + b"\0")
     return told.hexdigest()[:16]
 
 
@@ -63,10 +72,10 @@ def policy_file(name: str) -> Path:
     return found
 
 
-def _closure(files: Sequence[Path]) -> set[Path]:
-    """The files, and those of policies that they import."""
+def _closure(some: Sequence[Path]) -> set[Path]:
+    """Some files, and those of policies that they import."""
     known: set[Path] = set()
-    left = list(files)
+    left = list(some)
     while left:
         file = left.pop()
         if file not in known:

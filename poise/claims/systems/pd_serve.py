@@ -60,7 +60,7 @@ def measure(bench: Bench) -> Findings:
         *(_ahead(ages[age], age) for age in (1.0, 0.0)),
         ages[1.0].ahead("Push by reports 1 s old beats round robin at 3 loads or more", "queues are not blind", SHARE,
                         PUSH, [BLIND], places=3),
-        _gap(ages[1.0]), _widens(ages), *_stop(ages[0.0]),
+        _kept(ages[1.0]), _gap(ages[1.0]), _widens(ages), *_stop(ages[0.0]),
         leaving.ahead("Also where clients leave once it is too late, reports 1 s old", "requests time out in queues",
                       SHARE, PULL, [PUSH, BLIND], places=3),
     ]  # fmt: skip
@@ -90,6 +90,18 @@ def _ahead(sweep: Sweep, age: float) -> Criterion:
         f"More in time than push and round robin at 3 loads or more, reports {age:g} s old",
         "at every load; ≥ 99 % where the queued baseline has 57 %",
         SHARE, PULL, [PUSH, BLIND], places=3, headline=True,
+    )  # fmt: skip
+
+
+def _kept(sweep: Sweep) -> Criterion:
+    """Where push has fallen as far as published, pull has lost as little as published."""
+    falls = {rate: (sweep.value(rate, PUSH, SHARE), sweep.value(rate, PULL, SHARE)) for rate in RATES}
+    rate, (push, pull) = min(falls.items(), key=lambda each: abs(each[1][0] - 0.57))
+    met = pull >= 0.99
+    return Criterion(
+        "99 % in time where push has fallen to about 57 %", "≥ 99 % at a higher load than that of the 57 %",
+        f"{pull:.1%} at {rate:g} req/s, where push has {push:.1%}", met, headline=True,
+        why="" if met else "a prompt of 40,000 tokens takes some 5 of the 6 s by itself, so it can hardly wait",
     )  # fmt: skip
 
 

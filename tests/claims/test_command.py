@@ -1,0 +1,174 @@
+"""`poise systems` and `poise claim`: what they print, write and refuse, and when a result is stale."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.claims import find, record, show
+from poise.claims.bench import Bench, find_data
+from poise.claims.claim import Source, verdict
+from poise.cli import main
+
+QUICK = "sglang_cache_aware"
+"""The quickest of all."""
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+    """What a command says: its output, or the one line of its error."""
+    assert main([*argv]) == code
+    said = capsys.readouterr()
+    if code:
+        assert said.err.count("\n") == 1
+    return said.err if code else said.out
+
+
+# A whole claim --------------------------------------------------------------------------------------------------------
+
+
+def test_a_quick_claim_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "result.json", tmp_path / "out"
+    text = told(capsys, "claim", QUICK, "--quick", "--json", str(file), "--out", str(out))
+    data = json.loads(file.read_text(encoding="utf-8"))
+    kept = record.read(data)
+    assert data["quick"]
+    assert data["verdict"] == verdict(kept.findings.criteria)
+    assert data["digest"] == find.digest(QUICK)
+    assert f"Verdict of a quick run, which has a tenth of the requests: {data['verdict']}" in text
+    for number, criterion in enumerate(kept.findings.criteria, start=1):
+        assert f"{number}. " in text
+        assert show.MET[criterion.met] in text
+    assert (out / "result.json").read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg class=") == len(kept.findings.curves) > 0
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)  # nothing is fetched
+
+
+def test_the_same_claim_comes_out_the_same() -> None:
+    one, two = (find.measure(QUICK, Bench(quick=True)) for _ in range(2))
+    assert one == two
+
+
+def test_json_on_standard_output_is_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = record.measured(QUICK)
+    assert kept is not None
+    monkeypatch.setattr("poise.claims.command.measure", lambda name, bench: kept.findings)
+    data = json.loads(told(capsys, "claim", QUICK, "--json", "-"))
+    assert record.read(data).findings == kept.findings
+
+
+def test_save_writes_what_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = record.measured(QUICK)
+    assert kept is not None
+    monkeypatch.setattr(record, "FOLDER", tmp_path)
+    monkeypatch.setattr("poise.claims.command.measure", lambda name, bench: kept.findings)
+    assert show.standing(find.claim(QUICK), record.measured(QUICK)) == "not measured"
+    told(capsys, "claim", QUICK, "--save", "--quiet")
+    assert [file.name for file in tmp_path.iterdir()] == [f"{QUICK}.json"]
+    (line,) = [each for each in show.systems() if each["name"] == QUICK]
+    assert line["verdict"] == kept.verdict
+
+
+# Lists ----------------------------------------------------------------------------------------------------------------
+
+
+def test_systems_lists_every_claim(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(told(capsys, "systems", "--json"))["systems"]
+    assert [each["name"] for each in data] == find.names()
+    text = told(capsys, "systems")
+    for each in data:
+        assert each["verdict"] in ("holds", "holds in part", "fails", "not testable", "stale")
+        assert each["headline"] in text
+        assert bool(each["why"]) == (each["date"] is None)
+
+
+# Stale results --------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_of_other_code_is_stale() -> None:
+    kept, about = record.measured(QUICK), find.claim(QUICK)
+    assert kept is not None
+    now = replace(kept, digest=find.digest(QUICK))
+    assert show.standing(about, now) == now.verdict
+    assert show.standing(about, replace(now, digest="0" * 16)) == "stale"
+
+
+def test_the_digest_covers_policies_and_what_they_import() -> None:
+    files = {file.name for file in find.files("dualmap")}
+    assert {"dualmap.py", "ring.py", "hotness.py", "min_ttft.py", "preble.py", "tree.py", "window.py"} <= files
+    assert "llumnix.py" not in files
+
+
+def test_any_changed_byte_changes_the_digest(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    one.write_text("1")
+    two.write_text("2")
+    before = find.fingerprint([one, two], tmp_path)
+    assert find.fingerprint([two, one], tmp_path) == before
+    two.write_text("3")
+    assert find.fingerprint([one, two], tmp_path) != before
+    two.write_text("2")
+    two.rename(tmp_path / "three.py")
+    assert find.fingerprint([one, tmp_path / "three.py"], tmp_path) != before
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_names_are_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'dualmaps' is no system; did you mean dualmap?" in told(capsys, "claim", "dualmaps", code=2)
+    assert "known: " in told(capsys, "claim", "qqqqqq", code=2)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_missing_trace_says_which_where_and_how(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("POISE_DATA", raising=False)
+    said = told(capsys, "claim", "dualmap", *(["--data", str(tmp_path)] if named else []), code=2)
+    source = find.claim("dualmap").data[0]
+    for part in (source.file, source.published, "--data DIR", "POISE_DATA"):
+        assert part in said
+    assert (f"is not in {tmp_path}" in said) == named
+
+
+@pytest.mark.parametrize("place", ["a/b.jsonl.gz", "a/b.jsonl", "b.jsonl.gz", "b.jsonl"])
+def test_a_trace_is_found_packed_or_not_in_its_folder_or_beside(place: str, tmp_path: Path) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).touch()
+    for file in ("a/b.jsonl.gz", "a/b.jsonl"):
+        assert find_data(Source(file, "https://example.org"), tmp_path) == tmp_path / place
+
+
+def test_the_environment_names_the_folder_and_the_option_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POISE_DATA", str(tmp_path / "there"))
+    assert f"is not in {tmp_path / 'there'}" in told(capsys, "claim", "dualmap", code=2)
+    assert f"is not in {tmp_path / 'here'}" in told(
+        capsys, "claim", "dualmap", "--data", str(tmp_path / "here"), code=2
+    )
+
+
+def test_what_cannot_be_tried_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    said = told(capsys, "claim", "mooncake", code=2)
+    assert find.claim("mooncake").untestable in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--quick", "--save"], "--save: a quick run is no result to keep"),
+        (["--json", "/dev/null/x.json"], "--json /dev/null/x.json: cannot be written"),
+        (["--out", "/dev/null/x"], "--out /dev/null/x: cannot be written"),
+    ],
+)
+def test_mistakes_are_found_before_any_work(argv: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in told(capsys, "claim", QUICK, *argv, code=2)
