@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.claims.claim import Criterion, Curve, Point
@@ -31,6 +32,14 @@ class Gap(NamedTuple):
         if not self.lead.apart or self.lead.value is None:
             return 0
         return 1 if self.lead.value > 0 else -1
+
+
+class Ratio(NamedTuple):
+    """How many times as much, with the ends of its 95 % interval; None where there is none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,9 @@ class Sweep:
         """A count of each seed, summed over all places."""
         return [sum(each) for each in zip(*(self.seeds(x, policy, figure) for x in self.at), strict=True)]
 
-    def ratio(self, x: float, figure: str, policy: str, other: str) -> Interval:
+    def ratio(self, x: float, figure: str, policy: str, other: str) -> Ratio:
         """How many times as much `other` has as `policy`, over seeds."""
-        pairs = zip(self.seeds(x, policy, figure), self.seeds(x, other, figure), strict=True)
-        return over_seeds([their / own if own else None for own, their in pairs])
+        return ratio(self.seeds(x, policy, figure), self.seeds(x, other, figure))
 
     def gaps(self, figure: str, policy: str, others: Sequence[str]) -> list[Gap]:
         """At each place the one of `others` that `policy` leads by least, with confidence for all of them at once."""
@@ -108,8 +116,15 @@ def _against(gap: Gap, kind: Kind) -> str:
     both = f"{write(gap.own, kind, 3)} vs {write(gap.others, kind, 3)} of {gap.other}"
     if gap.lead.value is None:
         return both
-    half = "?" if gap.lead.half is None else write(gap.lead.half, kind, 2)
-    return f"{both} ({write(abs(gap.lead.value), kind, 3)} ± {half} {'better' if gap.lead.value > 0 else 'worse'})"
+    if not gap.lead.value:
+        return f"{both} (equal)"
+    half = "?" if gap.lead.half is None else _amount(gap.lead.half, kind, 2)
+    return f"{both} ({_amount(abs(gap.lead.value), kind, 3)} ± {half} {'better' if gap.lead.value > 0 else 'worse'})"
+
+
+def _amount(value: float, kind: Kind, digits: int) -> str:
+    """A difference in words: that of two shares is in points."""
+    return f"{significant(100 * value, digits)} points" if kind == "share" else write(value, kind, digits)
 
 
 def swept(across: str, places: Sequence[float], run: Callable[[float], Comparison]) -> Sweep:
@@ -125,8 +140,47 @@ def at_path(told: Mapping[str, Any], path: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def times(ratio: Interval) -> str:
-    """A ratio in words."""
-    if ratio.value is None:
+def ratio(base: Sequence[float], other: Sequence[float]) -> Ratio:
+    """How many times as much `other` has as `base`, seed by seed: the geometric mean with its 95 % interval."""
+    pairs = list(zip(base, other, strict=True))
+    if not all(own > 0 and their > 0 for own, their in pairs):
+        return Ratio(None, None, None)
+    found = over_seeds([log(their / own) for own, their in pairs])
+    value, low, high = (None if each is None else exp(each) for each in (found.value, found.low, found.high))
+    return Ratio(value, low, high)
+
+
+def times(found: Ratio) -> str:
+    """A ratio in words, with its interval in brackets."""
+    if found.value is None:
         return MISSING
-    return f"{significant(ratio.value, 3)}" + ("" if ratio.half is None else f" ± {significant(ratio.half, 2)}")
+    if found.low is None or found.high is None:
+        return significant(found.value, 3)
+    return f"{significant(found.value, 3)} ({significant(found.low, 3)} to {significant(found.high, 3)})"
+
+
+def value_of(found: Interval) -> str:
+    """A number in words, with half of its interval."""
+    if found.value is None:
+        return MISSING
+    return significant(found.value, 3) + ("" if found.half is None else f" ± {significant(found.half, 2)}")
+
+
+def at_least(found: Ratio | Interval, bound: float) -> bool | None:
+    """Whether something is at least so much; None where its interval has the bound inside, or there is none."""
+    if found.low is None or found.high is None:
+        return None
+    return True if found.low >= bound else False if found.high < bound else None
+
+
+def at_most(found: Ratio | Interval, bound: float) -> bool | None:
+    """Whether something is at most so much; None where its interval has the bound inside, or there is none."""
+    if found.low is None or found.high is None:
+        return None
+    return True if found.high <= bound else False if found.low > bound else None
+
+
+def every(met: Iterable[bool | None]) -> bool | None:
+    """Whether all are met: one refuted is enough for no, else one open for nobody knows."""
+    told = list(met)
+    return False if False in told else None if None in told else True

@@ -11,7 +11,7 @@ import numpy as np
 import poise as ps
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
-from poise.claims.sweep import times
+from poise.claims.sweep import Ratio, at_most, every, ratio, times, value_of
 from poise.core.action import Move
 from poise.core.policy import Mover
 from poise.core.view import ClusterView
@@ -133,30 +133,31 @@ def imbalance(result: ps.Result, last: int) -> float:
 Runs = dict[str, dict[float, list[Seen]]]
 
 
-def _ratio(runs: Runs, own: str, other: str, figure: str, rate: float) -> Interval:
-    pairs = zip(runs[own][rate], runs[other][rate], strict=True)
-    return over_seeds([getattr(one, figure) / getattr(two, figure) for one, two in pairs])
+def _ratio(runs: Runs, own: str, other: str, rate: float) -> Ratio:
+    """Imbalance under one mover over that under another."""
+    one, two = ([each.imbalance for each in runs[name][rate]] for name in (own, other))
+    return ratio(two, one)
 
 
-def _told(ratios: dict[float, Interval]) -> str:
+def _told(ratios: dict[float, Ratio]) -> str:
     return "; ".join(f"{rate:g}: {times(ratio)}" for rate, ratio in ratios.items())
 
 
 def _evens(runs: Runs) -> Criterion:
-    ratios = {name: {rate: _ratio(runs, name, STILL, "imbalance", rate) for rate in RATES} for name in (SEARCH, AGENTS)}
+    ratios = {name: {rate: _ratio(runs, name, STILL, rate) for rate in RATES} for name in (SEARCH, AGENTS)}
     return Criterion(
         "Both lower imbalance at every load", "both keep nodes from overload",
         "of that without moves: " + "; ".join(f"{name} {_told(each)}" for name, each in ratios.items()),
-        all((ratio.high or 9.0) < 1 for each in ratios.values() for ratio in each.values()), headline=True,
+        every(at_most(ratio, 1.0) for each in ratios.values() for ratio in each.values()), headline=True,
     )  # fmt: skip
 
 
 def _alike(runs: Runs) -> Criterion:
-    ratios = {rate: _ratio(runs, AGENTS, SEARCH, "imbalance", rate) for rate in RATES}
+    ratios = {rate: _ratio(runs, AGENTS, SEARCH, rate) for rate in RATES}
     return Criterion(
         "Imbalance under negotiation is at most a quarter above that under central search, at every load",
         "about as well", f"times that of central search: {_told(ratios)}",
-        all((ratio.value or 9.0) <= 1.25 for ratio in ratios.values()), headline=True,
+        every(at_most(ratio, 1.25) for ratio in ratios.values()), headline=True,
     )  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def _asked(bench: Bench, replicas: int) -> Interval:
 
 def _messages(asked: dict[int, Interval]) -> Criterion:
     least, most = asked[SIZES[0]].value or 0.0, asked[SIZES[-1]].value or 0.0
-    told = "; ".join(f"{size} replicas: {times(each)}" for size, each in asked.items())
+    told = "; ".join(f"{size} replicas: {value_of(each)}" for size, each in asked.items())
     return Criterion(
         "Messages for each round and replica do not grow with the cluster: at most a quarter from 8 replicas to 32",
         "nobody needs to know all nodes", told, most <= 1.25 * least,
@@ -182,9 +183,13 @@ def _few(runs: Runs) -> Criterion:
     }
     return Criterion(
         "Both move fewer than one request in two", "at minimum cost of migration",
-        "; ".join(f"{name} {_told(each)}" for name, each in counts.items()) + " moves for each request",
-        all((count.value or 9.0) < 0.5 for each in counts.values() for count in each.values()),
+        "moves for each request: " + "; ".join(f"{name} {_listed(each)}" for name, each in counts.items()),
+        every(at_most(count, 0.5) for each in counts.values() for count in each.values()),
     )  # fmt: skip
+
+
+def _listed(counts: dict[float, Interval]) -> str:
+    return "; ".join(f"{rate:g}: {value_of(count)}" for rate, count in counts.items())
 
 
 def _curve(title: str, kind: Any, figure: str, runs: Runs) -> Curve:

@@ -131,6 +131,7 @@ def _headline(stale: Sweep) -> list[Criterion]:
             "; ".join(f"{rate:g}: {ratio:.2f} times" for rate, ratio in zip(RATES, ratios, strict=True)),
             1.20 <= max(ratios) <= 2.60,
             headline=True,
+            why="" if max(ratios) >= 1.20 else "Preble is the best of them at every load",
         ),
     ]  # fmt: skip
 
@@ -158,6 +159,7 @@ def _fresh(fresh: Sweep) -> Criterion:
     return fresh.ahead(
         "Ahead of least TTFT and least requests on fresh views as well", "of what age views are is not said",
         SHARE, "dualmap", ["min_ttft", "least_requests"], places=3,
+        why="with the true state the best of all replicas is a better choice than the best of two, until all are full",
     )  # fmt: skip
 
 

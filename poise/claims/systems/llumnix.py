@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 import poise as ps
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
-from poise.claims.sweep import Sweep, swept, times
+from poise.claims.sweep import Ratio, Sweep, at_least, at_most, every, ratio, swept, times
 from poise.policies.queue.priority import Priority
 from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.llumnix import Llumnix
@@ -33,7 +33,7 @@ CLAIM = Claim(
     conditions="vLLM, LLaMA-7B on 16 A10 with KV for 13,616 tokens each; power-law lengths (M-M, L-L and others), "
     "10,000 requests, Poisson and Gamma arrivals, loads at which the median hardly queues; against round robin and "
     "INFaaS++ (least load, queued demand counted in)",
-    here="the same devices, model, KV and fitted lengths; 5,000 requests, 5 seeds; least tokens stands for INFaaS++; "
+    here="the same devices, model, KV and fitted lengths; 5,000 requests, 6 seeds; least tokens stands for INFaaS++; "
     "reports every 0.2 s; no prefix cache; preemptions are counted, not the time they cost",
     trust="code",
 )
@@ -41,8 +41,8 @@ CLAIM = Claim(
 MODEL = replace(ps.models("llama-2-7b"), max_context=16_384)
 ENGINE = ps.Engine(kv_blocks=851, prefix_caching=False)
 BELIEF = ps.Belief(period_s=0.2, delay_s=0.0)
-LOADS = {"M": (11.0, 12.5, 14.0, 15.5), "L": (3.5, 4.5, 5.5, 6.5)}
-REQUESTS, SEEDS, REPLICAS = 5000, 5, 16
+LOADS = {"M": (12.5, 13.5, 14.5, 15.5), "L": (3.5, 4.0, 4.5, 5.0)}
+REQUESTS, SEEDS, REPLICAS = 5000, 6, 16
 WHOLE, BARE, LEAST, BLIND = "llumnix", "llumnix without migration", "least_tokens", "round_robin"
 BUNDLES = {
     BLIND: ps.Policies(router=RoundRobin()),
@@ -73,7 +73,9 @@ def traffic(size: str, rate: float, requests: int, cv: float = 1.0) -> Made:
 
 def measure(bench: Bench) -> Findings:
     """Loads × routers for two lengths and for bursts, then priorities, then smaller clusters."""
-    medium, long, bursts = (_sweep(bench, size, cv) for size, cv in (("M", 1.0), ("L", 1.0), ("M", 2.0)))
+    medium = _sweep(bench, "M", 1.0, BUNDLES)
+    rest = {name: bundle for name, bundle in BUNDLES.items() if name != BARE}
+    long, bursts = _sweep(bench, "L", 1.0, rest), _sweep(bench, "M", 2.0, rest)
     sweeps = {"M-M": medium, "L-L": long, "M-M in bursts": bursts}
     isolation, isolated = _isolation(bench)
     saving, sizes = _saving(bench)
@@ -85,11 +87,11 @@ def measure(bench: Bench) -> Findings:
     return Findings(criteria, [*tails, medium.curve("TPOT, 99th percentile, M-M", DECODE), isolated, sizes])
 
 
-def _sweep(bench: Bench, size: str, cv: float) -> Sweep:
+def _sweep(bench: Bench, size: str, cv: float, bundles: Mapping[str, ps.Policies]) -> Sweep:
     def at(rate: float) -> Comparison:
         made = traffic(size, rate, bench.requests(REQUESTS), cv)
         label = f"{size}-{size} at {rate:g} req/s"
-        return bench.compare(label, cluster(), made, BUNDLES, seeds=bench.seeds(SEEDS), belief=BELIEF)
+        return bench.compare(label, cluster(), made, bundles, seeds=bench.seeds(SEEDS), belief=BELIEF)
 
     return swept("load, req/s", LOADS[size], at)
 
@@ -112,7 +114,7 @@ def _others(sweep: Sweep, name: str) -> Criterion:
     )  # fmt: skip
 
 
-def _most(sweeps: dict[str, Sweep], figure: str) -> tuple[str, Interval]:
+def _most(sweeps: dict[str, Sweep], figure: str) -> tuple[str, Ratio]:
     """Where, and by how many times, least tokens has more of a figure than Llumnix at most."""
     found = {
         f"{name} at {x:g} req/s": sweep.ratio(x, figure, WHOLE, LEAST)
@@ -135,21 +137,21 @@ def _decode(sweeps: dict[str, Sweep]) -> Criterion:
     where, most = _most(sweeps, DECODE)
     return Criterion(
         "The most it gains in P99 time per output token is within a factor 2 of that, and a gain",
-        "up to 2 times", f"up to {times(most)} times ({where})", (most.low or 0.0) > 1.0 and (most.value or 0.0) <= 4.0,
+        "up to 2 times", f"up to {times(most)} times ({where})",
+        every([at_least(most, 1.0), 1.0 <= (most.value or 0.0) <= 4.0]),
     )  # fmt: skip
 
 
 def _preemptions(sweeps: dict[str, Sweep]) -> Criterion:
-    saved = [
-        1 - own / their if their else None
-        for sweep in sweeps.values()
-        for own, their in zip(sweep.total(WHOLE, "preemptions"), sweep.total(LEAST, "preemptions"), strict=True)
-    ]
-    found = over_seeds(saved)
-    told = f"{write(found.value, 'share', 3)} ± {write(found.half, 'share', 2)} fewer, over lengths, loads and seeds"
+    """Preemptions at all loads and under all lengths, seed by seed."""
+    own, their = (
+        [sum(each) for each in zip(*(sweep.total(name, "preemptions") for sweep in sweeps.values()), strict=True)]
+        for name in (WHOLE, LEAST)
+    )
+    left = ratio(their, own)
     return Criterion(
-        "Preemptions fall by half of that or more", "preemption loss −70 % on average against INFaaS++", told,
-        None if found.low is None else found.low >= 0.35,
+        "Preemptions fall by half of that or more", "preemption loss −70 % on average against INFaaS++",
+        f"{times(left)} times as many", at_most(left, 0.65),
     )  # fmt: skip
 
 
@@ -181,15 +183,15 @@ def _isolation(bench: Bench) -> tuple[list[Criterion], Curve]:
     curve = Curve("Time per output token of high priority, mean, M-M", "load, req/s", "seconds", lines)
     low, high = LOADS["M"][0], LOADS["M"][-1]
     own, base = speeds["with headroom"], speeds["without priorities"]
-    rise, gain = _ratio(own[low], own[high]), _ratio(own[high], base[high])
+    rise, gain = ratio(own[low], own[high]), ratio(own[high], base[high])
     return [
         Criterion(
             "High priority decodes as fast at the highest load as at the lowest, within 10 %", "flat as load rises",
-            f"{times(rise)} times at {high:g} req/s", (rise.high or 9.0) <= 1.1,
+            f"{times(rise)} times the time per token at {high:g} req/s", at_most(rise, 1.1),
         ),
         Criterion(
-            "High priority gains within a factor 2 of that by headroom", "1.5 times",
-            f"{times(gain)} times at {high:g} req/s", (gain.low or 0.0) > 1.0 and 0.75 <= (gain.value or 0.0) <= 3.0,
+            "High priority gains by headroom, within a factor 2 of that", "1.5 times",
+            f"{times(gain)} times at {high:g} req/s", every([at_least(gain, 1.0), 0.75 <= (gain.value or 0.0) <= 3.0]),
         ),
     ], curve  # fmt: skip
 
@@ -197,7 +199,7 @@ def _isolation(bench: Bench) -> tuple[list[Criterion], Curve]:
 def _high(bench: Bench, rate: float, bundle: ps.Policies) -> list[float]:
     """The mean time per output token of high-priority requests in each seed."""
     found = []
-    for seed in range(bench.seeds(3)):
+    for seed in range(bench.seeds(4)):
         workload = traffic("M", rate, bench.requests(REQUESTS))(seed, 1.0)
         chosen = np.arange(len(workload)) % 10 == 0
         workload = replace(workload, priority=np.where(chosen, -1, 0).astype(np.int16))
@@ -213,10 +215,6 @@ def _means(by_rate: dict[float, list[float]]) -> dict[float, Interval]:
     return {rate: over_seeds(values) for rate, values in by_rate.items()}
 
 
-def _ratio(base: list[float], other: list[float]) -> Interval:
-    return over_seeds([after / before for before, after in zip(base, other, strict=True)])
-
-
 def _saving(bench: Bench) -> tuple[Criterion, Curve]:
     """The fewest replicas with which Llumnix keeps the tail that least tokens has with all of them."""
     rate = LOADS["M"][2]
@@ -229,7 +227,7 @@ def _saving(bench: Bench) -> tuple[Criterion, Curve]:
         )
         return found.interval(name, TAIL)
 
-    sizes = range(REPLICAS, 9, -1)
+    sizes = range(REPLICAS, 12, -1)
     target = tail(REPLICAS, LEAST)
     tails = {size: tail(size, WHOLE) for size in sizes}
     enough = REPLICAS + 1

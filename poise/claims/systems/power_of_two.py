@@ -7,7 +7,7 @@ import numpy as np
 import poise as ps
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
-from poise.claims.sweep import times
+from poise.claims.sweep import value_of
 from poise.core.policy import Router
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.power_of_two import PowerOfTwo
@@ -88,7 +88,7 @@ def _close(found: dict[float, Interval], choices: int, headline: bool) -> Criter
     return Criterion(
         f"{name}: within 10 % of the formula at every load",
         ", ".join(f"{load:g}: {expected(load, choices):.3f}" for load in found),
-        "; ".join(f"{load:g}: {times(found[load])} ({write(off[load], 'share', 2)} off)" for load in found),
+        "; ".join(f"{load:g}: {value_of(found[load])} ({write(off[load], 'share', 2)} off)" for load in found),
         all(abs(each) <= 0.1 for each in off.values()), headline=headline,
     )  # fmt: skip
 
