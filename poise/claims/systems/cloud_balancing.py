@@ -39,7 +39,7 @@ REPLICAS = 16
 SIZES = (8, 16, 32)
 BELIEF = ps.Belief(period_s=1.0)
 RATES = (20.0, 30.0, 40.0)
-REQUESTS, SEEDS = 4000, 3
+REQUESTS, SEEDS = 4000, 5
 STILL, SEARCH, AGENTS = "no moves", "central_search", "negotiation"
 
 

@@ -24,13 +24,13 @@ CLAIM = Claim(
     others=("random_choice", "least_requests"),
     headline="time in the system of Σ λ^(2^i − 2) services in place of 1/(1 − λ), over i from 1: exponentially less",
     conditions="many servers, Poisson arrivals at λ of their capacity, exponential service, exact loads",
-    here="128 replicas that serve one request at a time, outputs geometric with a mean of 200 steps, true loads; "
+    here="64 replicas that serve one request at a time, outputs geometric with a mean of 200 steps, true loads; "
     "a service is measured on a request alone",
     trust="text",
 )
 
-SERVERS, LOADS = 128, (0.5, 0.7, 0.8, 0.9)
-REQUESTS, SEEDS, STEPS = 30_000, 3, 200
+SERVERS, LOADS = 64, (0.5, 0.7, 0.8, 0.9)
+REQUESTS, SEEDS, STEPS = 60_000, 3, 200
 CLUSTER = ps.Cluster.of("H100", count=SERVERS).replicas(
     SERVERS, model="llama-3.1-8b", engine=ps.Engine(max_sequences=1, prefix_caching=False)
 )

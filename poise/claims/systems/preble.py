@@ -27,7 +27,7 @@ CLAIM = Claim(
 
 CLUSTER = ps.Cluster.of("A100", count=4).replicas(4, model="mistral-7b")
 BUNDLES = {"round_robin": ps.Policies(router=RoundRobin()), "preble": ps.Policies(router=Preble())}
-RATES = (4.0, 6.0, 8.0, 10.0)
+RATES = (4.0, 8.0, 12.0, 16.0)
 REQUESTS, SEEDS = 3000, 5
 MEAN, TAIL = "e2e_s.mean", "e2e_s.p99"
 
