@@ -13,6 +13,7 @@ from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
+    from poise.scenario.python import Result
     from poise.workload import Workload
 
 Meter = Callable[[str, int, int], None]
@@ -38,15 +39,27 @@ class Bench:
         """How many seeds where the whole experiment has `full`."""
         return min(full, 2) if self.quick else full
 
+    def simulate(self, *args: Any, **options: Any) -> Result:
+        """`poise.simulate`; a run that the user stops ends the experiment."""
+        from poise.scenario.python import simulate
+
+        result = simulate(*args, **options)
+        if result.run.interrupted:
+            raise KeyboardInterrupt
+        return result
+
     def compare(self, label: str, *args: Any, **options: Any) -> Comparison:
-        """`poise.compare`, with its progress told under `label`."""
+        """`poise.compare`, with its progress told under `label`; one that the user stops ends the experiment."""
         from poise.scenario.compare.python import compare
 
         def tell(_: str, done: int, total: int) -> None:
             if self.meter is not None:
                 self.meter(label, done, total)
 
-        return compare(*args, **options, progress=tell)
+        comparison = compare(*args, **options, progress=tell)
+        if comparison.interrupted:
+            raise KeyboardInterrupt
+        return comparison
 
     def trace(self, source: Source) -> Workload:
         """The recorded trace, packed or not, in its own folder or in the one given; UserError where it is not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from poise.core.errors import UserError
@@ -92,7 +92,7 @@ class Findings:
     """What an experiment came to."""
 
     criteria: Sequence[Criterion]
-    curves: Sequence[Curve] = field(default=())
+    curves: Sequence[Curve] = ()
 
 
 def verdict(criteria: Sequence[Criterion]) -> Verdict:

@@ -18,6 +18,7 @@ from poise.core.errors import UserError
 from poise.core.spec import Engine
 
 _ROOT = Path(__file__).parents[1]
+_COUNTED = ("poise.claims.", "poise.policies.")
 
 
 def names() -> list[str]:
@@ -43,10 +44,10 @@ def digest(name: str) -> str:
 
 
 def files(name: str) -> set[Path]:
-    """The claim's file and those of its policies with what they import of policies."""
+    """The claim's file and those of its policies, with what they import of claims and policies."""
     about = claim(name)
     own = _ROOT / "claims" / "systems" / f"{name}.py"
-    return {own, *_closure([policy_file(policy) for policy in (*about.policies, *about.others)])}
+    return _closure([own, *(policy_file(policy) for policy in (*about.policies, *about.others))])
 
 
 def fingerprint(some: Iterable[Path], root: Path) -> str:
@@ -73,7 +74,7 @@ def policy_file(name: str) -> Path:
 
 
 def _closure(some: Sequence[Path]) -> set[Path]:
-    """Some files, and those of policies that they import."""
+    """Some files, and those of claims and policies that they import."""
     known: set[Path] = set()
     left = list(some)
     while left:
@@ -86,5 +87,5 @@ def _closure(some: Sequence[Path]) -> set[Path]:
 
 def _imported(file: Path) -> Iterator[Path]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("poise.policies."):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_COUNTED):
             yield _ROOT.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")

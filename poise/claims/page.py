@@ -68,7 +68,7 @@ def _figure(curve: Curve) -> str:
         for style, (name, points) in enumerate(curve.lines.items())
     ]
     legend = "".join(swatch(line.name, line.style) for line in lines)
-    y = Scale(curve.kind, curve.kind, log=curve.kind == "seconds")
+    y = Scale("" if curve.kind == "number" else curve.kind, curve.kind, log=curve.kind == "seconds")
     drawn = chart(curve.title, lines, Scale(curve.across), y, reading=f"{{y}} at {{x}} ({curve.across})", dots=True)
     table = _table(*figures(curve))
     return f'<section><h2>{escape(curve.title)}</h2><div class="legend">{legend}</div>{drawn}{table}</section>'

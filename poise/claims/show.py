@@ -82,12 +82,10 @@ def show_systems(told: list[dict[str, Any]], file: TextIO | None = None) -> None
     show("Systems and what became of their claims (`poise claim NAME` runs one again)", HEADERS, rows(told), file)
 
 
-def show_claim(about: Claim, record: Record | None, file: TextIO | None = None) -> None:
+def show_claim(about: Claim, record: Record, file: TextIO | None = None) -> None:
     """Print a claim, its criteria one by one and its figures."""
     out = file or sys.stdout
     out.writelines(f"{line}\n" for line in _head(about))
-    if record is None:
-        return
     for number, criterion in enumerate(record.findings.criteria, start=1):
         out.write("\n" + "\n".join(_criterion(number, criterion)) + "\n")
     out.write("\n")
@@ -103,7 +101,6 @@ def _head(about: Claim) -> list[str]:
         f"{about.system} ({about.paper}, {about.year})": about.headline,
         "Conditions": about.conditions,
         "Here": about.here,
-        "Not testable": about.untestable,
         "Stands for it": f"{about.slot} {', '.join(about.policies)}",
         "Known by its": about.trust,
     }

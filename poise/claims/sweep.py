@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.claims.claim import Criterion, Curve, Point
@@ -77,11 +77,11 @@ class Sweep:
         return ratio(self.seeds(x, policy, figure), self.seeds(x, other, figure))
 
     def gaps(self, figure: str, policy: str, others: Sequence[str]) -> list[Gap]:
-        """At each place the one of `others` that `policy` leads by least, with confidence for all of them at once."""
+        """At each place the one of `others` that `policy` is `least` ahead of, at the confidence for all at once."""
         confidence = 1 - (1 - CONFIDENCE) / len(others)
-        return [self._least(x, figure, policy, others, confidence) for x in self.at]
+        return [self._gap(x, figure, policy, others, confidence) for x in self.at]
 
-    def _least(self, x: float, figure: str, policy: str, others: Sequence[str], confidence: float) -> Gap:
+    def _gap(self, x: float, figure: str, policy: str, others: Sequence[str], confidence: float) -> Gap:
         found = []
         for other in others:
             gap = self.at[x].interval(policy, figure, against=other, confidence=confidence)
@@ -89,7 +89,7 @@ class Sweep:
             sign = 1 if deciding(figure).better == "more" else -1
             lead = Interval(None if gap.value is None else sign * gap.value, gap.half, gap.why)
             found.append(Gap(x, other, own, their, lead))
-        return min(found, key=lambda each: -1e18 if each.lead.value is None else each.lead.value)
+        return least(found)
 
     def ahead(
         self, asks: str, paper: str, figure: str, policy: str, others: Sequence[str], *,
@@ -106,9 +106,15 @@ class Sweep:
         return Criterion(asks, paper, self._told(gaps, figure), met, headline, "" if met else why)
 
     def _told(self, gaps: Sequence[Gap], figure: str) -> str:
-        return "; ".join(
-            f"{significant(gap.x)}: {_against(gap, deciding(figure).kind)}" for gap in gaps
-        )  # fmt: skip
+        kind = deciding(figure).kind
+        return "; ".join(f"at {significant(gap.x)}: {_against(gap, kind)}" for gap in gaps)
+
+
+def least(gaps: Sequence[Gap]) -> Gap:
+    """Of some gaps at one place the one that says least for the policy: one in which it is worse by more than chance,
+    else the one whose interval reaches furthest down. So its sign is 1 only where all of them are 1."""
+    worse = [gap for gap in gaps if gap.sign < 0]
+    return min(worse or gaps, key=lambda gap: -inf if gap.lead.low is None else gap.lead.low)
 
 
 def _against(gap: Gap, kind: Kind) -> str:

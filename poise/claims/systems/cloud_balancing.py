@@ -115,7 +115,7 @@ def _run(
     )  # fmt: skip
     mover: Mover | None = kind() if kind is not None else None
     policies = ps.Policies(router=RandomChoice(), mover=mover)
-    result = ps.simulate(cluster, workload, policies, belief=BELIEF, seed=seed, sample_s=1.0)
+    result = bench.simulate(cluster, workload, policies, belief=BELIEF, seed=seed, sample_s=1.0)
     messages = float(np.mean(mover.rounds)) / replicas if isinstance(mover, Counted) else 0.0
     moves = result.metrics().migrations / len(workload)
     return Seen(imbalance(result, int(workload.arrival[-1])), moves, result.ttft.p99 or 0.0, messages)

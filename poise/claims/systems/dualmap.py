@@ -79,7 +79,7 @@ def measure(bench: Bench) -> Findings:
         for sweep, views in ((stale, "stale"), (fresh, "fresh"))
         for title, figure in (("Requests within the SLO", SHARE), ("TTFT, 90th percentile", P90))
     ]
-    criteria = [*_headline(stale), *_ladder(stale), _hits(stale), _fresh(fresh), _collapse(trace)]
+    criteria = [*_headline(stale), *_ladder(stale), _hits(stale), _fresh(fresh), _collapse(bench, trace)]
     return Findings(criteria, [*curves, stale.curve("Prefix hits, stale views", "prefix_hit_rate")])
 
 
@@ -163,11 +163,11 @@ def _fresh(fresh: Sweep) -> Criterion:
     )  # fmt: skip
 
 
-def _collapse(trace: ps.workload.Workload) -> Criterion:
+def _collapse(bench: Bench, trace: ps.workload.Workload) -> Criterion:
     """All conversations share their first block, so a hash of it sends them all to one replica."""
     shares = {}
     for name, router in (("affinity", SessionAffinity(prefix_tokens=512)), ("dualmap", DualMap())):
-        run = ps.simulate(CLUSTER, trace.head(1000), ps.Policies(router=router), belief=STALE).run
+        run = bench.simulate(CLUSTER, trace.head(1000), ps.Policies(router=router), belief=STALE).run
         shares[name] = float(np.bincount(np.array(run.records.replica)).max() / len(run.records.replica))
     return Criterion(
         "A hash of the first block alone sends everything to one replica, and DualMap does not",

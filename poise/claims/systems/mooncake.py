@@ -10,7 +10,7 @@ CLAIM = Claim(
     policies=("min_ttft",),
     headline="up to 525 % more throughput in some simulated cases; 75 % more requests under real workloads",
     conditions="disaggregated prefill and decode around a pool of KV cache in the memory of all hosts",
-    trust="abstract",
+    trust="text",
     untestable="the gains are those of a pool of KV cache that all replicas share; there is none here, only the "
     "routing rule, which other claims compare with",
 )

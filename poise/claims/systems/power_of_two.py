@@ -46,7 +46,7 @@ def expected(load: float, choices: int) -> float:
 
 def measure(bench: Bench) -> Findings:
     """Loads × routers."""
-    service = _service()
+    service = _service(bench)
     found = {name: {load: _times(bench, load, kind, service) for load in LOADS} for name, kind in ROUTERS.items()}
     curve = Curve(
         "Time in the system, in services", "load", "number",
@@ -59,10 +59,10 @@ def measure(bench: Bench) -> Findings:
     return Findings([_close(found["two"], 2, True), _close(found["random"], 1, False), _between(found)], [curve])
 
 
-def _service() -> float:
+def _service(bench: Bench) -> float:
     """Seconds of one output step of a lone request."""
     alone = ps.workload.constant(0.01, requests=2, prompt_tokens=1, output_tokens=STEPS + 1)
-    return (ps.simulate(CLUSTER, alone).tpot.mean or 0.0) * STEPS
+    return (bench.simulate(CLUSTER, alone).tpot.mean or 0.0) * STEPS
 
 
 def _times(bench: Bench, load: float, kind: type[Router], service: float) -> Interval:
@@ -75,7 +75,7 @@ def _times(bench: Bench, load: float, kind: type[Router], service: float) -> Int
             output_tokens=ps.workload.geometric(STEPS), seed=seed,
         )  # fmt: skip
         belief = ps.Belief(period_s=0.0, delay_s=0.0)
-        records = ps.simulate(CLUSTER, workload, ps.Policies(router=kind()), belief=belief, seed=seed).run.records
+        records = bench.simulate(CLUSTER, workload, ps.Policies(router=kind()), belief=belief, seed=seed).run.records
         spent = np.array(records.ended_at) - np.array(records.arrived_at)
         own = np.array(records.output_tokens).mean() / STEPS * service
         told.append(float(spent[requests // 10 :].mean()) / 1e12 / own)

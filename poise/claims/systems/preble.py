@@ -22,7 +22,7 @@ CLAIM = Claim(
     here="4 replicas of Mistral-7B on an A100 each; 100 shared prompts of 6,000 tokens in the mean with Zipf's "
     "popularity, own prompts of 150 and outputs of 30; against round robin, at loads up to its collapse; the batch "
     "order of Preble's local scheduler is left out",
-    trust="abstract",
+    trust="code",
 )
 
 CLUSTER = ps.Cluster.of("A100", count=4).replicas(4, model="mistral-7b")
