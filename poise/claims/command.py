@@ -9,7 +9,7 @@ from pathlib import Path
 
 from poise.claims import record as records
 from poise.claims.bench import Bench, folder
-from poise.claims.find import claim, measure
+from poise.claims.find import claim, digest, measure
 from poise.claims.page import page
 from poise.claims.record import Record, text
 from poise.claims.show import show_claim, show_systems, systems
@@ -59,9 +59,9 @@ def try_claim(wish: Wish) -> Record:
 
 def run(name: str, bench: Bench) -> Record:
     """Run the experiment of a system and date it."""
-    began = time.process_time()
+    began, code = time.process_time(), digest(name)
     findings = measure(name, bench)
-    return records.made(name, findings, time.process_time() - began, quick=bench.quick)
+    return records.made(name, findings, code, time.process_time() - began, quick=bench.quick)
 
 
 def _check_places(wish: Wish) -> None:

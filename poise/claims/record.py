@@ -62,13 +62,13 @@ class Record:
         }
 
 
-def made(name: str, findings: Findings, cpu_s: float, *, quick: bool) -> Record:
-    """The record of a run that ends now."""
+def made(name: str, findings: Findings, code: str, cpu_s: float, *, quick: bool) -> Record:
+    """The record of a run that ends now; `code` is the digest of what it began with."""
     from poise import __version__
 
     today = datetime.now(UTC).date().isoformat()
     engine = f"{Engine().name} {Engine().version}"
-    return Record(name, findings, today, __version__, engine, digest(name), cpu_s, quick)
+    return Record(name, findings, today, __version__, engine, code, cpu_s, quick)
 
 
 def measured(name: str) -> Record | None:

@@ -33,7 +33,7 @@ CLAIM = Claim(
     conditions="vLLM, LLaMA-7B on 16 A10 with KV for 13,616 tokens each; power-law lengths (M-M, L-L and others), "
     "10,000 requests, Poisson and Gamma arrivals, loads at which the median hardly queues; against round robin and "
     "INFaaS++ (least load, queued demand counted in)",
-    here="the same devices, model, KV and fitted lengths; 5,000 requests, 6 seeds; least tokens stands for INFaaS++; "
+    here="the same devices, model, KV and fitted lengths; 5,000 requests, 9 seeds; least tokens stands for INFaaS++; "
     "reports every 0.2 s; no prefix cache; preemptions are counted, not the time they cost",
     trust="code",
 )
@@ -42,7 +42,7 @@ MODEL = replace(ps.models("llama-2-7b"), max_context=16_384)
 ENGINE = ps.Engine(kv_blocks=851, prefix_caching=False)
 BELIEF = ps.Belief(period_s=0.2, delay_s=0.0)
 LOADS = {"M": (12.5, 13.5, 14.5, 15.5), "L": (3.5, 4.0, 4.5, 5.0)}
-REQUESTS, SEEDS, REPLICAS = 5000, 6, 16
+REQUESTS, SEEDS, REPLICAS = 5000, 9, 16
 WHOLE, BARE, LEAST, BLIND = "llumnix", "llumnix without migration", "least_tokens", "round_robin"
 BUNDLES = {
     BLIND: ps.Policies(router=RoundRobin()),
@@ -80,8 +80,9 @@ def measure(bench: Bench) -> Findings:
     isolation, isolated = _isolation(bench)
     saving, sizes = _saving(bench)
     criteria = [
-        *_order(medium), _tail(sweeps), _others(long, "L-L"), _others(bursts, "M-M, Gamma arrivals with CV 2"),
-        _decode(sweeps), _preemptions(sweeps), _bounded(sweeps), *isolation, saving,
+        *_order(medium), _whole(sweeps), _tail(sweeps), _others(long, "L-L"),
+        _others(bursts, "M-M, Gamma arrivals with CV 2"), _decode(sweeps), _preemptions(sweeps),
+        _bounded(sweeps), *isolation, saving,
     ]  # fmt: skip
     tails = [sweep.curve(f"TTFT, 99th percentile, {name}", TAIL) for name, sweep in sweeps.items()]
     return Findings(criteria, [*tails, medium.curve("TPOT, 99th percentile, M-M", DECODE), isolated, sizes])
@@ -126,12 +127,37 @@ def _most(sweeps: dict[str, Sweep], figure: str) -> tuple[str, Ratio]:
     return max(found.items(), key=lambda each: each[1].value or 0.0)
 
 
+def _within(found: Ratio, low: float, high: float) -> bool | None:
+    """Whether a ratio lies between two bounds; refuted only where its whole interval lies beside them."""
+    if found.value is not None and low <= found.value <= high:
+        return True
+    return every([at_least(found, low), at_most(found, high)])
+
+
+def _whole(sweeps: dict[str, Sweep]) -> Criterion:
+    """All loads and lengths as one: tails differ between seeds by factors, so no single load may tell much."""
+    logs = {
+        name: [
+            float(np.mean(each))
+            for each in zip(
+                *(np.log(sweep.seeds(x, name, TAIL)) for sweep in sweeps.values() for x in sweep.at), strict=True
+            )
+        ]
+        for name in (WHOLE, LEAST)
+    }
+    gain = ratio(*(np.exp(logs[name]).tolist() for name in (WHOLE, LEAST)))
+    return Criterion(
+        "On the whole (geometric mean over loads and lengths) shorter P99 TTFT than least tokens", "at every load",
+        f"{times(gain)} times shorter", at_least(gain, 1.0), headline=True,
+    )  # fmt: skip
+
+
 def _tail(sweeps: dict[str, Sweep]) -> Criterion:
     where, most = _most(sweeps, TAIL)
     return Criterion(
         "The most it gains in P99 TTFT against least tokens is within a factor 2 of that",
         "up to 15 times against INFaaS++", f"up to {times(most)} times ({where})",
-        7.5 <= (most.value or 0.0) <= 30.0, headline=True,
+        _within(most, 7.5, 30.0), headline=True,
     )  # fmt: skip
 
 
@@ -140,7 +166,7 @@ def _decode(sweeps: dict[str, Sweep]) -> Criterion:
     return Criterion(
         "The most it gains in P99 time per output token is within a factor 2 of that, and a gain",
         "up to 2 times", f"up to {times(most)} times ({where})",
-        every([at_least(most, 1.0), 1.0 <= (most.value or 0.0) <= 4.0]),
+        every([at_least(most, 1.0), _within(most, 1.0, 4.0)]),
     )  # fmt: skip
 
 
@@ -193,7 +219,7 @@ def _isolation(bench: Bench) -> tuple[list[Criterion], Curve]:
         ),
         Criterion(
             "High priority gains by headroom, within a factor 2 of that", "1.5 times",
-            f"{times(gain)} times at {high:g} req/s", every([at_least(gain, 1.0), 0.75 <= (gain.value or 0.0) <= 3.0]),
+            f"{times(gain)} times at {high:g} req/s", every([at_least(gain, 1.0), _within(gain, 0.75, 3.0)]),
         ),
     ], curve  # fmt: skip
 
