@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from poise.claims.claim import Claim, Curve
+from poise.claims.claim import Claim, Curve, Point
 from poise.claims.record import Record
 from poise.claims.show import MET, figures
 from poise.report.chart import Line, Scale, chart, swatch
-from poise.report.page import SCRIPT, STYLE
+from poise.report.script import SCRIPT
+from poise.report.style import STYLE
 
 
 def page(about: Claim, record: Record) -> str:
@@ -56,6 +57,11 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, text: bool
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def _end(point: Point, side: int) -> float:
+    """The lower (-1) or upper (1) end of a point's interval, NaN where it has none."""
+    return math.nan if point.value is None or point.half is None else point.value + side * point.half
+
+
 def _figure(curve: Curve) -> str:
     lines = [
         Line(
@@ -63,7 +69,8 @@ def _figure(curve: Curve) -> str:
             style,
             [point.x for point in points],
             [math.nan if point.value is None else point.value for point in points],
-            [point.half for point in points],
+            [_end(point, -1) for point in points],
+            [_end(point, 1) for point in points],
         )
         for style, (name, points) in enumerate(curve.lines.items())
     ]
