@@ -63,6 +63,11 @@ def test_the_scenario_itself_is_good(scenario: Path, capsys: pytest.CaptureFixtu
 FILE = [
     # what replaces what in the good scenario; what the line must say
     ("    - device: H100", "    - device: H10", ["scenario.yaml:4: cluster.pools.0.device", "'H10'", "H100-SXM-80GB"]),
+    (
+        "    - device: H100",
+        "    - device: Ascend-910B",
+        [":4: cluster.pools.0", "memory_gb_s is not known"],
+    ),
     ("model: poise/tiny", "model: lama-3-8b", ["scenario.yaml:1: model", "'lama-3-8b'", "meta-llama/Meta-Llama-3-8B"]),
     (
         "      replicas: 2",

@@ -214,7 +214,7 @@ class LaneState:
             return
         self.preempted = False
         if group.n and not self.space.fits(0):
-            replica.make_room(self)
+            replica.shortage.make_room(self)
         if replica.pool.cached:
             self.space.settle()
         if self._decodes_alone and not (prompts or self.paused or self.preempted):
@@ -273,7 +273,7 @@ class LaneState:
                 pool.explicit += pool.private(sequence)
                 self.paused[sequence.id] = sequence
         if not self.space.fits(0):
-            self.replica.make_room(self)
+            self.replica.shortage.make_room(self)
 
     def _take_all(self, batch: Batch) -> None:
         replica = self.replica
@@ -312,7 +312,7 @@ class LaneState:
         if not sequence.layer:
             blocks = self.space.blocks_for(sequence, tokens)
             while not self.space.fits(blocks):
-                if replica.give_way(self) is sequence:
+                if replica.shortage.give_way(self) is sequence:
                     return
             replica.pool.grow(sequence, tokens)
         self.chunks.append((sequence, entry))

@@ -11,33 +11,21 @@ been dealt with. So an arrival at a boundary meets the same batch whether or not
 
 from __future__ import annotations
 
-from typing import Final
-
 from poise.core.action import UNTIL_CHANGE
-from poise.core.errors import PolicyError
 from poise.core.estimate import Estimator
 from poise.core.handover import Handover
 from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
+from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
 from poise.core.policy import Batcher, Cache, Preempt, Queue
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, Sequence
+from poise.core.shortage import Shortage
 from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
-
-FIRST_TOKEN: Final = 0
-DONE: Final = 1
-PREFILLED: Final = 2
-PULL: Final = 3
-PREEMPTED: Final = 4
-PARKED: Final = 5
-"""What a turn may report of a sequence: its first token is made, its output is complete, its prompt is ready to be
-fetched by the decode replica, its KV is to be fetched from `source`, it was preempted, it stands still to be moved."""
-
-Outcome = tuple[int, Sequence]
 
 
 class Replica:
@@ -66,7 +54,6 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
-        self.preempt = preempt
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -80,7 +67,6 @@ class Replica:
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
-        self.host_bytes = engine.host_kv_bytes
         self.next_at = NEVER
         self.closed = False
         self.stats = ReplicaStats(total_blocks=blocks)
@@ -88,8 +74,9 @@ class Replica:
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
         self.handover = Handover(self)
+        self.shortage = Shortage(self, preempt)
         self._busy_from = NEVER
-        self._out: list[Outcome] = []
+        self.out: list[Outcome] = []
 
     # What comes from outside -----------------------------------------------------------------------------------------
 
@@ -131,7 +118,7 @@ class Replica:
         """End what ends at `now`, start what can start, and tell what came of it."""
         self.space.now = now
         out: list[Outcome] = []
-        self._out = out
+        self.out = out
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
             self._turn_all(now, passed)
@@ -160,7 +147,7 @@ class Replica:
         if self._cancelled:
             self._cancelled = [sequence for sequence in self._cancelled if not self._drop(sequence)]
         if self.handover.leaving:
-            self._out += [(PARKED, sequence) for sequence in self.handover.let_go()]
+            self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
         while self.pins.next_at <= now:
             self.pins.drop_first()
         for lane in lanes:
@@ -216,28 +203,6 @@ class Replica:
             return len(self.waiting) + self.running
         return self.space.available(now, passed)
 
-    # Room ------------------------------------------------------------------------------------------------------------
-
-    def make_room(self, lane: LaneState) -> None:
-        """Preempt until the next step of the lane's decodes fits."""
-        while lane.group.n and not self.space.fits(0):
-            self.give_way(lane)
-
-    def give_way(self, lane: LaneState) -> Sequence | None:
-        """Let the oldest pin go, or preempt one request of the lane; the one that gave way (None for a pin)."""
-        if self.pins.heap:
-            self.pins.drop_first()
-            return None
-        victim = self.preempt.victim(lane)
-        sequence = self.sequences.get(victim.request)
-        if sequence is None or sequence.lane != lane.index:
-            raise PolicyError(
-                f"{type(self.preempt).__name__} names {victim}, which does not run on lane {lane.spec.name!r}"
-            )
-        lane.preempted = True
-        self._preempt(lane, sequence, victim.swap)
-        return sequence
-
     # Life of a sequence ----------------------------------------------------------------------------------------------
 
     def admit(self, sequence: Sequence, lane: LaneState) -> bool:
@@ -246,7 +211,7 @@ class Replica:
         self.waiting.remove(sequence)
         self.running += 1
         if sequence.swapped:
-            self._restore(sequence, lane)
+            self.shortage.restore(sequence, lane)
             return False
         pool.admit(sequence)
         sequence.cached = sequence.computed
@@ -257,7 +222,7 @@ class Replica:
         if sequence.source >= 0:
             pool.take(sequence, sequence.need - 1 - sequence.computed)
             sequence.move(Phase.PULLING)
-            self._out.append((PULL, sequence))
+            self.out.append((PULL, sequence))
             return False
         sequence.move(Phase.PREFILL)
         lane.prefilling.append(sequence)
@@ -273,17 +238,17 @@ class Replica:
         lane.prefilling.remove(sequence)
         if self.sends and self.engine.first_token == "decode" and not sequence.produced:
             self.handover.send(sequence)
-            self._out.append((PREFILLED, sequence))
+            self.out.append((PREFILLED, sequence))
             return
         sequence.produced += 1
         if sequence.produced == 1:
-            self._out.append((FIRST_TOKEN, sequence))
+            self.out.append((FIRST_TOKEN, sequence))
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
         elif self.sends:
             self.handover.send(sequence)
-            self._out.append((PREFILLED, sequence))
+            self.out.append((PREFILLED, sequence))
         else:
             sequence.move(Phase.DECODE)
             if self.space.only is None:
@@ -306,43 +271,7 @@ class Replica:
                 pool.drop(nodes)
         self.end(sequence)
         if not sequence.cancelled:
-            self._out.append((DONE, sequence))
-
-    def _restore(self, sequence: Sequence, lane: LaneState) -> None:
-        """Bring swapped KV back; the step under composition takes the longer for it."""
-        tokens = sequence.swapped
-        kv_bytes = self.estimator.kv_bytes(tokens)
-        time = self.estimator.swap(kv_bytes)
-        lane.swapping += time
-        self.host_bytes += kv_bytes
-        self.queued_tokens -= tokens
-        self.pool.explicit += self.pool.blocks(tokens)
-        sequence.computed, sequence.swapped, sequence.shared, sequence.extent = tokens, 0, 0, len(sequence.request.ids)
-        self.handover.resume(sequence)
-        if sequence.account is not None:
-            sequence.account.swap = time
-
-    def _preempt(self, lane: LaneState, sequence: Sequence, swap: bool) -> None:
-        pool = self.pool
-        if lane.take_out(sequence):
-            self.queued_tokens += sequence.need
-        else:
-            lane.prefilling.remove(sequence)
-            self.queued_tokens += sequence.computed
-            lane.chunks = [chunk for chunk in lane.chunks if chunk[0] is not sequence]
-        pool.explicit -= pool.private(sequence)
-        kv_bytes = self.estimator.kv_bytes(sequence.computed) if swap else 0
-        if swap and sequence.computed and kv_bytes <= self.host_bytes:
-            self.host_bytes -= kv_bytes
-            lane.swapping += self.estimator.swap(kv_bytes)
-            sequence.swapped = sequence.computed
-        pool.drop(pool.release(sequence))
-        sequence.preemptions += 1
-        sequence.move(Phase.WAITING)
-        sequence.computed = sequence.chunk = sequence.layer = 0
-        self.running -= 1
-        self.waiting.push_front(sequence)
-        self._out.append((PREEMPTED, sequence))
+            self.out.append((DONE, sequence))
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""
@@ -372,7 +301,7 @@ class Replica:
     def end(self, sequence: Sequence) -> None:
         """A sequence without blocks is gone from here."""
         if sequence.swapped:
-            self.host_bytes += self.estimator.kv_bytes(sequence.swapped)
+            self.shortage.host_bytes += self.estimator.kv_bytes(sequence.swapped)
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]

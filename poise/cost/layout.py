@@ -33,7 +33,13 @@ class Shard:
 
 
 def check(pool: Pool) -> None:
-    """Raise ScenarioError for degrees that cannot be laid out."""
+    """Raise ScenarioError for degrees that cannot be laid out, and for a device whose speed is not known."""
+    for name, figure in (("bf16_tflops", pool.device.bf16_flops), ("memory_gb_s", pool.device.memory_bw)):
+        if figure <= 0:
+            raise ScenarioError(
+                f"device {pool.device.name}: its {name} is not known, so no step can be timed; give the device "
+                "with all its figures, or another one"
+            )
     for name in ("tensor", "pipeline", "data", "expert"):
         if getattr(pool, name) < 1:
             raise ScenarioError(f"pool.{name} is {getattr(pool, name)}; it counts devices: write 1 or more")

@@ -17,8 +17,9 @@ from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Event, Finished, FirstToken, Refused, Tick
 from poise.core.made import made
+from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
-from poise.core.replica import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome, Replica
+from poise.core.replica import Replica
 from poise.core.request import Sequence as Running
 from poise.core.spec import Cluster
 from poise.core.state import DRAINING
