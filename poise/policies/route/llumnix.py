@@ -57,15 +57,11 @@ class Llumnix:
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         """The freest replica, all that waits counted in; equals are drawn."""
-        free, running, waiting, queued = cluster.free_blocks, cluster.running, cluster.waiting, cluster.queued_tokens
-        block = self.block_tokens
-
-        def crowding(replica: int) -> float:
-            left = free[replica] - queued[replica] / block
-            if self.headroom:
-                left -= self._headroom(replica, cluster)
-            return -left / max(1, running[replica] + waiting[replica])
-
+        free, block = cluster.free_blocks, self.block_tokens
+        if self.headroom:
+            free = [blocks - self._headroom(replica, cluster) for replica, blocks in enumerate(free)]
+        columns = zip(free, cluster.queued_tokens, cluster.running, cluster.waiting, strict=True)
+        crowding = [(tokens / block - left) / (runs + waits or 1) for left, tokens, runs, waits in columns]
         return Route(chance.least(cluster.able(request), crowding))
 
     def rebalance(self, cluster: ClusterView) -> Sequence[Move]:

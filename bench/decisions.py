@@ -1,0 +1,86 @@
+"""Print what a decision costs: requests per CPU second through `Control` alone, for each router at 80 replicas.
+
+Every request arrives, is routed, has its first token and ends, some 20 a replica in flight, with a report every second:
+all that the control side does in a simulation, and in a gateway, without the engines. Prompts without identity, and
+those of Mooncake's conversation trace (POISE_DATA, default ../shared/data), whose prefixes are looked up and noted.
+
+    python bench/decisions.py [router …]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import poise as ps
+from poise.core.action import Dispatch
+from poise.core.control import Control
+from poise.core.event import Arrived, Event, Finished, FirstToken, Reported
+from poise.core.request import RequestView
+from poise.core.state import ReplicaSpec
+from poise.core.units import SECOND
+from poise.core.view import REPORTED
+from poise.policies.find import build, names
+from poise.sim.arrivals import Arrivals
+
+DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[1] / "../shared/data"))
+TRACE = DATA / "mooncake" / "conversation_trace.jsonl.gz"
+REPLICAS, PREFILLING, IN_FLIGHT, REQUESTS, RATE = 80, 60, 1600, 30_000, 480
+
+
+def plain() -> Iterator[RequestView]:
+    """Requests of 1,000 tokens without identity."""
+    return (RequestView(row, row * SECOND // RATE, 1000) for row in range(REQUESTS))
+
+
+def mooncake() -> Iterator[RequestView]:
+    """The trace's requests, superposed to as many."""
+    trace = ps.workload.read(TRACE)
+    workload = trace.scaled(REQUESTS / len(trace), seed=0)
+    arrivals = Arrivals(workload)
+    return (arrivals.view(row, row * SECOND // RATE) for row in range(min(REQUESTS, len(workload))))
+
+
+def rate(router: str, requests: list[RequestView]) -> float:
+    """Requests per CPU second, all of whose life the control side sees."""
+    spec = ReplicaSpec(blocks=30_000, cache_tokens=480_000, prefill_rate=20_000.0, kv_token_bytes=131_072)
+    control = Control(build("router", router), [spec] * REPLICAS)
+    read = [name for name in REPORTED if name in (*control.router.needs, *getattr(control.mover, "needs", ()))]
+    column = [(number * 7) % 13 for number in range(REPLICAS)]
+    started: deque[tuple[int, int]] = deque()  # sent, without a first token yet
+    flying: deque[int] = deque()
+
+    def tell(event: Event) -> None:
+        for action in control.handle(event):
+            if type(action) is Dispatch:
+                started.append((action.request, action.replica))
+                flying.append(action.request)
+
+    began = time.process_time()
+    for request in requests:
+        now = request.arrived_at
+        if request.id % RATE == 0:
+            tell(Reported(now, now, dict.fromkeys(read, column)))
+        tell(Arrived(now, request))
+        if len(started) > PREFILLING:
+            tell(FirstToken(now, *started.popleft()))
+        if len(flying) > IN_FLIGHT:
+            tell(Finished(now, flying.popleft(), 200))
+    return len(requests) / (time.process_time() - began)
+
+
+def main(routers: list[str]) -> None:
+    """A line for each router."""
+    loads = {"no identity": list(plain()), "Mooncake": list(mooncake()) if TRACE.exists() else []}
+    print("requests per CPU second      " + "".join(f"{name:>14}" for name in loads))
+    for router in routers:
+        told = [f"{rate(router, requests):14,.0f}" if requests else f"{'-':>14}" for requests in loads.values()]
+        print(f"{router:29}" + "".join(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or names("router"))
