@@ -11,35 +11,37 @@ class PrefixIndex:
 
     Ids are chained (an id names its whole prefix), so the longest match walks the extents of a prompt until no
     replica is left: O(extents), whatever the number of replicas.
+
+    holders: for each extent its replicas as bits; none for extents that nobody holds.
     """
 
-    __slots__ = ("_holders", "replicas")
+    __slots__ = ("holders", "replicas")
 
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
-        self._holders: dict[int, int] = {}
+        self.holders: dict[int, int] = {}
 
     def add(self, replica: int, extent: int) -> None:
         """`replica` holds `extent` from now on."""
-        self._holders[extent] = self._holders.get(extent, 0) | 1 << replica
+        self.holders[extent] = self.holders.get(extent, 0) | 1 << replica
 
     def remove(self, replica: int, extent: int) -> None:
         """`replica` holds `extent` no longer."""
-        left = self._holders.get(extent, 0) & ~(1 << replica)
+        left = self.holders.get(extent, 0) & ~(1 << replica)
         if left:
-            self._holders[extent] = left
+            self.holders[extent] = left
         else:
-            self._holders.pop(extent, None)
+            self.holders.pop(extent, None)
 
     def forget(self, replica: int) -> None:
         """`replica` holds nothing any more."""
-        for extent in [extent for extent, holders in self._holders.items() if holders >> replica & 1]:
+        for extent in [extent for extent, holders in self.holders.items() if holders >> replica & 1]:
             self.remove(replica, extent)
 
     def match(self, ids: Sequence[int], ends: Sequence[int]) -> list[int]:
         """Tokens of the longest known prefix on each replica."""
         tokens = [0] * self.replicas
-        holders = self._holders
+        holders = self.holders
         alive = -1
         end = 0
         for extent, reach in zip(ids, ends, strict=True):
@@ -77,8 +79,8 @@ class SentPrefixes:
 
     def send(self, replica: int, ids: Sequence[int], ends: Sequence[int]) -> None:
         """A prompt made of these extents goes to `replica`; as in an engine, its tail is forgotten before its head."""
-        sent, index = self._sent[replica], self.index
-        used = self._used[replica]
+        sent, used = self._sent[replica], self._used[replica]
+        holders, bit = self.index.holders, 1 << replica  # `add` and `remove` in place: this is most of a decision
         for place in range(len(ids) - 1, -1, -1):
             extent = ids[place]
             if extent in sent:
@@ -87,11 +89,15 @@ class SentPrefixes:
                 tokens = ends[place] - ends[place - 1] if place else ends[0]
                 sent[extent] = tokens
                 used += tokens
-                index.add(replica, extent)
+                holders[extent] = holders.get(extent, 0) | bit
         while used > self.room[replica] and sent:
             extent, tokens = sent.popitem(last=False)
             used -= tokens
-            index.remove(replica, extent)
+            left = holders[extent] & ~bit
+            if left:
+                holders[extent] = left
+            else:
+                del holders[extent]
         self._used[replica] = used
 
     def forget(self, replica: int) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
+from poise.core.control import Control
 from poise.core.estimate import Piece, StepShape
+from poise.core.event import Arrived
 from poise.core.replica import Replica
+from poise.core.request import RequestView
 from poise.core.spec import Belief, Cluster, Engine, Pool
+from poise.core.state import ReplicaSpec
 from poise.policies import Policies
-from poise.policies.find import build
+from poise.policies.find import build, names
 from poise.scenario.simulate import build_world
 from poise.testing.cost import LinearCost
 from poise.workload import poisson
@@ -89,3 +94,41 @@ def test_reports_are_looked_at_once_a_period(monkeypatch: pytest.MonkeyPatch) ->
     each = count("least_tokens", 1000, 16, 6.0, monkeypatch)
     seconds = 1000 / 96
     assert each["looks"] * 1000 <= 16 * (seconds + 5)
+
+
+LOOKS_AT_REPLICAS = {"pull", "dualmap"}
+"""Routers that go through the replicas' requests one by one, or make a pair anew as a prefix gets hot."""
+
+
+def python_calls(router: str, replicas: int, extents: int = 0, decisions: int = 50) -> float:
+    """Python functions called for each decision and dispatch of a warm control side."""
+    spec = ReplicaSpec(blocks=1000, cache_tokens=10**6, prefill_rate=1e4)
+    control = Control(build("router", router), [spec] * replicas)
+    ends = tuple(range(512, 512 * (extents + 1), 512))
+    requests = [
+        RequestView(row, 0, 512 * extents + 9, 0, tuple(range(row % 7 * 100, row % 7 * 100 + extents)), ends)
+        for row in range(2 * decisions)
+    ]
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    for request in requests[:decisions]:
+        control.handle(Arrived(0, request))
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for request in requests[decisions:]:
+            control.handle(Arrived(0, request))
+    finally:
+        sys.setprofile(before)
+    return calls / decisions
+
+
+@pytest.mark.parametrize("extents", [0, 20])
+@pytest.mark.parametrize("router", sorted({*names("router")} - LOOKS_AT_REPLICAS))
+def test_a_decision_calls_as_many_functions_at_eighty_replicas_as_at_eight(router: str, extents: int) -> None:
+    """Routers read columns: what grows with the cluster is the length of a list that C goes through."""
+    assert python_calls(router, 80, extents) == pytest.approx(python_calls(router, 8, extents), abs=6)
