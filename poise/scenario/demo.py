@@ -33,6 +33,9 @@ REQUESTS = 3000
 LEAST, PIECE, MOST = 20, 64, 4
 """Requests below which nothing can be said; rows of a trace to take at least; by how much `REQUESTS` may be passed."""
 
+JOBS = 4
+"""The most processes; more would spend their time on starting."""
+
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 
 Meter = Callable[[str, int, int], None]
@@ -55,6 +58,7 @@ class Demo:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
         from poise.policies import Policies
         from poise.policies.find import build
+        from poise.scenario.compare.crew import processors
         from poise.scenario.compare.run import run
         from poise.scenario.compare.study import Setting, Study
 
@@ -66,7 +70,7 @@ class Demo:
             by=ATTAINMENT,
             loads=tuple(self.workloads),
         )
-        return run(study, draw=True, meter=meter)
+        return run(study, jobs=min(processors(), JOBS), draw=True, meter=meter)
 
     @property
     def one(self) -> str:
