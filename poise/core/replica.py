@@ -316,7 +316,9 @@ class Replica:
         """Find the next instant at which something ends here."""
         lanes = self.lanes
         if len(lanes) > 1:
-            joining, crowded = self.decode_lane.joining, self.space.crowded()
+            # A lane that composed before a pin gave way for another may find room for who waits at the next boundary.
+            crowded = self.space.crowded() or (self.shortage.unpinned and len(self.waiting) > 0)
+            joining, self.shortage.unpinned = self.decode_lane.joining, False
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
                     lane.cut(now, True)

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 
 class Shortage:
-    """One replica's side of it. host_bytes: host memory that is left for swapped KV."""
+    """One replica's side of it.
 
-    __slots__ = ("host_bytes", "preempt", "replica")
+    host_bytes: host memory that is left for swapped KV.  unpinned: whether a pin gave way since the last turn.
+    """
+
+    __slots__ = ("host_bytes", "preempt", "replica", "unpinned")
 
     def __init__(self, replica: Replica, preempt: Preempt) -> None:
         self.replica = replica
         self.preempt = preempt
         self.host_bytes = replica.engine.host_kv_bytes
+        self.unpinned = False
 
     def make_room(self, lane: LaneState) -> None:
         """Preempt until the next step of the lane's decodes fits."""
@@ -34,6 +38,7 @@ class Shortage:
         replica = self.replica
         if replica.pins.heap:
             replica.pins.drop_first()
+            self.unpinned = True
             return None
         victim = self.preempt.victim(lane)
         sequence = replica.sequences.get(victim.request)

@@ -15,7 +15,7 @@ from poise.core.trace import Trace
 from poise.policies.route.least_requests import LeastRequests
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
-from poise.workload.table import Workload
+from poise.workload.table import Prefixes, Workload
 from tests.sim.cases import DEVICE, LAYERS, MODEL, PREFILL_FIRST, Case, Restless, cases
 
 COLUMNS = (
@@ -83,3 +83,35 @@ def test_a_second_turn_at_an_instant_leaves_a_hold_whose_boundary_passed_in_the_
     compare(case)
     ended = case.build(one_step=False).simulate().records.ended_at
     assert (ended[2], ended[3]) == (6200, 5800)
+
+
+def test_a_lane_that_found_no_room_looks_again_when_a_pin_gave_way_for_another_lane() -> None:
+    """At 200 ms the prefill lane finds no room beside the pins, then the decode lane drops them: 6 goes at 220 ms."""
+    engine = Engine(token_budget=8, max_sequences=4, block_tokens=1, reserve_prompt=True, lanes=PREFILL_FIRST)
+    prompt = np.array([1, 1, 7, 16, 24, 28, 3, 1, 1, 1, 1, 1, 1], "i4")
+    output = np.array([1, 1, 11, 9, 1, 3, 1, 1, 1, 1, 1, 1, 1], "i4")
+    rows = len(prompt)
+    none = Prefixes(np.zeros(rows + 1, "i8"), np.zeros(0, "i8"), np.zeros(0, "i4"), np.arange(rows) + 10**9)
+    session = np.zeros(rows, "i4")
+    case = Case(
+        seed=0,
+        workload=Workload(np.zeros(rows, "i8"), prompt, output, prefixes=none, session=session),
+        engine=engine,
+        cost=LinearCost(step_s=0.01, layers=LAYERS),
+        blocks=89,
+        roles=["mixed"],
+        cluster=Cluster((Pool(MODEL, DEVICE, engine=engine),)),
+        router=LeastRequests,
+        belief=Belief(0.0, 0.0),
+        ttl=300 * 10**9,
+        swap=True,
+        ordered=True,
+        until_s=None,
+        drain=True,
+        resume=True,
+        long_prefill=0,
+        mover=type(None),
+        last_blocks=0,
+    )
+    compare(case)
+    assert case.build(one_step=False).simulate().records.first_token_at[6] == 240 * 10**9
