@@ -1,0 +1,1 @@
+"""The gateway: clients on one side, engines on the other, and `Control` in between."""

@@ -1,0 +1,157 @@
+"""The engines as the gateway sees them: where each is, how it does, and which number policies know it by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from poise.core.event import Draining, Event, Joined, Known, Left, Lost
+from poise.core.spec import ReplicaSpec, Role
+from poise.live.wire.call import Address
+from poise.live.wire.pool import Pool
+
+FREE, STARTING, SERVING, EJECTED, DRAINING = "free", "starting", "serving", "ejected", "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAt:
+    """Where an engine is, and what is known of it beforehand.
+
+    name: as it is shown and recorded.  api_key: sent to it in place of the client's.  models: their names, empty to
+    ask it.  prefill_rate: prompt tokens per second, 0 for unknown.
+    """
+
+    name: str
+    address: Address
+    role: Role = "mixed"
+    models: tuple[str, ...] = ()
+    api_key: str = field(default="", repr=False)
+    prefill_rate: float = 0.0
+
+
+Note = Callable[["Engine", str, bool], None]
+"""Told of an engine, what happened there ("" for nothing bad), and whether it did well."""
+
+
+class Engine:
+    """One engine. slot: its number among replicas.  sent: requests sent so far.  status: one of the words above."""
+
+    __slots__ = ("at", "failures", "models", "name", "note", "pool", "sent", "slot", "spec", "status")
+
+    def __init__(self, at: EngineAt, slot: int, pool: Pool, note: Note) -> None:
+        self.at = at
+        self.name = at.name
+        self.slot = slot
+        self.pool = pool
+        self.status = STARTING
+        self.models: tuple[str, ...] = at.models
+        self.spec = ReplicaSpec(role=at.role, prefill_rate=at.prefill_rate, up=False)
+        self.sent = 0
+        self.failures: dict[str, int] = {}
+        self.note = note
+
+    def headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        """A client's headers as they are sent on: with the engine's own key where it has one."""
+        if not self.at.api_key:
+            return headers
+        kept = [each for each in headers if each[0] != b"authorization"]
+        return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
+
+    def well(self) -> None:
+        """It answered."""
+        self.note(self, "", True)
+
+    def failed(self, kind: str, its_fault: bool) -> None:
+        """A request failed there; `its_fault`: that speaks against the engine."""
+        self.failures[kind] = self.failures.get(kind, 0) + 1
+        if its_fault:
+            self.note(self, kind, False)
+
+
+class Fleet:
+    """All engines by slot; a slot whose engine is gone may be given to another.
+
+    connect: makes the connections to an engine.  clock: picoseconds.  turn: told of what changes, as events.
+    busy: whether a slot has requests in flight.  note: told how requests fare at engines.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        connect: Callable[[EngineAt], Pool],
+        clock: Callable[[], int],
+        turn: Callable[[Event], None],
+        busy: Callable[[int], bool],
+        note: Note,
+    ) -> None:
+        self.slots: list[Engine | None] = [None] * slots
+        self._connect = connect
+        self._clock = clock
+        self._turn = turn
+        self._busy = busy
+        self._note = note
+        self._leaving: list[Pool] = []
+
+    def __iter__(self) -> Iterator[Engine]:
+        return (engine for engine in self.slots if engine is not None)
+
+    def engine(self, slot: int) -> Engine:
+        """The engine of a slot, which must have one."""
+        engine = self.slots[slot]
+        assert engine is not None, f"slot {slot} is empty"
+        return engine
+
+    @property
+    def serving(self) -> list[Engine]:
+        """Those that requests are sent to."""
+        return [engine for engine in self.slots if engine is not None and engine.status == SERVING]
+
+    def add(self, at: EngineAt) -> Engine | None:
+        """Give an engine a slot; None where all are taken."""
+        for slot, taken in enumerate(self.slots):
+            if taken is None:
+                engine = self.slots[slot] = Engine(at, slot, self._connect(at), self._note)
+                return engine
+        return None
+
+    def join(self, engine: Engine, spec: ReplicaSpec) -> None:
+        """An engine is ready, and this is known of it."""
+        if engine.status in (SERVING, DRAINING):
+            return
+        if spec != engine.spec or engine.status == STARTING:
+            engine.spec = spec
+            self._turn(Known(self._clock(), engine.slot, spec))
+        engine.status = SERVING
+        self._turn(Joined(self._clock(), engine.slot))
+
+    def eject(self, engine: Engine) -> None:
+        """Send an engine nothing for a while."""
+        if engine.status == SERVING:
+            engine.status = EJECTED
+            self._turn(Draining(self._clock(), engine.slot))
+
+    def lose(self, engine: Engine) -> None:
+        """An engine is dead, and its cache with it; whoever had requests there has been told."""
+        if engine.status in (SERVING, EJECTED):
+            engine.status = STARTING
+            self._turn(Lost(self._clock(), engine.slot))
+
+    def remove(self, engine: Engine) -> None:
+        """Send an engine nothing more; it leaves when what it has is done."""
+        if engine.status != DRAINING:
+            engine.status = DRAINING
+            self._turn(Draining(self._clock(), engine.slot))
+        self.leave_if_idle(engine)
+
+    def leave_if_idle(self, engine: Engine) -> None:
+        """A draining engine with nothing in flight leaves."""
+        if engine.status == DRAINING and not self._busy(engine.slot):
+            self.slots[engine.slot] = None
+            self._turn(Left(self._clock(), engine.slot))
+            self._leaving.append(engine.pool)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for pool in [*self._leaving, *(engine.pool for engine in self.slots if engine is not None)]:
+            await pool.close()
+        self._leaving.clear()

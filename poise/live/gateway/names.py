@@ -1,0 +1,44 @@
+"""Names of models, tenants, sessions and adapters as the dense integers that policies see."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class Names:
+    """Numbers for names, in the order in which they are first met.
+
+    most: how many are remembered, the least recently met forgotten first, since names are the client's words; a name
+    that was forgotten gets a new number. 0 forgets none.
+    """
+
+    __slots__ = ("_most", "_next", "_numbers")
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._next = 0
+        self._numbers: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._numbers
+
+    def number(self, name: str) -> int:
+        """The number of a name; -1 for the empty one."""
+        if not name:
+            return -1
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = self._next
+            self._next += 1
+            if self._most and len(self._numbers) > self._most:
+                self._numbers.popitem(last=False)
+        elif self._most:
+            self._numbers.move_to_end(name)
+        return number
+
+    def listed(self) -> list[str]:
+        """All names that are remembered, by number."""
+        return sorted(self._numbers, key=self._numbers.__getitem__)

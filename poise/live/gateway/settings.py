@@ -1,0 +1,27 @@
+"""How the gateway treats requests, apart from what policies decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poise.live.wire.limits import Limits, PoolLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for all requests; a time of 0 is no limit.
+
+    held_s: longest wait at the gateway; then 503.  held: requests that may wait; the next gets 503.
+    request_s: longest life of a request.  ttft_s: deadline of the first token of requests that bring none.
+    bytes_per_token: to guess prompt tokens, until usage teaches better.
+    error_bytes: of an engine's error answer that are kept to be passed on.
+    """
+
+    held_s: float = 60.0
+    held: int = 10_000
+    request_s: float = 0.0
+    ttft_s: float = 0.0
+    bytes_per_token: float = 4.0
+    error_bytes: int = 65_536
+    clients: Limits = field(default_factory=Limits)
+    engines: PoolLimits = field(default_factory=PoolLimits)

@@ -1,0 +1,169 @@
+"""What the gateway counts, cheaply as requests end, and tells Prometheus when asked."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from poise.live.gateway.fleet import DRAINING, EJECTED, SERVING, STARTING
+from poise.live.gateway.trip import Trip
+from poise.live.gateway.world import World
+
+BOUNDS: Final = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+"""Upper bounds of the buckets in seconds: vLLM's for the time to first token, with a longer tail."""
+MANY: Final = 1000
+"""Tenants that get a row of their own; later ones are counted together as "other"."""
+
+
+class Histogram:
+    """How many values fell into each bucket, and their sum; in seconds."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(BOUNDS, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """Values counted."""
+        return sum(self.counts)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Prometheus' cumulative buckets."""
+        total, rows = 0, []
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), self.counts, strict=True):
+            total += count
+            rows.append((bound, float(total)))
+        return rows
+
+    def quantile(self, part: float) -> float:
+        """The upper bound of the bucket in which this part of the values ends; 0 if there are none."""
+        left = part * self.count
+        for bound, count in zip((*BOUNDS, BOUNDS[-1]), self.counts, strict=True):
+            left -= count
+            if left <= 0 and count:
+                return bound
+        return 0.0
+
+
+class Row:
+    """What is counted of one engine or one tenant."""
+
+    __slots__ = ("cached", "e2e", "known_prompt", "output", "prompt", "statuses", "ttft", "wait")
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, int] = {}
+        self.prompt = self.output = self.cached = self.known_prompt = 0
+        self.ttft, self.wait, self.e2e = Histogram(), Histogram(), Histogram()
+
+    def add(self, trip: Trip, status: int, now: int) -> None:
+        """A request has ended."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        view, usage = trip.view, trip.usage
+        if trip.sent_at >= 0:
+            self.wait.add((trip.sent_at - view.arrived_at) * 1e-12)
+        if trip.first_at < 0:
+            return
+        if trip.stream:
+            self.ttft.add((trip.first_at - view.arrived_at) * 1e-12)
+        self.e2e.add((now - view.arrived_at) * 1e-12)
+        self.prompt += usage.prompt if usage.prompt >= 0 else view.prompt_tokens
+        self.output += usage.tokens
+        if usage.cached >= 0:
+            self.cached += usage.cached
+            self.known_prompt += max(usage.prompt, 0)
+
+
+class Stats:
+    """Rows by engine and by tenant; a collector for Prometheus."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.engines: dict[str, Row] = {}
+        self.tenants: dict[str, Row] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def ended(self, trip: Trip, status: int) -> None:
+        """Count a request that ended with `status`."""
+        now = self._world.clock()
+        name = "" if trip.engine is None else trip.engine.name
+        for rows, key in ((self.engines, name), (self.tenants, trip.tenant)):
+            row = rows.get(key)
+            if row is None:
+                key = key if len(rows) < MANY else "other"
+                row = rows.setdefault(key, Row())
+            row.add(trip, status, now)
+
+    def page(self) -> bytes:
+        """Prometheus' text."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything as metric families."""
+        yield from self._counters("engine", self.engines)
+        yield from self._counters("tenant", self.tenants)
+        yield from self._now()
+
+    def _counters(self, label: str, rows: dict[str, Row]) -> Iterable[Metric]:
+        by = "" if label == "engine" else f"{label}_"
+        total = CounterMetricFamily(f"poise_{by}requests", "Requests ended, by status", labels=[label, "code"])
+        prompt = CounterMetricFamily(f"poise_{by}prompt_tokens", "Prompt tokens of answered requests", labels=[label])
+        output = CounterMetricFamily(f"poise_{by}generation_tokens", "Output tokens passed on", labels=[label])
+        cached = CounterMetricFamily(
+            f"poise_{by}prompt_tokens_cached", "Prompt tokens that engines said were cached", labels=[label]
+        )
+        families = [
+            HistogramMetricFamily(f"poise_{by}{name}", text, labels=[label])
+            for name, text in (
+                ("time_to_first_token_seconds", "Arrival to first byte of a stream"),
+                ("queue_time_seconds", "Arrival to the last dispatch"),
+                ("e2e_request_latency_seconds", "Arrival to the end of the answer"),
+            )
+        ]
+        for name, row in rows.items():
+            for status, count in row.statuses.items():
+                total.add_metric([name, str(status)], count)
+            prompt.add_metric([name], row.prompt)
+            output.add_metric([name], row.output)
+            cached.add_metric([name], row.cached)
+            for family, histogram in zip(families, (row.ttft, row.wait, row.e2e), strict=True):
+                family.add_metric([name], histogram.buckets(), histogram.sum)
+        return [total, prompt, output, cached, *families]
+
+    def _now(self) -> Iterator[Metric]:
+        world = self._world
+        yield GaugeMetricFamily("poise_requests_held", "Requests waiting at the gateway", value=len(world.control.held))
+        yield GaugeMetricFamily("poise_requests_open", "Requests not ended", value=len(world.trips))
+        errors = CounterMetricFamily("poise_policy_errors", "Decisions that a policy failed to make")
+        errors.add_metric([], world.policy_errors)
+        yield errors
+        up = GaugeMetricFamily("poise_engine_state", "1 for the state an engine is in", labels=["engine", "state"])
+        flying = GaugeMetricFamily("poise_engine_requests_in_flight", "Requests at an engine", labels=["engine"])
+        age = GaugeMetricFamily(
+            "poise_engine_report_age_seconds", "Age of what is known of an engine, -1 for nothing", labels=["engine"]
+        )
+        failed = CounterMetricFamily("poise_engine_failures", "Requests that failed there", labels=["engine", "kind"])
+        state = world.control.state
+        for engine in world.fleet:
+            for status in (STARTING, SERVING, EJECTED, DRAINING):
+                up.add_metric([engine.name, status], float(engine.status == status))
+            flying.add_metric([engine.name], state.requests[engine.slot])
+            measured = state.measured_at[engine.slot]
+            age.add_metric([engine.name], (world.clock() - measured) * 1e-12 if measured else -1.0)
+            for kind, count in engine.failures.items():
+                failed.add_metric([engine.name, kind], count)
+        yield from (up, flying, age, failed)

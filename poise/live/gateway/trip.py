@@ -1,0 +1,207 @@
+"""One request's way through the gateway: from the client to one engine after another, until somebody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from poise.core.event import Cancelled, Failed, Finished, FirstToken, Refused
+from poise.core.request import RequestView
+from poise.live.gateway.errors import error_body
+from poise.live.gateway.usage import Usage
+
+if TYPE_CHECKING:
+    from poise.live.gateway.fleet import Engine
+    from poise.live.gateway.world import World
+    from poise.live.wire.call import Call, Failure
+    from poise.live.wire.exchange import Exchange
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+HELD: Final = 0  # no engine has it
+SENT: Final = 1  # an engine has it, its client has not seen a byte
+ANSWERING: Final = 2
+ENDED: Final = 3
+
+OTHERS_MAY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses after which another engine may do better (RFC 9110; 500 as engines give it when they are dying)."""
+
+
+class Trip:
+    """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
+
+    sent_at, first_at: picoseconds, -1 for not yet.  engine: the last that had it.
+    """
+
+    __slots__ = (
+        "_error", "_flowing", "_head", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
+        "stream", "tenant", "usage", "view",
+    )  # fmt: skip
+
+    def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
+        self._world = world
+        self.exchange = exchange
+        self.view = view
+        self.stream = stream
+        self.tenant = tenant
+        self.state = HELD
+        self.call: Call | None = None
+        self.engine: Engine | None = None
+        self.sent_at = self.first_at = -1
+        self.usage = Usage(stream)
+        self._head: tuple[int, Headers] | None = None
+        self._error = b""
+        self._flowing = True
+        exchange.gone = self.leave
+        exchange.flow = self.flow
+
+    @property
+    def slot(self) -> int:
+        """The slot of the engine that works on it, -1 for none."""
+        return -1 if self.call is None or self.engine is None else self.engine.slot
+
+    # What is done with it --------------------------------------------------------------------------------------------
+
+    def send(self, engine: Engine) -> None:
+        """Send it to an engine, with the client's own bytes."""
+        exchange = self.exchange
+        self.engine, self.state = engine, SENT
+        self._head, self._error = None, b""
+        self.sent_at = self._world.clock()
+        engine.sent += 1
+        self.call = engine.pool.send(
+            exchange.method.encode(), exchange.target, engine.headers(exchange.headers), exchange.body, self
+        )
+        if not self._flowing:
+            self.call.pause()
+
+    def stop(self) -> None:
+        """Take it away from its engine."""
+        if self.call is not None:
+            self.call.cancel()
+            self.call = None
+
+    def refuse(self, reason: str, retry_after: int) -> None:
+        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any."""
+        if self.state == ENDED:
+            return
+        if self._head is not None:
+            status, headers = self._head
+            self._answer(status, headers, self._error)
+            return
+        status, kind = (429, "rate_limit_exceeded") if retry_after else (503, "server_error")
+        self.answer_error(status, kind, reason, retry_after)
+
+    def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:
+        """An error of the gateway's own."""
+        after = -(-retry_after // 10**12)
+        headers = [(b"retry-after", str(after).encode())] if after else []
+        self._answer(status, headers, error_body(status, kind, reason))
+
+    def _answer(self, status: int, headers: Headers, body: bytes) -> None:
+        kind = next((value for name, value in headers if name == b"content-type"), b"application/json")
+        rest = [(name, value) for name, value in headers if name not in (b"content-type", b"content-length")]
+        self.state = ENDED
+        self._world.ended(self, status)
+        self.exchange.answer(status, body, kind, rest)
+
+    # What the client does --------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """The client is gone."""
+        if self.state != ENDED:
+            self.state = ENDED
+            self.stop()
+            self._world.ended(self, 499)
+            self._world.turn(Cancelled(self._world.clock(), self.view.id, "its client left"))
+
+    def flow(self, on: bool) -> None:
+        """The client reads too slowly, or fast enough again."""
+        self._flowing = on
+        if self.call is not None:
+            (self.call.resume if on else self.call.pause)()
+
+    def give_up(self, status: int, reason: str) -> None:
+        """It has waited too long, or the gateway goes down."""
+        if self.state == ANSWERING:
+            self._break(reason)
+        elif self.state != ENDED:
+            self.stop()
+            self.answer_error(status, "server_error", reason, 10**12)
+        else:
+            return
+        self._world.turn(Cancelled(self._world.clock(), self.view.id, reason))
+
+    # What the engine does --------------------------------------------------------------------------------------------
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The engine begins to answer; its client is told with the first byte of the body, so that others may try."""
+        self._head = status, headers
+
+    def data(self, data: bytes) -> None:
+        """A part of the answer's body."""
+        if self.state != ANSWERING:
+            assert self._head is not None
+            if self._head[0] >= 400:
+                room = self._world.settings.error_bytes - len(self._error)
+                self._error += data[:room]
+                return
+            self._begin()
+        self.usage.see(data)
+        self.exchange.write(data)
+
+    def _begin(self) -> None:
+        assert self._head is not None and self.engine is not None
+        status, headers = self._head
+        world = self._world
+        self.state = ANSWERING
+        self.exchange.start(status, headers)
+        self.first_at = world.clock()
+        if self.stream:
+            world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
+
+    def end(self) -> None:
+        """The engine's answer is complete."""
+        assert self._head is not None and self.engine is not None
+        status, world, engine = self._head[0], self._world, self.engine
+        self.call = None
+        if status >= 400:
+            engine.failed("status", status >= 500)
+            self.state = HELD
+            reason = f"{engine.name} answered {status}"
+            world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
+            return
+        if self.state != ANSWERING:
+            self._begin()
+        tokens = self.usage.end()
+        self.state = ENDED
+        self.exchange.end()
+        engine.well()
+        world.ended(self, status)
+        world.turn(Finished(world.clock(), self.view.id, tokens))
+
+    def failed(self, why: Failure) -> None:
+        """The engine, or the way to it, is broken."""
+        assert self.engine is not None
+        world, engine = self._world, self.engine
+        self.call = None
+        if why.kind == "stale":  # the engine closed a kept connection as we wrote: it has not seen the request
+            self.send(engine)
+            return
+        engine.failed(why.kind, True)
+        now, reason = world.clock(), f"{engine.name}: {why.reason}"
+        if self.state == ANSWERING:
+            self._break(reason)
+            world.turn(Failed(now, self.view.id, engine.slot, reason))
+        else:
+            self.state, self._head = HELD, None
+            world.turn(Refused(now, self.view.id, engine.slot, reason, True))
+
+    def _break(self, reason: str) -> None:
+        """The answer cannot be completed: say so where the client can read it, and end the connection."""
+        self.state = ENDED
+        self.stop()
+        if self.stream:
+            self.exchange.write(b"\n\ndata: " + error_body(502, "server_error", reason) + b"\n\n")
+        self._world.ended(self, 502)
+        self.exchange.cut()

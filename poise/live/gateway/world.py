@@ -1,0 +1,185 @@
+"""The world with real time: it tells `Control` what happens to clients and engines, and does what `Control` says."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
+from poise.core.control import Control
+from poise.core.errors import PolicyError
+from poise.core.event import Arrived, Cancelled, Event, Moved, Refused, Stayed, Tick
+from poise.live.gateway.fleet import DRAINING, EngineAt, Fleet, Note
+from poise.live.gateway.settings import Settings
+from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
+from poise.live.wire.pool import Pool
+
+log = logging.getLogger("poise.gateway")
+
+
+class Recorder(Protocol):
+    """Whoever keeps what happens."""
+
+    def add(self, item: Event | Action) -> None:
+        """Keep one event or action."""
+        ...
+
+
+class World:
+    """All requests that are under way, and the one function through which everything happens: `turn`.
+
+    clock: picoseconds.  later: calls a function at an instant.  connect: makes the connections to an engine.
+    recorder: keeps events and actions.  watcher: told of every trip that ends with its status.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        settings: Settings,
+        clock: Callable[[], int],
+        later: Callable[[int, Callable[[], None]], Any],
+        connect: Callable[[EngineAt], Pool],
+        *,
+        recorder: Recorder | None = None,
+        watcher: Callable[[Trip, int], None] | None = None,
+        note: Note = lambda engine, kind, well: None,
+    ) -> None:
+        self.control = control
+        self.settings = settings
+        self.clock = clock
+        self.fleet = Fleet(
+            len(control.state.replicas), connect, clock, self.turn, lambda slot: bool(self.on(slot)), note
+        )
+        self.trips: dict[int, Trip] = {}
+        self.policy_errors = 0
+        self._later = later
+        self._recorder = recorder
+        self._watcher = watcher
+        self._turning = False
+        self._waiting: deque[Event] = deque()
+        self._woken: set[int] = set()
+
+    # Events in, actions out ------------------------------------------------------------------------------------------
+
+    def turn(self, event: Event) -> None:
+        """Tell control of an event and do what it says; what comes of that meanwhile is told afterwards, in order."""
+        self._waiting.append(event)
+        if self._turning:
+            return
+        self._turning = True
+        try:
+            while self._waiting:
+                self._one(self._waiting.popleft())
+        finally:
+            self._turning = False
+
+    def _one(self, event: Event) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.add(event)
+        try:
+            actions = self.control.handle(event)
+        except Exception as error:  # a policy is the user's code: its faults must not stop everybody
+            self._policy_failed(event, error)
+            return
+        for action in actions:
+            if recorder is not None:
+                recorder.add(action)
+            self._perform(action)
+
+    def _policy_failed(self, event: Event, error: Exception) -> None:
+        self.policy_errors += 1
+        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        log.error("a policy failed at %s: %s", type(event).__name__, said, exc_info=self.policy_errors == 1)
+        if isinstance(event, Arrived):
+            trip = self.trips.get(event.request.id)
+            if trip is not None:
+                trip.answer_error(500, "server_error", "the gateway's policy failed")
+
+    def _perform(self, action: Action) -> None:
+        kind = type(action)
+        if kind is Dispatch:
+            self._dispatch(action)  # type: ignore[arg-type]
+        elif kind is Refuse:
+            trip = self.trips.get(action.request)  # type: ignore[union-attr]
+            if trip is not None:
+                trip.refuse(action.reason, action.retry_after)  # type: ignore[union-attr]
+        elif kind is Abort:
+            trip = self.trips.get(action.request)  # type: ignore[union-attr]
+            if trip is not None and trip.state != HELD:
+                trip.stop()
+        elif kind is Wake:
+            self._wake(action.at)  # type: ignore[union-attr]
+        elif kind is Move:
+            self._move(action)  # type: ignore[arg-type]
+
+    def _dispatch(self, action: Dispatch) -> None:
+        trip = self.trips.get(action.request)
+        if trip is None or trip.state == ENDED:
+            self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
+            return
+        engine = self.fleet.slots[action.replica]
+        if engine is None:
+            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+            return
+        trip.send(engine)
+
+    def _wake(self, at: int) -> None:
+        if at not in self._woken:
+            self._woken.add(at)
+            self._later(at, lambda: self._tick(at))
+
+    def _tick(self, at: int) -> None:
+        self._woken.discard(at)
+        self.turn(Tick(self.clock()))
+
+    def _move(self, action: Move) -> None:
+        """Who has no byte yet starts anew elsewhere; engines hand nothing over between them on a gateway's word."""
+        source, target = action.source, action.target
+        trip, engine = self.trips.get(action.request), self.fleet.slots[target]
+        now = self.clock()
+        if trip is not None and trip.state == SENT and trip.call is not None and engine is not None:
+            trip.stop()
+            trip.send(engine)
+            self._waiting.append(Moved(now, action.request, source, target))
+        else:
+            self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
+
+    # Requests --------------------------------------------------------------------------------------------------------
+
+    def arrive(self, trip: Trip) -> None:
+        """A client's request has come, complete."""
+        view = trip.view
+        self.trips[view.id] = trip
+        self.turn(Arrived(view.arrived_at, view))
+
+    def ended(self, trip: Trip, status: int) -> None:
+        """A request is over for its client."""
+        del self.trips[trip.view.id]
+        if self._watcher is not None:
+            self._watcher(trip, status)
+
+    def on(self, slot: int) -> list[Trip]:
+        """The requests that an engine has."""
+        return [trip for trip in self.trips.values() if trip.slot == slot]
+
+    def sweep(self) -> None:
+        """Give up what has waited or lived too long; let drained engines go."""
+        now, settings = self.clock(), self.settings
+        held, life = int(settings.held_s * 1e12), int(settings.request_s * 1e12)
+        for trip in list(self.trips.values()):
+            age = now - trip.view.arrived_at
+            if held and trip.state == HELD and age > held:
+                trip.give_up(503, f"no engine had room for {settings.held_s:g} s")
+            elif life and age > life:
+                trip.give_up(504 if trip.state != ANSWERING else 502, f"it took longer than {settings.request_s:g} s")
+
+        for engine in [each for each in self.fleet if each.status == DRAINING]:
+            self.fleet.leave_if_idle(engine)
+
+    def end_all(self, reason: str) -> None:
+        """The gateway goes down: every request gets an end."""
+        for trip in list(self.trips.values()):
+            trip.give_up(503, reason)
