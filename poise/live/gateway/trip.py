@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from poise.core.event import Cancelled, Failed, Finished, FirstToken, Refused
+from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.live.gateway.errors import error_body
+from poise.live.gateway.pair import Prefill, prefill_body
 from poise.live.gateway.usage import Usage
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
     from poise.live.gateway.world import World
-    from poise.live.wire.call import Call, Failure
+    from poise.live.wire.call import Call, Failure, Heard
     from poise.live.wire.exchange import Exchange
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -34,7 +35,7 @@ class Trip:
     """
 
     __slots__ = (
-        "_error", "_flowing", "_head", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
+        "_again", "_error", "_flowing", "_head", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
         "stream", "tenant", "usage", "view",
     )  # fmt: skip
 
@@ -52,6 +53,7 @@ class Trip:
         self._head: tuple[int, Headers] | None = None
         self._error = b""
         self._flowing = True
+        self._again: tuple[bytes, Heard] | None = None
         exchange.gone = self.leave
         exchange.flow = self.flow
 
@@ -62,16 +64,33 @@ class Trip:
 
     # What is done with it --------------------------------------------------------------------------------------------
 
-    def send(self, engine: Engine) -> None:
-        """Send it to an engine, with the client's own bytes."""
-        exchange = self.exchange
-        self.engine, self.state = engine, SENT
-        self._head, self._error = None, b""
+    def send(self, engine: Engine, decode: Engine | None = None) -> None:
+        """Send it to an engine, with the client's own bytes; or its prompt there, and then the rest to `decode`."""
+        self.state = SENT
         self.sent_at = self._world.clock()
         engine.sent += 1
-        self.call = engine.pool.send(
-            exchange.method.encode(), exchange.target, engine.headers(exchange.headers), exchange.body, self
-        )
+        if decode is None:
+            self._post(engine, self.exchange.body, self)
+        else:
+            self._post(engine, prefill_body(self.exchange.body), Prefill(self, engine, decode))
+
+    def go_on(self, decode: Engine, body: bytes) -> None:
+        """Its prompt is computed: let `decode` make the output."""
+        assert self.engine is not None
+        self.call = None
+        world = self._world
+        world.turn(Prefilled(world.clock(), self.view.id, self.engine.slot))
+        if self.state == SENT:
+            decode.sent += 1
+            self._post(decode, body, self)
+
+    def _post(self, engine: Engine, body: bytes, heard: Heard) -> None:
+        exchange = self.exchange
+        self.engine = engine
+        self._again = body, heard
+        self._head, self._error = None, b""
+        headers = engine.headers(exchange.headers)
+        self.call = engine.pool.send(exchange.method.encode(), exchange.target, headers, body, heard)
         if not self._flowing:
             self.call.pause()
 
@@ -164,13 +183,10 @@ class Trip:
         """The engine's answer is complete."""
         assert self._head is not None and self.engine is not None
         status, world, engine = self._head[0], self._world, self.engine
-        self.call = None
         if status >= 400:
-            engine.failed("status", status >= 500)
-            self.state = HELD
-            reason = f"{engine.name} answered {status}"
-            world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
+            self.refused(engine, *self._head, self._error)
             return
+        self.call = None
         if self.state != ANSWERING:
             self._begin()
         tokens = self.usage.end()
@@ -180,13 +196,23 @@ class Trip:
         world.ended(self, status)
         world.turn(Finished(world.clock(), self.view.id, tokens))
 
+    def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
+        """The engine answered that it does not answer."""
+        world = self._world
+        self.call = None
+        self._head, self._error = (status, headers), body
+        engine.failed("status", status >= 500)
+        self.state = HELD
+        reason = f"{engine.name} answered {status}"
+        world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
+
     def failed(self, why: Failure) -> None:
         """The engine, or the way to it, is broken."""
-        assert self.engine is not None
+        assert self.engine is not None and self._again is not None
         world, engine = self._world, self.engine
         self.call = None
         if why.kind == "stale":  # the engine closed a kept connection as we wrote: it has not seen the request
-            self.send(engine)
+            self._post(engine, *self._again)
             return
         engine.failed(why.kind, True)
         now, reason = world.clock(), f"{engine.name}: {why.reason}"

@@ -120,11 +120,12 @@ class World:
         if trip is None or trip.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
             return
-        engine = self.fleet.slots[action.replica]
-        if engine is None:
+        slots = self.fleet.slots
+        engine, decode = slots[action.replica], slots[action.decode]
+        if engine is None or decode is None:
             self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
             return
-        trip.send(engine)
+        trip.send(engine, None if decode is engine else decode)
 
     def _wake(self, at: int) -> None:
         if at not in self._woken:

@@ -169,10 +169,12 @@ class Bench:
         """Requests that engines have, in order of engines."""
         return [call for number in range(len(self.engines)) for call in self.pool(number).open]
 
-    def ask(self, *, stream: bool = True, prompt: int = 10, **given: Any) -> tuple[Wire, Exchange, Trip]:
+    def ask(
+        self, *, stream: bool = True, prompt: int = 10, body: bytes = b"{}", **given: Any
+    ) -> tuple[Wire, Exchange, Trip]:
         """A client's request."""
         wire = Wire()
-        exchange = Exchange("POST", b"/v1/completions", [], b"{}", self.now)
+        exchange = Exchange("POST", b"/v1/completions", [], body, self.now)
         exchange.join(wire, "127.0.0.1")
         view = self.view(prompt, **given)
         trip = Trip(self.world, exchange, view, stream, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +14,9 @@ from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.trace import replay
 from poise.core.view import ClusterView
+from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.settings import Settings
+from poise.live.wire.call import Address
 from tests.live.gateway.fakes import JSON, Bench, Wire
 
 
@@ -325,3 +328,57 @@ def test_every_request_ends_exactly_once(script: list[tuple[str, int]], engines:
     bench.check_balance()
     fresh = Bench(0, admission=admission, tries=tries, slots=engines)
     assert replay(bench.trace.events, fresh.control) == list(bench.trace.actions)
+
+
+# Pairs ----------------------------------------------------------------------------------------------------------------
+
+
+def pair() -> tuple[Bench, Wire]:
+    bench = Bench(0, slots=2)
+    for name, role in (("p", "prefill"), ("d", "decode")):
+        engine = bench.world.fleet.add(EngineAt(name, Address("127.0.0.1", 1), role=role))  # type: ignore[arg-type]
+        assert engine is not None
+        bench.world.fleet.join(engine, engine.spec._replace(up=True))
+        bench.engines.append(engine)
+    wire, exchange, _ = bench.ask(body=json.dumps({"model": "m", "stream": True, "max_tokens": 9, "x": [1.5]}).encode())
+    assert exchange.body
+    return bench, wire
+
+
+def test_a_pair_computes_the_prompt_in_one_engine_and_the_output_in_another() -> None:
+    bench, wire = pair()
+    (prefill,) = bench.calls
+    asked = json.loads(prefill.body)
+    assert (asked["max_tokens"], asked["stream"], asked["x"]) == (1, False, [1.5])
+    assert asked["kv_transfer_params"]["do_remote_decode"] is True
+    prefill.answer(b'{"choices":[],"kv_transfer_params":{"remote_host":"h","remote_block_ids":[3]}}')
+    assert not wire.sent and list(bench.control.state.requests) == [0, 1]
+    (decode,) = bench.calls
+    assert decode.pool is bench.pool(1)
+    asked = json.loads(decode.body)
+    assert (asked["max_tokens"], asked["stream"]) == (9, True)
+    assert asked["kv_transfer_params"] == {"remote_host": "h", "remote_block_ids": [3]}
+    decode.answer(b"data: x\n\n")
+    assert wire.done
+    bench.check_balance()
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_either_half_may_break(half: int) -> None:
+    bench, wire = pair()
+    if half:
+        bench.calls[0].answer(b"{}")
+    bench.calls[0].fail("reset")
+    for call in bench.calls:
+        call.answer(b"{}")
+    for call in bench.calls:
+        call.answer(b"{}")
+    assert wire.ended
+    bench.check_balance()
+
+
+def test_a_prefill_engine_that_answers_nonsense_is_not_believed() -> None:
+    bench, wire = pair()
+    bench.calls[0].answer(b"<html>")
+    assert wire.status == 503 and b"no JSON" in wire.body
+    bench.check_balance()

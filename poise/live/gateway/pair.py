@@ -1,0 +1,90 @@
+"""Two engines for one request: one computes the prompt, the other fetches its KV cache and makes the output.
+
+As vLLM's KV connectors want it (NixlConnector and its like): the prefill engine is sent the request for one token with
+`kv_transfer_params` that ask it to keep the KV, and answers with the parameters that the decode engine needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from poise.live.wire.call import Failure
+
+if TYPE_CHECKING:
+    from poise.live.gateway.fleet import Engine
+    from poise.live.gateway.trip import Trip
+
+_ASK: Final = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+_LARGEST: Final = 1 << 20
+"""Bytes of a prefill engine's answer that are read."""
+
+
+def prefill_body(body: bytes) -> bytes:
+    """The request as the prefill engine gets it: one token, no stream, the KV kept for another."""
+    asked: dict[str, Any] = msgspec.json.decode(body)
+    asked.pop("stream_options", None)
+    asked["stream"] = False
+    asked["max_tokens"] = 1
+    if "max_completion_tokens" in asked:
+        asked["max_completion_tokens"] = 1
+    if "min_tokens" in asked:
+        asked["min_tokens"] = 1
+    asked["kv_transfer_params"] = _ASK
+    return msgspec.json.encode(asked)
+
+
+def decode_body(body: bytes, answer: bytes) -> bytes:
+    """The request as the decode engine gets it: with what the prefill engine said of its KV."""
+    asked: dict[str, Any] = msgspec.json.decode(body)
+    said = msgspec.json.decode(answer)
+    asked["kv_transfer_params"] = said.get("kv_transfer_params") if isinstance(said, dict) else None
+    return msgspec.json.encode(asked)
+
+
+class Prefill:
+    """Hears of the prefill engine's answer, and sends the request on to the decode engine."""
+
+    __slots__ = ("_answer", "_decode", "_engine", "_headers", "_status", "_trip")
+
+    def __init__(self, trip: Trip, engine: Engine, decode: Engine) -> None:
+        self._trip = trip
+        self._engine = engine
+        self._decode = decode
+        self._status = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._answer = b""
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """It began to answer."""
+        self._status, self._headers = status, headers
+
+    def data(self, data: bytes) -> None:
+        """A part of its answer."""
+        self._answer += data[: _LARGEST - len(self._answer)]
+
+    def end(self) -> None:
+        """The prompt is computed, or the engine would not."""
+        trip, engine = self._trip, self._engine
+        if self._status >= 400:
+            trip.refused(engine, self._status, self._headers, self._answer)
+            return
+        try:
+            body = decode_body(trip.exchange.body, self._answer)
+        except msgspec.DecodeError:
+            trip.failed(Failure("garbage", "the prefill engine's answer is no JSON", True))
+            return
+        engine.well()
+        trip.go_on(self._decode, body)
+
+    def failed(self, why: Failure) -> None:
+        """The engine, or the way to it, is broken."""
+        self._trip.failed(why)
