@@ -9,7 +9,7 @@ from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.event import Arrived, Finished, Measured
 from poise.core.request import RequestView
-from poise.core.shadow import Shadowed
+from poise.core.shadow import shadowed
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies.find import build, names
@@ -27,7 +27,7 @@ class Always:
 
 
 def test_the_gain_is_what_the_request_waits_less() -> None:
-    control = Control(Shadowed(Always(0), Always(1)), [ReplicaSpec(prefill_rate=100.0)] * 2)
+    control = Control(shadowed(Always(0), Always(1)), [ReplicaSpec(prefill_rate=100.0)] * 2)
     control.handle(Measured(0, 0, 0, {"queued_tokens": 500}))
     (action,) = control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert action.replica == 0  # type: ignore[union-attr]
@@ -42,10 +42,10 @@ def test_equal_choices_gain_nothing_and_a_hold_is_not_compared() -> None:
         def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Hold:
             return Hold("no")
 
-    control = Control(Shadowed(Always(0), Always(0)), [ReplicaSpec()])
+    control = Control(shadowed(Always(0), Always(0)), [ReplicaSpec()])
     control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert control.router.agreement == (1, 1, 1, 0.0, 0.0)
-    control = Control(Shadowed(Always(0), Never()), [ReplicaSpec()])
+    control = Control(shadowed(Always(0), Never()), [ReplicaSpec()])
     control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert control.router.agreement == (1, 0, 0, 0.0, 0.0)
 
@@ -53,14 +53,12 @@ def test_equal_choices_gain_nothing_and_a_hold_is_not_compared() -> None:
 @pytest.mark.parametrize("name", names("router"))
 def test_a_shadow_changes_no_decision(name: str) -> None:
     """The active router's decisions are those it makes alone, whoever decides beside it."""
-    alone = Control(build("router", "cache_aware"), [ReplicaSpec(prefill_rate=1e4)] * 4, seed=5)
-    watched = Control(
-        Shadowed(build("router", "cache_aware"), build("router", name)), [ReplicaSpec(prefill_rate=1e4)] * 4, seed=5
-    )
+    specs = [ReplicaSpec(prefill_rate=1e4)] * 4
+    alone = Control(build("router", "cache_aware"), specs, seed=5)
+    watched = Control(shadowed(build("router", "cache_aware"), build("router", name)), specs, seed=5)
     for number in range(60):
-        event = Arrived(
-            number * 10, RequestView(number, number * 10, 40, ids=(number % 7 + 1,), ends=(32,), session=number % 7)
-        )
+        topic = number % 7
+        event = Arrived(number * 10, RequestView(number, number * 10, 40, ids=(topic + 1,), ends=(32,), session=topic))
         assert [*alone.handle(event)] == [*watched.handle(event)]
         if number % 3 == 2:
             done = Finished(number * 10 + 1, number - 2, 5)
@@ -69,4 +67,4 @@ def test_a_shadow_changes_no_decision(name: str) -> None:
 
 
 def test_it_is_a_router_itself() -> None:
-    check_router(lambda: Shadowed(build("router", "least_requests"), build("router", "prefix_cache")))
+    check_router(lambda: shadowed(build("router", "least_requests"), build("router", "prefix_cache")))

@@ -52,6 +52,11 @@ class Desk:
             "/v1/models": self._models,
         }
 
+    def adopt(self, name: str, model: str) -> None:
+        """`name` is an adapter (LoRA) of `model`."""
+        if name not in self.adapters:
+            self.adapters[name] = model, len(self.adapters)
+
     def receive(self, exchange: Exchange) -> None:
         """Answer an exchange, now or later."""
         reader = READERS.get(exchange.target) or READERS.get(exchange.path.encode())
