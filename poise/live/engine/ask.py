@@ -23,6 +23,9 @@ LIKELY: Final = 512
 """An answer that may end by itself has 1 to `LIKELY` tokens, each length equally likely, or fewer if the limit is."""
 
 
+_U64: Final = (1 << 64) - 1
+
+
 class Refused(Exception):
     """A request that the engine does not take: an HTTP status and what goes into the body of the answer."""
 
@@ -86,7 +89,9 @@ def read_json(body: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _no_json(body) from None
     if not isinstance(found, dict):
-        raise invalid("model_attributes_type", (), "Input should be a valid dictionary or object to extract fields from", found)
+        raise invalid(
+            "model_attributes_type", (), "Input should be a valid dictionary or object to extract fields from", found
+        )
     return found
 
 
@@ -99,7 +104,13 @@ def _no_json(body: bytes) -> Refused:
         place, said = error.pos, error.msg
     except (UnicodeDecodeError, RecursionError):
         return Refused(400, "There was an error parsing the body", "Bad Request")
-    error = {"type": "json_invalid", "loc": ("body", place), "msg": "JSON decode error", "input": {}, "ctx": {"error": said}}
+    error = {
+        "type": "json_invalid",
+        "loc": ("body", place),
+        "msg": "JSON decode error",
+        "input": {},
+        "ctx": {"error": said},
+    }
     return Refused(400, f"1 validation error:\n  {error}", "Bad Request", f"body.{place}")
 
 
@@ -145,8 +156,10 @@ class Reader:
         if isinstance(given, str):
             given = [{"role": "user", "content": given}]
         if not isinstance(given, list):
-            raise _missing("input", body) if given is None else invalid(
-                "list_type", ("input",), "Input should be a valid list", given
+            raise (
+                _missing("input", body)
+                if given is None
+                else invalid("list_type", ("input",), "Input should be a valid list", given)
             )
         messages = [each for each in given if isinstance(each, Mapping) and "role" in each]
         if body.get("instructions"):
@@ -217,7 +230,7 @@ class Reader:
                 400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.", param="min_tokens"
             )
         chance = self._chance
-        chance.key = chain(prompt, len(prompt), whole(body, "seed") or 0)[0]
+        chance.key = chain(prompt, len(prompt), (whole(body, "seed") or 0) & _U64)[0]
         bits = chance.bits("words")
         if output:
             return Speech(bits, min(output, limit), output < limit)
@@ -229,7 +242,7 @@ class Reader:
         return Speech(bits, length, length < limit)
 
     def _ids(self, body: Mapping[str, Any], prompt: array[int], speech: Speech) -> tuple[int, ...]:
-        """The blocks that the request may share: its prompt's and its answer's but for the last token, never computed."""
+        """The whole blocks of prompt and answer; the answer's last token is never computed."""
         if not self.limits.caching:
             return ()
         salt = body.get("cache_salt")

@@ -7,6 +7,7 @@ number, and nothing is looked up per request but whom to tell.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,6 +25,10 @@ class Listener(Protocol):
 
     made: int
 
+    def admitted(self, at: int) -> None:
+        """The request has left the queue, for the first time."""
+        ...
+
     def token(self, at: int) -> None:
         """Count and deliver one more output token, made at the instant `at`."""
         ...
@@ -38,22 +43,31 @@ class Driver:
 
     next_at: when `advance` has something to do next.  preemptions: how many there were.
     watch: told of each decode step the picoseconds since the step before and how many requests made a token in it.
+    left: told of each sequence when it is done or aborted.
     """
 
     __slots__ = (
-        "_aborts", "_again", "_began_at", "_busy", "_last_at", "_stepped_at", "_token_at", "_told", "lane", "listeners",
-        "next_at", "now", "preemptions", "replica", "watch",
+        "_aborts", "_again", "_began_at", "_busy", "_last_at", "_queued", "_stepped_at", "_token_at", "_told", "lane",
+        "left", "listeners", "next_at", "now", "preemptions", "replica", "watch",
     )  # fmt: skip
 
-    def __init__(self, replica: Replica, now: int = 0, watch: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        now: int = 0,
+        watch: Watcher | None = None,
+        left: Callable[[Sequence], None] | None = None,
+    ) -> None:
         self.replica = replica
         self.lane = replica.decode_lane
         self.now = now
         self.next_at = NEVER
         self.preemptions = 0
         self.watch = watch
+        self.left = left
         self.listeners: dict[int, Listener] = {}
         self._again: dict[int, Sequence] = {}  # preempted, and not decoding again yet
+        self._queued: deque[Sequence] = deque()  # in order of arrival, which is the order of admission
         self._aborts: list[int] = []  # of requests whose listeners gave up while they were told
         self._busy = False
         self._stepped_at = -1
@@ -66,6 +80,7 @@ class Driver:
         """Queue a sequence that arrives at `now`, before the step that ends just then."""
         now = self._reach(now)
         self.listeners[sequence.id] = listener
+        self._queued.append(sequence)
         self.replica.add(sequence, now, now == self._stepped_at)
         self._plan()
 
@@ -111,7 +126,10 @@ class Driver:
         if replica.next_at == at:
             passed = at == self._stepped_at
             self._stepped_at = at
-            for code, sequence in replica.turn(at, passed):
+            outcomes = replica.turn(at, passed)
+            if self._queued:
+                self._admit(at)
+            for code, sequence in outcomes:
                 self._tell(code, sequence, at)
             if self._again:
                 self._catch_up(at)
@@ -133,6 +151,14 @@ class Driver:
             if listener is not None:
                 listener.token(at)
 
+    def _admit(self, at: int) -> None:
+        """Tell who has left the queue (first come, first served)."""
+        queued = self._queued
+        while queued and (queued[0].lane >= 0 or queued[0].phase == Phase.ENDED):
+            listener = self.listeners.get(queued.popleft().id)
+            if listener is not None:
+                listener.admitted(at)
+
     def _tell(self, code: int, sequence: Sequence, at: int) -> None:
         listener = self.listeners.get(sequence.id)
         if code == PREEMPTED:
@@ -145,8 +171,9 @@ class Driver:
         elif code == DONE and listener is not None:
             while listener.made < sequence.output_tokens:
                 listener.token(at)
-            del self.listeners[sequence.id]
+            self.listeners.pop(sequence.id, None)  # it may have given up at its last token
             listener.done(at)
+            self._leave(sequence)
 
     def _catch_up(self, at: int) -> None:
         """Who was preempted made a token when its KV was computed again; no outcome tells of it."""
@@ -159,8 +186,14 @@ class Driver:
                 del self._again[request]
 
     def _abort(self, request: int, now: int) -> None:
-        if request in self.replica.sequences:
+        sequence = self.replica.sequences.get(request)
+        if sequence is not None:
             self.replica.abort(request, now, now == self._stepped_at)
+            self._leave(sequence)
+
+    def _leave(self, sequence: Sequence) -> None:
+        if self.left is not None:
+            self.left(sequence)
 
     def _plan(self) -> None:
         """Find the next instant at which a token is made or something ends."""

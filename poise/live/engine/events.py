@@ -2,7 +2,8 @@
 
 The replica tells ids of extents; here an extent is one block and its id the hash of the chain up to it. So the parent
 and the tokens of each block are remembered from the request that brings it until neither a request nor the cache needs
-them. Wire format: vLLM `distributed/kv_events.py`, seen from vLLM 0.32: `[ts, [event, …], rank]`, events as tagged maps.
+them. Wire format: vLLM `distributed/kv_events.py`, as seen from vLLM 0.32: `[ts, [event, …], rank]`, an event being a
+tagged map.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ class Metrics:
     model: the name in labels.  speed: engine seconds per second of the clients.
     """
 
-    def __init__(self, model: str, speed: float = 1.0, *, block: int = 16, blocks: int = 0, caching: bool = True) -> None:
+    def __init__(
+        self, model: str, speed: float = 1.0, *, block: int = 16, blocks: int = 0, caching: bool = True
+    ) -> None:
         self._labels = labelled({"engine": "0", "model_name": model})
         self._info = labelled(
             {
@@ -87,7 +89,9 @@ class Metrics:
         replica, now = driver.replica, driver.now
         waiting = len(replica.waiting)
         used = 1 - replica.look("free_blocks", now) / replica.pool.total
-        yield from self._gauge("num_requests_running", "Number of requests in model execution batches.", replica.running)
+        yield from self._gauge(
+            "num_requests_running", "Number of requests in model execution batches.", replica.running
+        )
         yield from self._gauge("num_requests_waiting", "Number of requests waiting to be processed.", waiting)
         yield from self._reasons(waiting)
         yield from self._gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used)
@@ -114,7 +118,11 @@ class Metrics:
         for name, told, value in (
             ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", self.prompt_tokens),
             ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", self.cached_tokens),
-            ("num_preemptions", "Cumulative number of preemption from the engine.", self.preemptions + driver.preemptions),
+            (
+                "num_preemptions",
+                "Cumulative number of preemption from the engine.",
+                self.preemptions + driver.preemptions,
+            ),
             ("prompt_tokens", "Number of prefill tokens processed.", self.prompt_tokens),
             ("prompt_tokens_cached", "Number of prompt tokens found in the cache.", self.cached_tokens),
             ("generation_tokens", "Number of generation tokens processed.", self.tokens),

@@ -116,6 +116,4 @@ def _open(socket: zmq.Socket[bytes] | zmq.asyncio.Socket, endpoint: str, bind: b
         return str(socket.getsockopt_string(zmq.LAST_ENDPOINT))
     except zmq.ZMQError as error:
         verb = "bound" if bind else "connected to"
-        raise UserError(
-            f"--kv-events-config: {endpoint} cannot be {verb} ({error}); give another endpoint"
-        ) from None
+        raise UserError(f"--kv-events-config: {endpoint} cannot be {verb} ({error}); give another endpoint") from None

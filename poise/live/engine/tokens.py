@@ -94,25 +94,30 @@ class Speech:
     The row is a walk through `WORDS`, start and stride drawn from `bits`; so any word of it is known at once.
     """
 
-    __slots__ = ("_start", "_stride", "stops", "tokens")
+    __slots__ = ("_start", "_stride", "bits", "stops", "tokens")
 
     def __init__(self, bits: int, tokens: int, stops: bool) -> None:
+        self.bits = bits
         self._start = bits & _MASK
         self._stride = bits >> 32 & _MASK | 1
         self.tokens = tokens
         self.stops = stops
 
-    def word(self, place: int) -> str:
-        """The text of token `place`; none for the end token."""
-        if self.stops and place == self.tokens - 1:
+    def place(self, token: int) -> int:
+        """Which of `WORDS` token number `token` is."""
+        return (self._start + token * self._stride) & _MASK
+
+    def word(self, token: int) -> str:
+        """The text of a token; none for the end token."""
+        if self.stops and token == self.tokens - 1:
             return ""
-        return WORDS[(self._start + place * self._stride) & _MASK]
+        return WORDS[self.place(token)]
 
     def ids(self) -> array[int]:
         """The ids of all tokens."""
         words = self.tokens - self.stops
         start, stride = self._start, self._stride
-        ids = array("Q", [WORD_IDS[(start + place * stride) & _MASK] for place in range(words)])
+        ids = array("Q", [WORD_IDS[(start + token * stride) & _MASK] for token in range(words)])
         if self.stops:
             ids.append(END)
         return ids
