@@ -1,0 +1,318 @@
+"""Requests as vLLM reads them: JSON bodies checked by its rules, refused with its statuses and sentences.
+
+Unknown fields are accepted and ignored, as vLLM does. Not emulated, and refused: more than one prompt or choice in a
+request, and inputs other than text. Accepted without effect: sampling parameters, `stop`, tools (they lengthen the
+prompt), response formats and `priority` (which vLLM ignores too under its default scheduling).
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from poise.core.chance import Chance
+from poise.live.engine.identity import chain, salted
+from poise.live.engine.tokens import Speech, complete, converse, encode
+
+LIKELY: Final = 512
+"""An answer that may end by itself has 1 to `LIKELY` tokens, each length equally likely, or fewer if the limit is."""
+
+
+_U64: Final = (1 << 64) - 1
+
+
+class Refused(Exception):
+    """A request that the engine does not take: an HTTP status and what goes into the body of the answer."""
+
+    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.param = param
+
+    def body(self) -> bytes:
+        """vLLM's `ErrorResponse`."""
+        said = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
+        return msgspec.json.encode({"error": said})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What requests are measured by.
+
+    names: of the model.  context: most tokens of prompt and output.  block: tokens of a KV block.
+    """
+
+    names: tuple[str, ...]
+    context: int
+    block: int
+    caching: bool
+    seed: int
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request that the engine takes.
+
+    kind: `chat`, `completion`, `response` or `embedding`.  prompt: its tokens.  speech: the answer's.
+    ids: of the whole blocks of prompt and answer; () without prefix caching.
+    usage, continuous: of a stream: whether a last chunk tells the tokens, and whether each chunk does.
+    """
+
+    kind: str
+    model: str
+    prompt: array[int]
+    speech: Speech
+    ids: tuple[int, ...]
+    stream: bool = False
+    usage: bool = False
+    continuous: bool = False
+    priority: int = 0
+    echo: str = ""
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ends: `stop` by itself, `length` at the limit."""
+        return "stop" if self.speech.stops else "length"
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object in a body; refused as FastAPI does it where there is none."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _no_json(body) from None
+    if not isinstance(found, dict):
+        raise invalid(
+            "model_attributes_type", (), "Input should be a valid dictionary or object to extract fields from", found
+        )
+    return found
+
+
+def _no_json(body: bytes) -> Refused:
+    """The refusal of a body that is no JSON, with the place and the words of Python's own reader."""
+    place, said = 0, "Expecting value"
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        place, said = error.pos, error.msg
+    except (UnicodeDecodeError, RecursionError):
+        return Refused(400, "There was an error parsing the body", "Bad Request")
+    error = {
+        "type": "json_invalid",
+        "loc": ("body", place),
+        "msg": "JSON decode error",
+        "input": {},
+        "ctx": {"error": said},
+    }
+    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", f"body.{place}")
+
+
+def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object) -> Refused:
+    """The refusal of a field by its type, worded as pydantic's errors are."""
+    error = {"type": kind, "loc": ("body", *where), "msg": said, "input": given}
+    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", ".".join(map(str, ("body", *where))))
+
+
+class Reader:
+    """Makes asks of bodies."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._chance = Chance(limits.seed)
+
+    def chat(self, body: Mapping[str, Any], output: int = 0) -> Ask:
+        """`/v1/chat/completions`; output: answer with just so many tokens, 0: as the request says."""
+        model = self._model(body)
+        messages = _messages(body)
+        _sampling(body)
+        prompt = converse(messages, body.get("tools"))
+        limit = whole(body, "max_completion_tokens", least=1)
+        if limit is None:
+            limit = whole(body, "max_tokens", least=1)
+        return self._made("chat", model, body, prompt, limit, output)
+
+    def completion(self, body: Mapping[str, Any], output: int = 0) -> Ask:
+        """`/v1/completions`; `max_tokens` is 16 where it is not given."""
+        model = self._model(body)
+        prompt, text = _prompt(body)
+        _sampling(body)
+        limit = whole(body, "max_tokens", least=1)
+        ask = self._made("completion", model, body, prompt, 16 if limit is None else limit, output)
+        if body.get("echo"):
+            ask.echo = text
+        return ask
+
+    def response(self, body: Mapping[str, Any], output: int = 0) -> Ask:
+        """`/v1/responses`: input as a text or as messages, instructions before it."""
+        model = self._model(body)
+        given = body.get("input")
+        if isinstance(given, str):
+            given = [{"role": "user", "content": given}]
+        if not isinstance(given, list):
+            raise (
+                _missing("input", body)
+                if given is None
+                else invalid("list_type", ("input",), "Input should be a valid list", given)
+            )
+        messages = [each for each in given if isinstance(each, Mapping) and "role" in each]
+        if body.get("instructions"):
+            messages.insert(0, {"role": "system", "content": str(body["instructions"])})
+        prompt = converse(_messages({"messages": messages}), body.get("tools"))
+        return self._made("response", model, body, prompt, whole(body, "max_output_tokens", least=1), output)
+
+    def embeddings(self, body: Mapping[str, Any]) -> list[Ask]:
+        """`/v1/embeddings`: one ask for each input."""
+        model = self._model(body)
+        given = body.get("input")
+        if given is None or given == [] or given == "":
+            raise _missing("input", body)
+        many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+        return [self._made("embedding", model, {}, _prompt({"prompt": each})[0], 1, 1) for each in many]
+
+    def tokens(self, body: Mapping[str, Any]) -> array[int]:
+        """`/tokenize`: of a prompt or of messages."""
+        if body.get("model") is not None:
+            self._model(body)
+        if "messages" in body:
+            return converse(_messages(body), body.get("tools"))
+        prompt = body.get("prompt")
+        if not isinstance(prompt, str):
+            raise _missing("prompt", body)
+        return complete(prompt) if body.get("add_special_tokens", True) else encode(prompt)
+
+    def _model(self, body: Mapping[str, Any]) -> str:
+        """The name under which the model was asked for; the first one where none is given."""
+        names, model = self.limits.names, body.get("model")
+        if model is None or model == "":
+            return names[0]
+        if model not in names:
+            aliases = ", ".join(names)
+            raise Refused(
+                404, f"The model `{model}` does not exist. Valid aliases: {aliases}.", "NotFoundError", "model"
+            )
+        return str(model)
+
+    def _made(
+        self, kind: str, model: str, body: Mapping[str, Any], prompt: array[int], limit: int | None, output: int
+    ) -> Ask:
+        context = self.limits.context
+        asked = limit or 0
+        if len(prompt) + max(asked, 1) > context:
+            raise Refused(
+                400,
+                f"This model's maximum context length is {context} tokens. However, you requested {asked} output "
+                f"tokens and your prompt contains {len(prompt)} input tokens, for a total of {len(prompt) + asked} "
+                f"tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+                param="input_tokens",
+            )
+        speech = self._speech(body, prompt, min(asked or context, context - len(prompt)), output)
+        options = body.get("stream_options") or {}
+        return Ask(
+            kind, model, prompt, speech, self._ids(body, prompt, speech),
+            stream=bool(body.get("stream")),
+            usage=bool(options.get("include_usage")),
+            continuous=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
+            priority=whole(body, "priority") or 0,
+        )  # fmt: skip
+
+    def _speech(self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int) -> Speech:
+        """The answer: its words and length are drawn by prompt and seed, so equal requests have equal answers."""
+        least = whole(body, "min_tokens", least=0) or 0
+        if least > limit:
+            raise Refused(
+                400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.", param="min_tokens"
+            )
+        chance = self._chance
+        chance.key = chain(prompt, len(prompt), (whole(body, "seed") or 0) & _U64)[0]
+        bits = chance.bits("words")
+        if output:
+            return Speech(bits, min(output, limit), output < limit)
+        if body.get("ignore_eos") or least == limit:
+            return Speech(bits, limit, False)
+        low = max(least, 1)
+        high = max(min(limit, LIKELY), low)
+        length = low + (chance.bits("length") * (high - low + 1) >> 64)
+        return Speech(bits, length, length < limit)
+
+    def _ids(self, body: Mapping[str, Any], prompt: array[int], speech: Speech) -> tuple[int, ...]:
+        """The whole blocks of prompt and answer; the answer's last token is never computed."""
+        if not self.limits.caching:
+            return ()
+        salt = body.get("cache_salt")
+        if salt is not None and not (isinstance(salt, str) and salt):
+            raise Refused(400, "Parameter 'cache_salt' must be a non-empty string if provided.")
+        return chain(prompt + speech.ids()[:-1], self.limits.block, salted(salt or ""))
+
+
+def whole(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
+    """A field that is a whole number, None where it is not given."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid("int_type", (name,), "Input should be a valid integer", value)
+    if least is not None and value < least:
+        raise Refused(400, f"{name} must be at least {least}, got {value}.", param=name)
+    return value
+
+
+def _missing(name: str, body: Mapping[str, Any]) -> Refused:
+    return invalid("missing", (name,), "Field required", dict(body))
+
+
+def _messages(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The messages, each with a role and a content that is text."""
+    messages = body.get("messages")
+    if messages is None:
+        raise _missing("messages", body)
+    if not isinstance(messages, list):
+        raise invalid("list_type", ("messages",), "Input should be a valid list", messages)
+    for place, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise invalid("missing", ("messages", place, "role"), "Field required", message)
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+                raise Refused(400, "the emulated engine reads text only; send content parts that have a `text`")
+        if content is not None and not isinstance(content, str | list):
+            raise invalid("string_type", ("messages", place, "content"), "Input should be a valid string", content)
+    return messages
+
+
+def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
+    """The tokens of a prompt that is a text or tokens, or a list of just one such; and its text, if it has one."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
+        prompt = prompt[0]
+    if isinstance(prompt, str):
+        return complete(prompt), prompt
+    if prompt is None:
+        raise _missing("prompt", body)
+    if not isinstance(prompt, list) or not prompt:
+        raise invalid("string_type", ("prompt",), "Input should be a valid string", prompt)
+    if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in prompt):
+        raise Refused(400, "the emulated engine takes one prompt a request: a text, or token ids from 0 up")
+    return array("Q", prompt), ""
+
+
+def _sampling(body: Mapping[str, Any]) -> None:
+    """Refuse what vLLM's sampling parameters refuse, as far as requests are likely to have it."""
+    number = {name: value for name in ("temperature", "top_p") if (value := body.get(name)) is not None}
+    for name, value in number.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise invalid("float_type", (name,), "Input should be a valid number", value)
+    if number.get("temperature", 0) < 0:
+        raise Refused(400, f"temperature must be non-negative, got {number['temperature']}.", param="temperature")
+    if not 0 < number.get("top_p", 1) <= 1:
+        raise Refused(400, f"top_p must be in (0, 1], got {number['top_p']}.", param="top_p")
+    if (whole(body, "n", least=1) or 1) > 1:
+        raise Refused(400, f"the emulated engine makes one choice a request, not n={body['n']}", param="n")
+    if body.get("stream_options") and not body.get("stream"):
+        raise Refused(400, "Stream options can only be defined when `stream=True`.")

@@ -1,0 +1,42 @@
+"""Step costs times a factor: an engine that has become slow."""
+
+from __future__ import annotations
+
+from poise.core.estimate import Estimator, Piece, StepShape
+
+
+class Slow(Estimator):
+    """Another estimator's answers, `factor` times as long (1.0: unchanged).
+
+    Lanes remember pieces: whoever changes the factor of a replica at work calls `change`.
+    """
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = estimator
+        self.factor = 1.0
+
+    @property
+    def window(self) -> int:
+        """Tokens that a sliding-window layer attends to."""
+        return self.estimator.window
+
+    def step(self, shape: StepShape) -> Piece:
+        """The piece of `shape`, every part of it times the factor."""
+        piece = self.estimator.step(shape)
+        if self.factor == 1.0:
+            return piece
+        base, per_kv, per_window, until_kv = piece
+        factor = self.factor
+        return Piece(round(base * factor), round(per_kv * factor), round(per_window * factor), until_kv)
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Bytes of KV cache, which slowness does not change."""
+        return self.estimator.kv_bytes(tokens)
+
+    def swap(self, kv_bytes: int) -> int:
+        """Picoseconds to move `kv_bytes` to host memory or back."""
+        return round(self.estimator.swap(kv_bytes) * self.factor)
+
+    def describe(self) -> dict[str, object]:
+        """The estimator's coefficients, and the factor."""
+        return {**self.estimator.describe(), "slow_factor": self.factor}
