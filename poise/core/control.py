@@ -34,7 +34,7 @@ from poise.core.event import (
 from poise.core.flight import Flight
 from poise.core.held import Held
 from poise.core.made import made
-from poise.core.policy import Admission, Mover, Order, Router
+from poise.core.policy import Admission, Mover, Order, Predictor, Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
@@ -46,8 +46,9 @@ Actions = Sequence[Action]
 class Control:
     """Admits, routes, holds, rejects and moves requests on belief.
 
-    router, mover, order, admission: the policies (deep-copied, so that two controls never share their state); a router
-    that can `rebalance` is its own mover where none is given; several admissions narrow one another's choice.
+    router, mover, order, admission, predictor: the policies (deep-copied, so that two controls never share their
+    state); a router that can `rebalance` is its own mover where none is given; several admissions narrow one another's
+    choice.
     replicas: what is known beforehand.  tries: replicas that a request is sent to before it is refused for good,
     where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again.
@@ -62,6 +63,7 @@ class Control:
         mover: Mover | None = None,
         order: Order | None = None,
         admission: Sequence[Admission] = (),
+        predictor: Predictor | None = None,
         belief: Belief | None = None,
         seed: int = 0,
         tries: int = 1,
@@ -71,9 +73,11 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, self.order, self.admission = copy.deepcopy((router, mover, order, tuple(admission)))
+        self.router, self.mover, self.order, self.admission, self.predictor = copy.deepcopy(
+            (router, mover, order, tuple(admission), predictor)
+        )
         asked: list[Any] = []  # an object may be several policies in one
-        for policy in (self.router, self.mover, self.order, *self.admission):
+        for policy in (self.router, self.mover, self.order, *self.admission, self.predictor):
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)
         needs = {name for policy in asked for name in getattr(policy, "needs", ())}
@@ -87,6 +91,11 @@ class Control:
         self.books = Books(self.state, "flights" in needs)
         self.flights = self.books.flights
         self._observers = [policy for policy in asked if hasattr(policy, "observe")]
+        gate = [policy for policy in asked if policy is self.order or any(policy is each for each in self.admission)]
+        self._enters, self._joins, self._takes, self._ends = (
+            [getattr(policy, name) for policy in gate if hasattr(policy, name)]
+            for name in ("enter", "joined", "taken", "ended")
+        )
         self._eager = getattr(self.mover, "eager", False)
         self.observes = bool(self._observers) or self.books.tracks
 
@@ -117,6 +126,15 @@ class Control:
 
     def _arrived(self, event: Arrived) -> Actions:
         request = event.request
+        if self.predictor is not None:
+            self.chance.key = request.id
+            request = request._replace(predicted_tokens=self.predictor.foretell(request, self.chance))
+        for enter in self._enters:
+            answer = enter(request, self.state)
+            if answer is not None:
+                return (Refuse(request.id, answer.reason, answer.retry_after),)
+        for joined in self._joins:
+            joined(request)
         if self.held and self.held.join_queue(request):
             return self._ask_held() if self.order is not None and self.held.leads(request) else ()
         action = self._decide(request)
@@ -132,7 +150,7 @@ class Control:
         able = state.able(request)
         if not able:
             reason = state.hopeless(request)
-            return Refuse(request.id, reason) if reason else None
+            return self._turn_away(request, reason) if reason else None
         self.chance.key = request.id
         if self.admission or self.tried:
             decision, able = self._narrowed(request, able)
@@ -150,16 +168,33 @@ class Control:
                 if chosen is None:
                     return None
                 decode = chosen
-            if self.order is not None:
-                self.order.taken(request, replica, state)
+            for taken in self._takes:
+                taken(request, replica, state)
             self.books.send(Flight(request, replica, decode, decision.fallback, state.now))
             return made(Dispatch, (request.id, replica, decode, self.resume))
         if type(decision) is Hold:
             return Wake(decision.wake_at) if decision.wake_at > state.now else None
         if type(decision) is Reject:
-            self.tried.pop(request.id, None)
-            return Refuse(request.id, decision.reason, decision.retry_after)
+            return self._turn_away(request, decision.reason, decision.retry_after)
         raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
+
+    def _turn_away(self, request: RequestView, reason: str, retry_after: int = 0) -> Refuse:
+        """Refuse a request that has joined."""
+        self._end(request)
+        return Refuse(request.id, reason, retry_after)
+
+    def _end(self, request: RequestView) -> None:
+        """A request that has joined is gone."""
+        self.tried.pop(request.id, None)
+        for ended in self._ends:
+            ended(request)
+
+    def _put_back(self, requests: Sequence[RequestView]) -> None:
+        """Who was sent waits again."""
+        for request in requests:
+            for joined in self._joins:
+                joined(request)
+        self.held.put_back(requests)
 
     def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
         """What the router says where it may choose only among some of the able, and who they are."""
@@ -204,14 +239,16 @@ class Control:
             state.stage, state.narrow = "serve", narrow
 
     def _finished(self, event: Finished) -> Actions:
-        self.books.end(event.request)
-        if self.tried:
-            self.tried.pop(event.request, None)
+        request = self.books.end(event.request).request
+        if self.tried or self._ends:
+            self._end(request)
+        if self.predictor is not None:
+            self.predictor.learn(request, event.output_tokens)
         return self._ask_held() if self.held else ()
 
     def _failed(self, event: Failed) -> Actions:
         flight = self.books.end(event.request)
-        self.tried.pop(event.request, None)
+        self._end(flight.request)
         aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
         return (*aborts, *self._ask_held())
 
@@ -220,11 +257,13 @@ class Control:
         return self._ask_held() if self.held else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
-        self.tried.pop(event.request, None)
         if event.request not in self.flights:
-            self.held.remove(event.request)
+            waited = self.held.remove(event.request)
+            if waited is not None:
+                self._end(waited)
             return self._ask_held() if self.held else ()
         flight = self.books.end(event.request)
+        self._end(flight.request)
         aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
         return (*aborts, *self._ask_held())
 
@@ -238,10 +277,9 @@ class Control:
         tried = (*self.tried.get(event.request, ()), event.replica)
         if event.again and len(tried) < self.tries and set(self.state.able(flight.request)) - set(tried):
             self.tried[event.request] = tried
-            self.held.put_back([flight.request])
+            self._put_back([flight.request])
             return self._ask_held()
-        self.tried.pop(event.request, None)
-        return (Refuse(event.request, event.reason), *self._ask_held())
+        return (self._turn_away(flight.request, event.reason), *self._ask_held())
 
     def _send_again(self, flight: Flight, replica: int, decode: int) -> Dispatch:
         request = flight.request
@@ -324,7 +362,7 @@ class Control:
             self.books.end(flight.request.id)
             for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
                 actions.append(Abort(flight.request.id, place))
-        self.held.put_back([flight.request for flight in victims])
+        self._put_back([flight.request for flight in victims])
         return (*actions, *self._ask_held())
 
     def _joined(self, event: Joined) -> Actions:

@@ -72,11 +72,12 @@ class Finished(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """The client left: of its own accord or because its patience ended."""
+    """The client left: of its own accord or because its patience ended; it had `output_tokens` by then."""
 
     at: int
     request: int
     reason: str
+    output_tokens: int = 0
 
 
 class Refused(NamedTuple):
@@ -90,12 +91,13 @@ class Refused(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A request ended badly at its replica when its client had part of the answer already."""
+    """A request ended badly at its replica when its client had `output_tokens` of the answer already."""
 
     at: int
     request: int
     replica: int
     reason: str
+    output_tokens: int = 0
 
 
 class Moved(NamedTuple):

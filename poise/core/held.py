@@ -66,15 +66,16 @@ class Held:
         for request in sorted(requests, key=_order, reverse=True):
             self._queue(request).appendleft(request)
 
-    def remove(self, request: int) -> None:
-        """Forget the request of this id, if it is held."""
+    def remove(self, request: int) -> RequestView | None:
+        """Take out the request of this id, if it is held."""
         for group, queue in self._queues.items():
             for each in queue:
                 if each.id == request:
                     queue.remove(each)
                     if not queue:
                         del self._queues[group]
-                    return
+                    return each
+        return None
 
     def ask(self, decide: Callable[[RequestView], bool]) -> None:
         """Offer the groups' heads, oldest first, to `decide`, until it holds (False) the head of each group."""

@@ -31,7 +31,9 @@ class Router(Protocol):
 class Order(Protocol):
     """The order in which the gateway sends what it holds: requests queue in flows, and one flow goes first.
 
-    `needs`, as a router's, may name columns. A class may have `observe(event)` as well.
+    `needs`, as a router's, may name columns. A class may have `observe(event)` as well, and two methods that tell, with
+    `taken`, who waits: `joined(request)`, when a request begins to wait for its turn (again, where it was sent and came
+    back), and `ended(request)`, once for each that joined, however it ends: finished, failed, turned away or given up.
     """
 
     def flow(self, request: RequestView) -> Hashable:
@@ -54,7 +56,9 @@ class Order(Protocol):
 class Admission(Protocol):
     """Whether a request may be sent now, and where to; asked before the router.
 
-    `needs`, as a router's, names the columns that it reads. A class may have `observe(event)` as well.
+    `needs`, as a router's, names the columns that it reads. A class may have `observe(event)`, and `joined`, `taken`
+    and `ended` as an order has them. One with `enter(request, cluster) -> Reject | None` is asked as well when a
+    request arrives, once and before it queues, so that who is turned away need not wait for it.
     """
 
     @property
@@ -64,6 +68,21 @@ class Admission(Protocol):
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int] | Hold | Reject:
         """Those of the `able` replicas, in order, that may be sent it now; none of them: hold it."""
+        ...
+
+
+class Predictor(Protocol):
+    """How many output tokens a request will have, as `RequestView.predicted_tokens` tells the other policies.
+
+    Where a class has `reveal(truth)`, the simulator hands it a function from a request's id to its true output tokens.
+    """
+
+    def foretell(self, request: RequestView, chance: Chance) -> int:
+        """Output tokens, at least 1 (0: unsaid); asked once, when the request arrives."""
+        ...
+
+    def learn(self, request: RequestView, output_tokens: int) -> None:
+        """A request finished with so many output tokens."""
         ...
 
 
@@ -133,6 +152,7 @@ class Policies(Protocol):
     mover: Mover | None
     order: Order | None
     admission: Sequence[Admission]
+    predictor: Predictor | None
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

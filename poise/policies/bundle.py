@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from poise.core.policy import Batcher, Cache, Mover, Preempt, Queue, Router
+from poise.core.errors import PolicyError
+from poise.core.policy import Admission, Batcher, Cache, Mover, Order, Predictor, Preempt, Queue, Router
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.least_requests import LeastRequests
@@ -13,12 +14,21 @@ from poise.policies.route.least_requests import LeastRequests
 @dataclass(frozen=True, slots=True)
 class Policies:
     """What decides. router: which replica; mover: who changes it later (None: the router, if it can rebalance);
-    queue: order of admission (None: first come, first served); batcher: what shares a step; preempt: who gives way;
-    cache: how long KV stays pinned (None: LRU alone)."""
+    order: whom the gateway sends first of those that it holds (None: first come, first served); admission: who may be
+    sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
+    queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
+    preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
 
     router: Router = field(default_factory=LeastRequests)
     mover: Mover | None = None
+    order: Order | None = None
+    admission: tuple[Admission, ...] = ()
+    predictor: Predictor | None = None
     queue: Queue | None = None
     batcher: Batcher = field(default_factory=Chunked)
     preempt: Preempt = field(default_factory=LastAdmitted)
     cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.admission, tuple):
+            raise PolicyError(f"admission is {self.admission!r}; give a tuple of admissions, as in (Ceiling(64),)")

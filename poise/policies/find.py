@@ -13,6 +13,9 @@ from poise.core.errors import ScenarioError
 SLOTS = {
     "router": ("route", "route"),
     "mover": ("move", "rebalance"),
+    "order": ("order", "rank"),
+    "admission": ("admit", "admit"),
+    "predictor": ("predict", "foretell"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),

@@ -12,7 +12,7 @@ from poise.core.errors import UserError
 from poise.policies import Policies
 from poise.policies.find import SLOTS, build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
-from poise.scenario.choice import Choice, choices, labels
+from poise.scenario.choice import ALL, Choice, chosen_in, labels, members
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path as DataPath
 
@@ -38,11 +38,20 @@ def _offered(loaded: Loaded, slot: str) -> list[tuple[str, Any]]:
     """The policies of a slot with their labels; None is the slot's default."""
     value = getattr(loaded.scenario.policies, slot)
     path: DataPath = ("policies", slot)
-    chosen = choices(value)
+    chosen = chosen_in(slot, value)
     return [
-        (label, each and _built(loaded, slot, each, (*path, at) if isinstance(value, list) else path))
+        (label, each and _filled(loaded, slot, each, (*path, at) if isinstance(value, list) else path))
         for at, (label, each) in enumerate(zip(labels(chosen), chosen, strict=True))
     ]
+
+
+def _filled(loaded: Loaded, slot: str, chosen: Choice, path: DataPath) -> Any:
+    """What a slot holds: a policy, or for admissions all of them that make one choice."""
+    if slot != "admission":
+        return _built(loaded, slot, chosen, path)
+    if chosen[0] != ALL:
+        return (_built(loaded, slot, chosen, path),)
+    return tuple(_built(loaded, slot, each, (*path, ALL, at)) for at, each in enumerate(members(chosen)))
 
 
 def _built(loaded: Loaded, slot: str, chosen: Choice, path: DataPath) -> Any:
@@ -83,6 +92,8 @@ def _located(loaded: Loaded, slot: str, name: str, path: DataPath, said: str) ->
 def resolved_choice(slot: str, chosen: Choice) -> str | dict[str, Any]:
     """A choice with the defaults of its parameters written out, where they are plain values."""
     name, given = chosen
+    if slot == "admission" and name == ALL:
+        return {ALL: [resolved_choice(slot, each) for each in members(chosen)]}
     signature = inspect.signature(find(slot, name))
     told = {
         key: given.get(key, parameter.default)

@@ -13,7 +13,7 @@ from poise.cost import kv_blocks
 from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
-from poise.scenario.choice import choices
+from poise.scenario.choice import chosen_in
 from poise.scenario.policy import resolved_choice
 from poise.scenario.schema import PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
@@ -103,7 +103,7 @@ def _policies(problem: Problem) -> dict[str, Any]:
         value = getattr(section, slot)
         if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
             value = _DEFAULTS[slot]
-        chosen = [None if each is None else resolved_choice(slot, each) for each in choices(value)]
+        chosen = [None if each is None else resolved_choice(slot, each) for each in chosen_in(slot, value)]
         told[slot] = chosen if isinstance(value, list) else chosen[0]
     return told
 

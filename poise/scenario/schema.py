@@ -14,7 +14,7 @@ from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Lane as CoreLane
-from poise.scenario.choice import check_choices, check_routers
+from poise.scenario.choice import check_admissions, check_choices, check_routers
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 
@@ -146,7 +146,8 @@ class ClusterSection(Section):
 class PoliciesSection(Section):
     """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
 
-    Null takes the default. Lists in several slots are compared in all combinations.
+    Null takes the default. Lists in several slots are compared in all combinations. Admissions that hold at once are
+    {all: [A, B]}, for a list of them would be compared.
     """
 
     router: Annotated[Any, AfterValidator(check_routers)] = Field(
@@ -156,8 +157,18 @@ class PoliciesSection(Section):
     mover: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
     )
+    order: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="whom the gateway sends first of those it holds, as in virtual_token_counter"
+    )
+    admission: Annotated[Any, AfterValidator(check_admissions)] = Field(
+        default=None,
+        description="who may be sent, and where to, as in ceiling; several at once: {all: [ceiling, early_reject]}",
+    )
+    predictor: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="who foretells output tokens, as in history; null: nobody"
+    )
     queue: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="an order of admission, as in priority"
+        default=None, description="an engine's order of admission, as in priority"
     )
     batcher: Annotated[Any, AfterValidator(check_choices)] = Field(
         default="chunked", description="a batcher, as in chunked"

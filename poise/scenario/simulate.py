@@ -129,14 +129,22 @@ def build_world(
             replicas.append(_replica(pool, estimator, blocks, policies, one_step))
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
-        Control(policies.router, specs, mover=policies.mover, belief=belief, seed=seed, index=index)
+        Control(
+            policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
+            predictor=policies.predictor, belief=belief, seed=seed, index=index,
+        )
         for _ in range(belief.gateways)
-    ]
-    return World(
+    ]  # fmt: skip
+    world = World(
         cluster, workload, controls, replicas, limits,
         until_s=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
         progress=progress, after_event=after_event,
     )  # fmt: skip
+    truth = world.clients.arrivals.truth
+    for predictor in [control.predictor for control in controls]:
+        if predictor is not None and hasattr(predictor, "reveal"):
+            predictor.reveal(lambda row: truth(row))  # a function, so that copies of a control share it
+    return world
 
 
 def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:

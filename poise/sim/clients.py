@@ -101,9 +101,10 @@ class Clients:
     def time_out(self, row: int) -> None:
         """A client's patience is over."""
         if self.records.status[row] == UNFINISHED:
-            self.records.output_tokens[row] = self._progress(row)
+            made = self._progress(row)
+            self.records.output_tokens[row] = made
             self.end(row, TIMED_OUT)
-            self._turn(Cancelled(self._agenda.now, row, "timed out"))
+            self._turn(Cancelled(self._agenda.now, row, "timed out", made))
 
     def end(self, row: int, status: int) -> None:
         """A request has met its end: let its followers, or the next of a closed load, go on."""

@@ -66,8 +66,9 @@ def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> 
 
 def _code(policies: Policies) -> Iterator[str]:
     """Digests of the files that define the policies which are not Poise's own."""
-    for slot in fields(policies):
-        kind = type(getattr(policies, slot.name))
+    filled = [getattr(policies, slot.name) for slot in fields(policies)]
+    for policy in [part for each in filled for part in (each if isinstance(each, tuple) else (each,))]:
+        kind = type(policy)
         if kind.__module__.partition(".")[0] not in ("poise", "builtins"):
             yield sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()
 

@@ -1,0 +1,60 @@
+"""Who waits at the gateway, by flow, and what each request that was sent has been charged for its output so far."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from poise.core.event import Cancelled, Event, Failed, Finished
+from poise.core.request import RequestView
+
+
+class Ledger:
+    """Books of an order that shares service: a request joins, is sent (perhaps more than once) and ends.
+
+    waiting: requests of each flow that wait, flows without any left out.
+    """
+
+    __slots__ = ("_sent", "_waits", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[Any, int] = {}
+        self._waits: dict[int, Any] = {}
+        self._sent: dict[int, tuple[RequestView, int]] = {}
+
+    def join(self, request: RequestView, flow: Hashable) -> bool:
+        """A request begins to wait; whether it is the only one of its flow."""
+        self._waits[request.id] = flow
+        count = self.waiting.get(flow, 0)
+        self.waiting[flow] = count + 1
+        return not count
+
+    def leave(self, request: int) -> None:
+        """A request waits no longer, if it did."""
+        flow = self._waits.pop(request, None)
+        if flow is None:
+            return
+        if self.waiting[flow] == 1:
+            del self.waiting[flow]
+        else:
+            self.waiting[flow] -= 1
+
+    def send(self, request: RequestView) -> bool:
+        """A request is sent; whether that is for the first time, so that it is to be charged."""
+        self.leave(request.id)
+        if request.id in self._sent:
+            return False
+        self._sent[request.id] = request, request.predicted_tokens
+        return True
+
+    def settle(self, event: Event) -> tuple[RequestView, int] | None:
+        """The request that `event` ends, and how many of its output tokens were not charged yet; None: it ends none."""
+        if not isinstance(event, Finished | Cancelled | Failed):
+            return None
+        known = self._sent.get(event.request)
+        return None if known is None else (known[0], event.output_tokens - known[1])
+
+    def end(self, request: int) -> None:
+        """Forget a request."""
+        self.leave(request)
+        self._sent.pop(request, None)

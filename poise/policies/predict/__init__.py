@@ -1,0 +1,1 @@
+"""Predictors: how many output tokens a request will have. One file each."""
