@@ -68,16 +68,16 @@ class Page:
 class Visit:
     """One engine as the scout goes round: what is asked for just now, and what was learned.
 
-    asked_at: when a page was asked for, picoseconds; 0 for none.  failed: visits in a row without an answer.
+    asked_at: when a page was asked for, picoseconds; 0 for none.  told_at: when the last one that came was.  failed: visits in a row without an answer.
     metrics: whether it has a page of metrics.  limit: its longest request in tokens, 0 for unknown.
     """
 
-    __slots__ = ("asked_at", "call", "engine", "failed", "limit", "metrics", "reading")
+    __slots__ = ("asked_at", "call", "engine", "failed", "limit", "metrics", "reading", "told_at")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.call: Call | None = None
-        self.asked_at = 0
+        self.asked_at = self.told_at = 0
         self.failed = 0
         self.metrics = True
         self.limit = 0
@@ -163,7 +163,7 @@ class Scout:
 
     def _get(self, visit: Visit, target: bytes, done: Callable[[Visit, int, bytes], None]) -> None:
         def came(status: int, body: bytes) -> None:
-            visit.call, visit.asked_at = None, 0
+            visit.call, visit.told_at, visit.asked_at = None, visit.asked_at, 0
             if status:
                 visit.failed = 0
                 done(visit, status, body)
@@ -236,7 +236,7 @@ class Scout:
         reading = read(body) if status == 200 else None
         if isinstance(reading, Reading):
             visit.reading = reading
-            self._world.turn(Measured(now, visit.asked_at or now, engine.slot, reading.columns))
+            self._world.turn(Measured(now, visit.told_at, engine.slot, reading.columns))
             self._alive(visit, status, body)
 
     def _alive(self, visit: Visit, status: int, body: bytes) -> None:
