@@ -65,8 +65,8 @@ _BOUNDS = {
 }
 
 
-def first_mistake(findings: list[Any], places: Places) -> ScenarioError:
-    """The error about the finding that stands first in the file; it counts those that follow."""
+def first_mistake(findings: list[Any], places: Places, root: type[Section] = Scenario) -> ScenarioError:
+    """The error about the finding that stands first in a file of `root`; it counts those that follow."""
     found = [(_path(each["loc"]), each) for each in findings]
     unknown_keys = [path for path, each in found if each["type"] == "extra_forbidden"]
 
@@ -79,35 +79,35 @@ def first_mistake(findings: list[Any], places: Places) -> ScenarioError:
 
     found.sort(key=order)
     path, finding = found[0]
-    error = places.error(path, sentence(path, finding))
+    error = places.error(path, sentence(path, finding, root))
     if len(found) > 1:
         return ScenarioError(f"{error} ({len(found) - 1} more after this one)")
     return error
 
 
-def sentence(path: Path, finding: Mapping[str, Any]) -> str:
+def sentence(path: Path, finding: Mapping[str, Any], root: type[Section] = Scenario) -> str:
     """What is wrong with the value at `path`, and the cure."""
     kind, value, limits = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
-        return unknown(str(path[-1]), list(section_at(path[:-1]).model_fields))
+        return unknown(str(path[-1]), list(section_at(path[:-1], root).model_fields))
     if kind == "missing":
-        return f"is missing; give {_cure(path)}"
+        return f"is missing; give {_cure(path, root)}"
     if kind == "value_error":
         said = str(limits["error"])
-        return said if "; " in said else f"{said}; give {_cure(path)}"
+        return said if "; " in said else f"{said}; give {_cure(path, root)}"
     if kind in _BOUNDS:
         rule, name = _BOUNDS[kind]
-        return f"{short(value)} {rule} {limits[name]:g}; give {_cure(path)}"
+        return f"{short(value)} {rule} {limits[name]:g}; give {_cure(path, root)}"
     if kind == "literal_error":
-        return f"{short(value)} must be {_expected(value, limits['expected'])}; give {_cure(path)}"
+        return f"{short(value)} must be {_expected(value, limits['expected'])}; give {_cure(path, root)}"
     if kind == "too_short":
-        return f"the list is empty; give {_cure(path)}"
+        return f"the list is empty; give {_cure(path, root)}"
     if isinstance(value, str) and kind in ("int_type", "float_type") and _is_number(value):
         return f"{value!r} is a text; {_KINDS[kind]}; write it without quotes"
     if isinstance(value, str) and kind == "bool_type" and value.lower() in ("yes", "no", "on", "off"):
         meant = "true" if value.lower() in ("yes", "on") else "false"
         return f"{value!r} is a text in YAML 1.2; must be true or false; write {meant}"
-    return f"{short(value)} {_KINDS.get(kind, 'is not valid: ' + finding['msg'])}; give {_cure(path)}"
+    return f"{short(value)} {_KINDS.get(kind, 'is not valid: ' + finding['msg'])}; give {_cure(path, root)}"
 
 
 def unknown(key: str, known: list[str]) -> str:
@@ -130,9 +130,9 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def section_at(path: Path) -> type[Section]:
-    """The section that holds the fields at `path`; the scenario itself for an empty path."""
-    section: type[Section] = Scenario
+def section_at(path: Path, root: type[Section] = Scenario) -> type[Section]:
+    """The section that holds the fields at `path`; `root` itself for an empty path."""
+    section = root
     for key in path:
         if isinstance(key, str) and key in section.model_fields:
             section = next(_sections(section.model_fields[key].annotation), section)
@@ -154,16 +154,16 @@ def _path(loc: tuple[Any, ...]) -> Path:
     return tuple(part for part in loc if not (isinstance(part, str) and part.startswith("[")))
 
 
-def _cure(path: Path) -> str:
+def _cure(path: Path, root: type[Section]) -> str:
     """What the field's description asks for."""
     named = [key for key in path if isinstance(key, str)]
     if not named:
         return "the sections cluster and workload"
-    section = section_at(path[: path.index(named[-1])])
+    section = section_at(path[: path.index(named[-1])], root)
     field = section.model_fields.get(named[-1])
     described = field.description if field else None
     if described is None and len(named) > 1:
-        return _cure(path[: path.index(named[-1])])
+        return _cure(path[: path.index(named[-1])], root)
     return described or "another value"
 
 

@@ -6,7 +6,7 @@ import inspect
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from poise.core.errors import UserError
 from poise.policies import Policies
@@ -15,6 +15,16 @@ from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.scenario.choice import ALL, Choice, chosen_in, labels, members
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path as DataPath
+from poise.scenario.place import Places
+from poise.scenario.schema import PoliciesSection
+
+
+class Sheet(NamedTuple):
+    """What a file says of policies. places: where its values stand.  folder: that of the file."""
+
+    policies: PoliciesSection
+    places: Places
+    folder: Path
 
 
 def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
@@ -22,7 +32,8 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
 
     A label names the policies of the slots that have several, else the router.
     """
-    offered = [_offered(loaded, slot) for slot in SLOTS]
+    sheet = Sheet(loaded.scenario.policies, loaded.places, loaded.folder)
+    offered = [offers(sheet, slot) for slot in SLOTS]
     several = [len(options) > 1 for options in offered] if any(len(each) > 1 for each in offered) else [True]
     bundles = []
     for picked in product(*offered):
@@ -34,40 +45,40 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
     return bundles
 
 
-def _offered(loaded: Loaded, slot: str) -> list[tuple[str, Any]]:
+def offers(sheet: Sheet, slot: str) -> list[tuple[str, Any]]:
     """The policies of a slot with their labels; None is the slot's default."""
-    value = getattr(loaded.scenario.policies, slot)
+    value = getattr(sheet.policies, slot)
     path: DataPath = ("policies", slot)
     chosen = chosen_in(slot, value)
     return [
-        (label, each and _filled(loaded, slot, each, (*path, at) if isinstance(value, list) else path))
+        (label, each and _filled(sheet, slot, each, (*path, at) if isinstance(value, list) else path))
         for at, (label, each) in enumerate(zip(labels(chosen), chosen, strict=True))
     ]
 
 
-def _filled(loaded: Loaded, slot: str, chosen: Choice, path: DataPath) -> Any:
+def _filled(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
     """What a slot holds: a policy, or for admissions all of them that make one choice."""
     if slot != "admission":
-        return _built(loaded, slot, chosen, path)
+        return _built(sheet, slot, chosen, path)
     if chosen[0] != ALL:
-        return (_built(loaded, slot, chosen, path),)
-    return tuple(_built(loaded, slot, each, (*path, ALL, at)) for at, each in enumerate(members(chosen)))
+        return (_built(sheet, slot, chosen, path),)
+    return tuple(_built(sheet, slot, each, (*path, ALL, at)) for at, each in enumerate(members(chosen)))
 
 
-def _built(loaded: Loaded, slot: str, chosen: Choice, path: DataPath) -> Any:
+def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
     """One policy; its errors point into the file."""
     name, parameters = chosen
     if ":" in name:
-        _reach(loaded.folder, Path.cwd())
+        _reach(sheet.folder, Path.cwd())
     try:
         return build(slot, name, parameters)
     except UserError as error:
-        raise _located(loaded, slot, name, path, str(error)) from None
+        raise _located(sheet, slot, name, path, str(error)) from None
     except Exception as error:  # whatever a user's own module or class raises
         if ":" not in name:
             raise
         said = f"{name} cannot be built ({type(error).__name__}: {error}); correct it"
-        raise loaded.places.error(path, " ".join(said.split())) from None
+        raise sheet.places.error(path, " ".join(said.split())) from None
 
 
 def _reach(*folders: Path) -> None:
@@ -78,7 +89,7 @@ def _reach(*folders: Path) -> None:
             sys.path.append(place)
 
 
-def _located(loaded: Loaded, slot: str, name: str, path: DataPath, said: str) -> UserError:
+def _located(sheet: Sheet, slot: str, name: str, path: DataPath, said: str) -> UserError:
     """An error that begins with `policies.SLOT[.NAME[.PARAMETER]]`, with its place in the file."""
     rest = said.removeprefix(f"policies.{slot}")
     if rest.startswith(f".{name}"):
@@ -86,7 +97,7 @@ def _located(loaded: Loaded, slot: str, name: str, path: DataPath, said: str) ->
     parameter, _, message = rest.partition(": ")
     if parameter:
         path = (*path, parameter.removeprefix("."))
-    return loaded.places.error(path, message if "; " in message else f"{message}; correct it or name another")
+    return sheet.places.error(path, message if "; " in message else f"{message}; correct it or name another")
 
 
 def resolved_choice(slot: str, chosen: Choice) -> str | dict[str, Any]:
