@@ -1,0 +1,317 @@
+"""Reading an OpenAI body: what a decision needs of it, and the bytes that stand for its prompt.
+
+A body is decoded once and forwarded as the client sent it; fields that no decision needs are passed over. The text of a
+prompt is canonical, not rendered: tools first, then each message as role and content, so that a conversation's next
+turn begins with the bytes of this one. Pictures, sounds and files stand in it as a hash of themselves.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+from msgspec import DecodeError, Meta, Raw, Struct, ValidationError
+from msgspec.json import Decoder, encode
+from xxhash import xxh3_64_hexdigest
+
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Token = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Prompt = str | list[str | Token | list[Token]] | None
+
+PART: Final = "\x1f"
+TURN: Final = "\x1e"
+"""Unit and record separator of ASCII: between role and content, and after each message."""
+
+
+class Asked(Struct, gc=False):
+    """What one request asks for.
+
+    max_tokens: the client's limit on output, 0 for none.  n: answers wanted.  priority: vLLM's, lower goes first.
+    session: `prompt_cache_key`, which its sender keeps for a conversation.  salt: `cache_salt`; prompts with different
+    salts share no cache.  previous: `previous_response_id`, which only the engine that gave it knows.
+    text: the canonical bytes of the prompt, or its token ids, 4 bytes each, if `token_ids`; of several prompts the
+    first.  more: bytes of the others.  media: parts that are no text.
+    """
+
+    kind: str
+    model: str
+    text: bytes
+    stream: bool
+    include_usage: bool
+    max_tokens: int
+    n: int
+    priority: int
+    user: str
+    session: str
+    salt: str
+    previous: str
+    token_ids: bool
+    more: int
+    media: int
+
+    def prompt_tokens(self, bytes_per_token: float = 4.0) -> int:
+        """Tokens of all prompts: counted where they are token ids, else guessed from their bytes, at least 1."""
+        each = 4.0 if self.token_ids else bytes_per_token
+        return max(1, int(len(self.text) / each) + int(self.more / each))
+
+
+class BadRequest(NamedTuple):
+    """Why a request is refused, in OpenAI's words; `json` is the body that says so."""
+
+    status: int
+    type: str
+    param: str | None
+    message: str
+    code: str | None = None
+
+    def json(self) -> bytes:
+        """The error object of the OpenAI API."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return encode({"error": error})
+
+
+class _StreamOptions(Struct, gc=False):
+    include_usage: bool | None = None
+
+
+class _Common(Struct, gc=False, kw_only=True):
+    model: str
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    n: Count | None = None
+    priority: int | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    cache_salt: str | None = None
+
+
+class _Message(Struct, gc=False):
+    role: str
+    content: str | list[Raw] | None = None
+    tool_calls: Raw | None = None
+
+
+class _Chat(_Common, gc=False, kw_only=True):
+    messages: list[_Message]
+    tools: Raw | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+
+
+class _Completion(_Common, gc=False, kw_only=True):
+    prompt: Prompt = None
+    max_tokens: Count | None = None
+
+
+class _Responses(_Common, gc=False, kw_only=True):
+    input: str | list[Raw] | None = None
+    instructions: str | None = None
+    tools: Raw | None = None
+    max_output_tokens: Count | None = None
+    previous_response_id: str | None = None
+
+
+class _Embeddings(_Common, gc=False, kw_only=True):
+    input: Prompt = None
+    messages: list[_Message] | None = None
+
+
+class _Item(Struct, gc=False):
+    """An item of a response's input: a message where it has a role, else a call, its output, a thought."""
+
+    role: str | None = None
+    content: str | list[Raw] | None = None
+
+
+class _Part(Struct, gc=False):
+    text: str | None = None
+
+
+class _Prompt(NamedTuple):
+    text: bytes
+    token_ids: bool = False
+    more: int = 0
+    media: int = 0
+
+
+def read_chat(body: bytes) -> Asked | BadRequest:
+    """The body of /v1/chat/completions."""
+    asked = _decoded(_CHAT, body)
+    if isinstance(asked, BadRequest):
+        return asked
+    limit = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
+    return _asked("chat", asked, _conversation(asked.messages, asked.tools), limit)
+
+
+def read_completion(body: bytes) -> Asked | BadRequest:
+    """The body of /v1/completions."""
+    asked = _decoded(_COMPLETION, body)
+    if isinstance(asked, BadRequest):
+        return asked
+    return _asked("completion", asked, _prompts(asked.prompt), asked.max_tokens)
+
+
+def read_responses(body: bytes) -> Asked | BadRequest:
+    """The body of /v1/responses."""
+    asked = _decoded(_RESPONSES, body)
+    if isinstance(asked, BadRequest):
+        return asked
+    try:
+        prompt = _items(asked)
+    except ValidationError as error:
+        return _invalid(error, "input")
+    return _asked("responses", asked, prompt, asked.max_output_tokens, asked.previous_response_id)
+
+
+def read_embeddings(body: bytes) -> Asked | BadRequest:
+    """The body of /v1/embeddings; vLLM takes messages in place of `input`."""
+    asked = _decoded(_EMBEDDINGS, body)
+    if isinstance(asked, BadRequest):
+        return asked
+    if asked.messages is not None:
+        return _asked("embeddings", asked, _conversation(asked.messages, None), None)
+    if asked.input is None:
+        return _bad("`input` is missing; give the text or texts to embed", "input")
+    return _asked("embeddings", asked, _prompts(asked.input), None)
+
+
+READERS: Final[dict[bytes, Callable[[bytes], Asked | BadRequest]]] = {
+    b"/v1/chat/completions": read_chat,
+    b"/v1/completions": read_completion,
+    b"/v1/responses": read_responses,
+    b"/v1/embeddings": read_embeddings,
+}
+"""For each path that takes a prompt, how its body is read."""
+
+_CHAT = Decoder(_Chat)
+_COMPLETION = Decoder(_Completion)
+_RESPONSES = Decoder(_Responses)
+_EMBEDDINGS = Decoder(_Embeddings)
+_ITEM = Decoder(_Item)
+_PART = Decoder(_Part)
+
+_Body = TypeVar("_Body", bound=_Common)
+
+
+def _decoded(decoder: Decoder[_Body], body: bytes) -> _Body | BadRequest:
+    try:
+        return decoder.decode(body)
+    except ValidationError as error:
+        return _invalid(error)
+    except (DecodeError, UnicodeDecodeError) as error:
+        return _bad(f"the body is no JSON: {error}; send one JSON object in UTF-8")
+    except RecursionError:
+        return _bad("the body is nested too deeply; send a JSON object of at most a few hundred levels")
+
+
+def _bad(message: str, param: str | None = None) -> BadRequest:
+    return BadRequest(400, "invalid_request_error", param, message)
+
+
+def _invalid(error: ValidationError, inside: str = "") -> BadRequest:
+    """msgspec's "Expected `str`, got `int` - at `$.messages[0].role`" with the field as OpenAI's `param`."""
+    said, _, path = str(error).partition(" - at `$")
+    field = (inside + path.rstrip("`")).lstrip(".") or None
+    if said.startswith("Object missing required field"):
+        missing = said.split("`")[1]
+        field = f"{field}.{missing}" if field else missing
+        said = f"{missing} is missing"
+    elif field is None:
+        return _bad(f"the body: {said}; send one JSON object")
+    return _bad(f"{field}: {said}", field)
+
+
+def _asked(kind: str, body: _Common, prompt: _Prompt, limit: int | None, previous: str | None = None) -> Asked:
+    options = body.stream_options
+    return Asked(
+        kind,
+        body.model,
+        prompt.text,
+        bool(body.stream),
+        options is not None and bool(options.include_usage),
+        limit or 0,
+        body.n or 1,
+        body.priority or 0,
+        body.user or "",
+        body.prompt_cache_key or "",
+        body.cache_salt or "",
+        previous or "",
+        prompt.token_ids,
+        prompt.more,
+        prompt.media,
+    )
+
+
+def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
+    said: list[str] = []
+    media = 0
+    if tools is not None:
+        said += (_text(tools), TURN)
+    for message in messages:
+        said += (message.role, PART)
+        content = message.content
+        if type(content) is str:
+            said.append(content)
+        elif content is not None:
+            media += _parts(content, said)
+        if message.tool_calls is not None:
+            said += (PART, _text(message.tool_calls))
+        said.append(TURN)
+    return _Prompt("".join(said).encode(), False, 0, media)
+
+
+def _parts(parts: str | list[Raw], said: list[str]) -> int:
+    """Add the texts of a message's parts and the hashes of the others; how many of those there are."""
+    media = 0
+    for part in parts:
+        text = _PART.decode(part).text
+        if text is None:
+            media += 1
+            text = xxh3_64_hexdigest(part)
+        said += (text, PART)
+    return media
+
+
+def _items(body: _Responses) -> _Prompt:
+    said: list[str] = []
+    media = 0
+    for head in (body.instructions, None if body.tools is None else _text(body.tools)):
+        if head is not None:
+            said += (head, TURN)
+    if isinstance(body.input, str):
+        said += ("user", PART, body.input, TURN)
+    for raw in body.input if isinstance(body.input, list) else ():
+        item = _ITEM.decode(raw)
+        if item.role is None:
+            said += (_text(raw), TURN)
+            continue
+        said += (item.role, PART)
+        if isinstance(item.content, str):
+            said.append(item.content)
+        elif item.content is not None:
+            media += _parts(item.content, said)
+        said.append(TURN)
+    return _Prompt("".join(said).encode(), False, 0, media)
+
+
+def _prompts(prompt: Prompt) -> _Prompt:
+    """One text or several, one prompt of token ids or several."""
+    if not prompt:
+        return _Prompt(b"")
+    if isinstance(prompt, str):
+        return _Prompt(prompt.encode())
+    first = prompt[0]
+    if isinstance(first, int):
+        return _Prompt(_packed(prompt), True)
+    if isinstance(first, str):
+        return _Prompt(first.encode(), False, sum(len(each.encode()) for each in prompt[1:] if isinstance(each, str)))
+    return _Prompt(_packed(first), True, 4 * sum(len(each) for each in prompt[1:] if isinstance(each, list)))
+
+
+def _packed(tokens: list[Token] | list[str | Token | list[Token]]) -> bytes:
+    return array("I", [each for each in tokens if isinstance(each, int)]).tobytes()
+
+
+def _text(raw: Raw) -> str:
+    return str(memoryview(raw), "utf-8")
