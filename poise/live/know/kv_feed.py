@@ -18,6 +18,9 @@ from poise.live.know.kv_events import Blocks, Change, decode
 KEPT: Final = 10_000
 """Messages kept while a replay runs, as many as vLLM's publisher keeps."""
 
+REMEMBERED: Final = 256
+"""Messages whose hashes are kept, to know them again."""
+
 
 class Sync(Enum):
     """How far an engine's events are followed."""
@@ -44,7 +47,7 @@ class Feed:
     """
 
     __slots__ = (
-        "_asked", "_held", "_live", "_next", "_stamp", "_verify", "blocks", "can_replay", "counts", "sync", "whole",
+        "_asked", "_held", "_live", "_next", "_stamps", "_verify", "blocks", "can_replay", "counts", "sync", "whole",
     )  # fmt: skip
 
     def __init__(self, can_replay: bool) -> None:
@@ -57,8 +60,8 @@ class Feed:
         self.sync = Sync.WAITING
         self.whole = False
         self._next = 0  # number of the next message to apply
-        self._live = -1  # number of the last message that came unasked: these never go back, unless the engine did
-        self._stamp = 0  # hash of the last message applied
+        self._live = -1  # number of the last message that came unasked; these never go back, unless the engine did
+        self._stamps: dict[int, int] = {}  # hashes of the last messages applied
         self._verify = False  # whether the next answer must be that very message
         self._asked = -1  # `_next` when it was asked last
         self._held: dict[int, bytes] = {}
@@ -85,11 +88,10 @@ class Feed:
         self._live = number
         if self.sync is Sync.REPLAYING:
             return self._hold(number, payload)
-        if number < self._next:
-            return []  # on its way while a replay brought it
-        if self.sync is Sync.SYNCED and number == self._next and not self._verify:
-            return self._apply(number, payload)
-        if number == 0:
+        if number < self._next:  # on its way while a replay brought it, or another's
+            same = self._stamps.get(number) == xxh3_64_intdigest(payload)
+            return [] if same else self._restarted(number, payload)
+        if number == self._next and not self._verify and (self.sync is Sync.SYNCED or number == 0):
             return self._apply(number, payload)
         return self._missed(number, payload)
 
@@ -97,13 +99,14 @@ class Feed:
         """One answer to the last `Ask`."""
         if self.sync is not Sync.REPLAYING:
             return []
-        if self._verify:
-            self._verify = False
-            if number == self._next - 1 and xxh3_64_intdigest(payload) != self._stamp:
-                return self._afresh("restarts")
         if number < self._next:
+            if self._verify and number == self._next - 1:
+                self._verify = False
+                if self._stamps[number] != xxh3_64_intdigest(payload):
+                    return self._afresh("restarts")
             return []
-        lost = self._lose("losses") if number > self._next and self._next else []
+        lost = self._lose("losses") if self._verify or self._next and number > self._next else []
+        self._verify = False
         return lost + self._take(number, payload)
 
     def replay_ended(self) -> list[Step]:
@@ -129,8 +132,9 @@ class Feed:
         if self.sync is not Sync.REPLAYING:
             return []
         steps = self._lose("losses")
-        for number in sorted(self._held):
-            if number > self._next and len(steps) > 1:
+        held = sorted(self._held)
+        for before, number in zip([-1, *held], held, strict=False):
+            if before >= 0 and number > before + 1:
                 steps += self._lose("losses")
             steps += self._take(number, self._held[number])
         return self._settled(steps)
@@ -148,7 +152,8 @@ class Feed:
         elif number != self._next:
             self.whole = False
         self._next = number + 1
-        self._stamp = xxh3_64_intdigest(payload)
+        self._stamps[number] = xxh3_64_intdigest(payload)
+        self._stamps.pop(number - REMEMBERED, None)
         batch = decode(payload)
         change = batch if isinstance(batch, str) else self.blocks.apply(batch)
         if isinstance(change, str):
@@ -203,6 +208,7 @@ class Feed:
         """Drop all and ask for everything."""
         steps = self._lose(why)
         self._next = 0
+        self._stamps = {}
         return steps + self._ask(0)
 
     def _settled(self, steps: list[Step]) -> list[Step]:
