@@ -251,7 +251,7 @@ def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
     for message in messages:
         said += (message.role, PART)
         content = message.content
-        if type(content) is str:
+        if isinstance(content, str):
             said.append(content)
         elif content is not None:
             media += _parts(content, said)
@@ -261,14 +261,14 @@ def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
     return _Prompt("".join(said).encode(), False, 0, media)
 
 
-def _parts(parts: str | list[Raw], said: list[str]) -> int:
+def _parts(parts: list[Raw], said: list[str]) -> int:
     """Add the texts of a message's parts and the hashes of the others; how many of those there are."""
     media = 0
     for part in parts:
         text = _PART.decode(part).text
         if text is None:
             media += 1
-            text = xxh3_64_hexdigest(part)
+            text = xxh3_64_hexdigest(memoryview(part))
         said += (text, PART)
     return media
 

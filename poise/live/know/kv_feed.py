@@ -105,7 +105,7 @@ class Feed:
                 if self._stamps[number] != xxh3_64_intdigest(payload):
                     return self._afresh("restarts")
             return []
-        lost = self._lose("losses") if self._verify or self._next and number > self._next else []
+        lost = self._lose("losses") if self._verify or 0 < self._next < number else []
         self._verify = False
         return lost + self._take(number, payload)
 

@@ -1,6 +1,6 @@
 """What an engine's metrics page says, in the words of the cluster view.
 
-One `Profile` an engine family. Where several label sets say the same thing (data-parallel ranks), they are summed; where
+One `Profile` an engine family. Where several label sets each say a part (data-parallel ranks), they are summed; where
 they repeat one another (tensor- and pipeline-parallel ranks of SGLang, its priorities beside their total), they count
 once. What the page does not say is not in the columns: nothing is made up.
 Names: vllm/v1/metrics/loggers.py and the v0 names before it; sglang/srt/metrics; tools/server/README.md of llama.cpp.
@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from poise.live.know.prometheus import Families, Reader, Sample
 
-COUNTERS: Final = ("prompt_tokens", "finished", "prefix_queries", "prefix_hits", "preemptions")
-"""Counters that a page may have: tokens, requests, tokens, tokens, preemptions since the engine started."""
+COUNTERS: Final = ("prompt_tokens", "finished", "finished_tokens", "prefix_queries", "prefix_hits", "preemptions")
+"""Totals since the engine started: prompt tokens; finished requests and their prompt tokens; prompt tokens looked up
+and found in the prefix cache; preemptions."""
 
 
 class Reading(NamedTuple):
@@ -48,10 +49,9 @@ class _Said(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """One engine family: the beginning that all its names have, the families read, and their meaning."""
+    """One engine family: what is read of its page, and what that says."""
 
     name: str
-    prefix: str
     reader: Reader
     said: Callable[[Families], _Said]
 
@@ -59,7 +59,7 @@ class Profile(NamedTuple):
 def read(page: bytes) -> Reading | str:
     """What the page of any known engine says, or why it says nothing."""
     for profile in PROFILES:
-        if page.startswith(profile.prefix.encode()) or f"\n{profile.prefix}".encode() in page:
+        if profile.reader.knows(page):
             families = profile.reader.read(page)
             return families if isinstance(families, str) else _reading(profile.name, profile.said(families))
     return "no metric of vLLM, SGLang or llama.cpp on the page"
@@ -100,10 +100,10 @@ def _held(said: _Said, columns: dict[str, int], guessed: set[str]) -> int:
 def _mean(counters: Mapping[str, float]) -> float | None:
     """Tokens of a prompt, over all that the engine has finished."""
     finished = counters.get("finished", 0.0)
-    return counters["prompt_tokens"] / finished if finished and "prompt_tokens" in counters else None
+    return counters["finished_tokens"] / finished if finished and "finished_tokens" in counters else None
 
 
-# Sums over label sets ----------------------------------------------------------------------------------------------------
+# Sums over label sets ------------------------------------------------------------------------------------------------
 
 
 def _total(samples: list[Sample] | None, ranks: tuple[str, ...] | None = None) -> float | None:
@@ -134,31 +134,32 @@ def _models(families: Families, *names: str) -> tuple[str, ...]:
     return tuple(sorted(found - {""}))
 
 
-# Engine families ---------------------------------------------------------------------------------------------------------
+# Engine families -----------------------------------------------------------------------------------------------------
 
 
 def _vllm(families: Families) -> _Said:
     counters = _counted(
         families,
         {
-            "prompt_tokens": "vllm:prompt_tokens_total",
-            "finished": "vllm:request_success_total",
-            "preemptions": "vllm:num_preemptions_total",
-            "prefix_queries": "vllm:prefix_cache_queries_total",
-            "prefix_hits": "vllm:prefix_cache_hits_total",
+            "prompt_tokens": "prompt_tokens_total",
+            "finished": "request_prompt_tokens_count",
+            "finished_tokens": "request_prompt_tokens_sum",
+            "preemptions": "num_preemptions_total",
+            "prefix_queries": "prefix_cache_queries_total",
+            "prefix_hits": "prefix_cache_hits_total",
         },
     )
     if "prefix_queries" not in counters:
-        old = {"prefix_queries": "vllm:gpu_prefix_cache_queries_total", "prefix_hits": "vllm:gpu_prefix_cache_hits_total"}
+        old = {"prefix_queries": "gpu_prefix_cache_queries_total", "prefix_hits": "gpu_prefix_cache_hits_total"}
         counters |= _counted(families, old)
-    tokens, block = _vllm_cache(families.get("vllm:cache_config_info", []))
+    tokens, block = _vllm_cache(families.get("cache_config_info", []))
     return _Said(
-        waiting=_total(families.get("vllm:num_requests_waiting")),
-        running=_total(families.get("vllm:num_requests_running")),
-        used_share=_mean_share(_first(families, "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+        waiting=_total(families.get("num_requests_waiting")),
+        running=_total(families.get("num_requests_running")),
+        used_share=_mean_share(_first(families, "kv_cache_usage_perc", "gpu_cache_usage_perc")),
         total_tokens=tokens,
         block_tokens=block,
-        models=_models(families, "vllm:num_requests_running", "vllm:num_requests_waiting"),
+        models=_models(families, "num_requests_running", "num_requests_waiting"),
         counters=counters,
     )
 
@@ -188,17 +189,17 @@ RANKS: Final = ("dp_rank", "model_name", "engine_type")
 
 
 def _sglang(families: Families) -> _Said:
-    total = _total(families.get("sglang:max_total_num_tokens"), RANKS)
-    used = _total(_first(families, "sglang:num_used_tokens", "sglang:kv_used_tokens"), RANKS)
-    page = _total(families.get("sglang:page_size"), ())
-    share = used / total if used is not None and total else _mean_share(families.get("sglang:token_usage"))
+    total = _total(families.get("max_total_num_tokens"), RANKS)
+    used = _total(_first(families, "num_used_tokens", "kv_used_tokens"), RANKS)
+    page = _total(families.get("page_size"), ())
+    share = used / total if used is not None and total else _mean_share(families.get("token_usage"))
     return _Said(
-        waiting=_total(families.get("sglang:num_queue_reqs"), RANKS),
-        running=_total(families.get("sglang:num_running_reqs"), RANKS),
+        waiting=_total(families.get("num_queue_reqs"), RANKS),
+        running=_total(families.get("num_running_reqs"), RANKS),
         used_share=share,
         total_tokens=total,
         block_tokens=int(page or 1),
-        models=_models(families, "sglang:num_running_reqs", "sglang:num_queue_reqs"),
+        models=_models(families, "num_running_reqs", "num_queue_reqs"),
         counters=_sglang_counters(families),
     )
 
@@ -207,82 +208,85 @@ def _sglang_counters(families: Families) -> dict[str, float]:
     counters = _counted(
         families,
         {
-            "prompt_tokens": "sglang:prompt_tokens_total",
-            "finished": "sglang:num_requests_total",
-            "prefix_hits": "sglang:cached_tokens_total",
+            "prompt_tokens": "prompt_tokens_total",
+            "finished": "num_requests_total",
+            "prefix_hits": "cached_tokens_total",
         },
     )
-    if "prefix_hits" in counters and "prompt_tokens" in counters:
-        counters["prefix_queries"] = counters["prompt_tokens"]
+    if "prompt_tokens" in counters:  # counted when a request ends
+        counters["finished_tokens"] = counters["prompt_tokens"]
+        if "prefix_hits" in counters:
+            counters["prefix_queries"] = counters["prompt_tokens"]
     return counters
 
 
 def _llama_cpp(families: Families) -> _Said:
-    usage = _mean_share(families.get("llamacpp:kv_cache_usage_ratio"))
-    used = _total(families.get("llamacpp:kv_cache_tokens"))
+    usage = _mean_share(families.get("kv_cache_usage_ratio"))
+    used = _total(families.get("kv_cache_tokens"))
     return _Said(
-        waiting=_total(families.get("llamacpp:requests_deferred")),
-        running=_total(families.get("llamacpp:requests_processing")),
+        waiting=_total(families.get("requests_deferred")),
+        running=_total(families.get("requests_processing")),
         used_share=usage,
         total_tokens=used / usage if used and usage else None,
         block_tokens=1,
         models=(),
-        counters=_counted(families, {"prompt_tokens": "llamacpp:prompt_tokens_total"}),
+        counters=_counted(families, {"prompt_tokens": "prompt_tokens_total"}),
     )
 
 
 PROFILES: Final = (
     Profile(
         "vllm",
-        "vllm:",
         Reader(
+            "vllm:",
             [
-                "vllm:num_requests_running",
-                "vllm:num_requests_waiting",
-                "vllm:kv_cache_usage_perc",
-                "vllm:gpu_cache_usage_perc",
-                "vllm:cache_config_info",
-                "vllm:prefix_cache_queries_total",
-                "vllm:prefix_cache_hits_total",
-                "vllm:gpu_prefix_cache_queries_total",
-                "vllm:gpu_prefix_cache_hits_total",
-                "vllm:num_preemptions_total",
-                "vllm:prompt_tokens_total",
-                "vllm:request_success_total",
-            ]
+                "num_requests_running",
+                "num_requests_waiting",
+                "kv_cache_usage_perc",
+                "gpu_cache_usage_perc",
+                "cache_config_info",
+                "prefix_cache_queries_total",
+                "prefix_cache_hits_total",
+                "gpu_prefix_cache_queries_total",
+                "gpu_prefix_cache_hits_total",
+                "num_preemptions_total",
+                "prompt_tokens_total",
+                "request_prompt_tokens_count",
+                "request_prompt_tokens_sum",
+            ],
         ),
         _vllm,
     ),
     Profile(
         "sglang",
-        "sglang:",
         Reader(
+            "sglang:",
             [
-                "sglang:num_running_reqs",
-                "sglang:num_queue_reqs",
-                "sglang:token_usage",
-                "sglang:max_total_num_tokens",
-                "sglang:num_used_tokens",
-                "sglang:kv_used_tokens",
-                "sglang:page_size",
-                "sglang:prompt_tokens_total",
-                "sglang:cached_tokens_total",
-                "sglang:num_requests_total",
-            ]
+                "num_running_reqs",
+                "num_queue_reqs",
+                "token_usage",
+                "max_total_num_tokens",
+                "num_used_tokens",
+                "kv_used_tokens",
+                "page_size",
+                "prompt_tokens_total",
+                "cached_tokens_total",
+                "num_requests_total",
+            ],
         ),
         _sglang,
     ),
     Profile(
         "llama.cpp",
-        "llamacpp:",
         Reader(
+            "llamacpp:",
             [
-                "llamacpp:requests_processing",
-                "llamacpp:requests_deferred",
-                "llamacpp:kv_cache_usage_ratio",
-                "llamacpp:kv_cache_tokens",
-                "llamacpp:prompt_tokens_total",
-            ]
+                "requests_processing",
+                "requests_deferred",
+                "kv_cache_usage_ratio",
+                "kv_cache_tokens",
+                "prompt_tokens_total",
+            ],
         ),
         _llama_cpp,
     ),

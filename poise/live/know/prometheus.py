@@ -1,7 +1,7 @@
 """Prometheus text (and OpenMetrics) of an engine: the samples of the families asked for, and no others.
 
-Tolerant: comments, timestamps, exemplars, NaN, infinities and unknown families pass; a page of which a wanted line makes
-no sense is a text that says so, never an exception.
+Tolerant: comments, timestamps, exemplars, NaN, infinities and unknown families pass; where a wanted line makes no sense
+the answer is a text that says so, never an exception.
 Format: Prometheus documentation, "Exposition formats"; OpenMetrics 1.0, section 4.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import NamedTuple
 
 
@@ -29,22 +28,29 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Reader:
-    """Reads pages for a fixed set of families, given by the names of their samples (so counters end in `_total`)."""
+    """Reads pages for some families of one engine.
 
-    __slots__ = ("_lines",)
+    prefix: what all its names begin with, as in `vllm:`.  names: of samples without it, so counters end in `_total`.
+    """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        common = commonprefix(list(names))  # a literal beginning is what makes the search fast
-        rests = "|".join(re.escape(name[len(common) :]) for name in names)
-        self._lines = re.compile(rf"\n({re.escape(common)}(?:{rests}))(?=[{{ \t])([^\n]*)".encode())
+    __slots__ = ("_lines", "_mark")
+
+    def __init__(self, prefix: str, names: Sequence[str]) -> None:
+        self._mark = f"\n{prefix}".encode()
+        either = "|".join(re.escape(name) for name in names)
+        self._lines = re.compile(rf"\n{re.escape(prefix)}({either})(?=[{{ \t])([^\n]*)".encode())
+
+    def knows(self, page: bytes) -> bool:
+        """Whether the page has any name with this prefix."""
+        return page.startswith(self._mark[1:]) or self._mark in page
 
     def read(self, page: bytes) -> Families | str:
-        """The samples of the wanted families, or what is wrong with the page."""
+        """The samples of the wanted families, by their names without prefix, or what is wrong with the page."""
         found: Families = {}
         for name, rest in self._lines.findall(b"\n" + page):
             sample = _sample(rest)
             if sample is None:
-                return f"this line makes no sense: {(name + rest)[:120]!r}"
+                return f"this line makes no sense: {(name + rest)[:120].decode(errors='replace')}"
             found.setdefault(name.decode(), []).append(sample)
         return found
 
