@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -27,7 +27,7 @@ SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token
 class _Generation(Extension):
     """`{% generation %}` marks what the model said, for training; here its body stands as it is."""
 
-    tags = {"generation"}
+    tags: ClassVar[set[str]] = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -43,7 +43,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)  # unlike Jinja's, without HTML escapes
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)  # Jinja's own escapes HTML
 
 
 def _refuse(message: str) -> None:

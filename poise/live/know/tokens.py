@@ -1,7 +1,7 @@
 """Exact prefix identity: the token ids of a prompt, hashed in blocks as the engine cuts them.
 
-Tokenising is dear (about 0.3 ms for 1.3 kB), and a conversation's next turn repeats all of the last one. So a text is cut
-before each special token (`<|user|>` and its like), and the token ids of each cut are remembered. That is exact: a
+Tokenising is dear (about 0.3 ms for 1.3 kB), and a conversation's next turn repeats all of the last one. So a text is
+cut before each special token (`<|user|>` and its like), and the token ids of each cut are remembered. That is exact: a
 tokenizer takes its added tokens out of the text first, leftmost and longest, and handles what lies between them alone.
 Only tokens whose match depends on nothing beside them make a cut.
 """
@@ -14,6 +14,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +44,7 @@ class Tokens:
     room: characters remembered.  hits, misses: cuts found and not found in the memory.
     """
 
-    __slots__ = ("_known", "_special", "_plain", "_size", "_tokenizer", "hits", "misses", "room")
+    __slots__ = ("_known", "_plain", "_size", "_special", "_tokenizer", "hits", "misses", "room")
 
     def __init__(self, tokenizer: Tokenizer, room: int = ROOM) -> None:
         tokenizer.no_truncation()
@@ -74,7 +75,7 @@ class Tokens:
             return [text] if text else []
         places = [each.start() for each in self._special.finditer(text) if each[0] in self._plain]
         places = [0, *places, len(text)]
-        return [text[start:end] for start, end in zip(places, places[1:], strict=False) if start < end]
+        return [text[start:end] for start, end in pairwise(places) if start < end]
 
     def _remembered(self, cut: str) -> array[int]:
         known = self._known
