@@ -1,0 +1,150 @@
+"""Who asks: from the API key or a trusted header of a request to a tenant.
+
+Keys are hashed when they are read and never kept, shown or logged; a request's key is hashed first and the hashes are
+compared in constant time, so that the time taken tells nothing about the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from poise.live.know.asked import BadRequest
+from poise.live.know.rows import Row, parse_rows, read_text
+
+FIELDS: Final = (
+    "name",
+    "key",
+    "sha256",
+    "priority",
+    "weight",
+    "concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+)
+DEFAULT: Final = "default"
+LONGEST: Final = 512
+"""Bytes of a key; longer ones are unknown without being hashed."""
+
+
+class Tenant(NamedTuple):
+    """One who asks. id: dense, as in `RequestView.tenant`.
+
+    priority: added to its requests', lower goes first.  weight: its share, relative to the others'.
+    concurrency, requests_per_minute, tokens_per_minute: limits, 0 for none.
+    """
+
+    id: int
+    name: str
+    priority: int = 0
+    weight: float = 1.0
+    concurrency: int = 0
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+
+
+_NOBODY: Final = (bytes(32), None)
+
+
+class Tenants:
+    """All who may ask.
+
+    refuse_unknown: whether a request without a known key is refused (401); else it is the tenant `default`, id 0.
+    trust_header: whether a header may name the tenant, for a gateway that only a trusted proxy can reach.
+    """
+
+    __slots__ = ("_by_digest", "_by_name", "all", "refuse_unknown", "trust_header")
+
+    def __init__(
+        self, tenants: Sequence[tuple[Tenant, bytes]], refuse_unknown: bool = True, trust_header: bool = False
+    ) -> None:
+        named = {tenant.name: tenant for tenant, _ in tenants}
+        default = named.setdefault(DEFAULT, Tenant(0, DEFAULT))
+        ordered = [default, *(tenant for name, tenant in named.items() if name != DEFAULT)]
+        self.all = tuple(tenant._replace(id=place) for place, tenant in enumerate(ordered))
+        self._by_name = {tenant.name: tenant for tenant in self.all}
+        self._by_digest: dict[bytes, tuple[bytes, Tenant | None]] = {
+            digest: (digest, self._by_name[tenant.name]) for tenant, digest in tenants
+        }
+        self.refuse_unknown = refuse_unknown
+        self.trust_header = trust_header
+
+    @classmethod
+    def of(cls, file: Path, refuse_unknown: bool = True, trust_header: bool = False) -> Tenants:
+        """From a key file: a YAML list of tenants; UserError that names the line where it is wrong."""
+        return cls(parse(read_text(file), str(file)), refuse_unknown, trust_header)
+
+    def who(self, authorization: bytes | None, header: bytes | None = None) -> Tenant | BadRequest:
+        """The tenant of a request.
+
+        authorization: the value of the header of that name, or of `x-api-key`.  header: the value of the header that
+        names a tenant, if there is one.
+        """
+        if header is not None and self.trust_header:
+            named = self._by_name.get(header.decode("latin-1"))
+            return named or self._unknown("the tenant named in the header is not known")
+        if authorization is None:
+            return self._unknown("no API key was given; send `Authorization: Bearer KEY`")
+        scheme, _, rest = authorization.partition(b" ")
+        key = rest.strip() if scheme.lower() == b"bearer" else authorization.strip()
+        if len(key) > LONGEST:
+            return self._unknown("the API key is not known")
+        digest = sha256(key).digest()
+        known, tenant = self._by_digest.get(digest, _NOBODY)
+        if compare_digest(known, digest) and tenant is not None:
+            return tenant
+        return self._unknown("the API key is not known")
+
+    def _unknown(self, message: str) -> Tenant | BadRequest:
+        if self.refuse_unknown:
+            return BadRequest(401, "authentication_error", None, message, "invalid_api_key")
+        return self.all[0]
+
+
+def parse(text: str, name: str) -> list[tuple[Tenant, bytes]]:
+    """The tenants of a key file and the SHA-256 of their keys; one tenant may have several entries, with other keys."""
+    found: list[tuple[Tenant, bytes]] = []
+    seen: dict[bytes, str] = {}
+    for row in parse_rows(text, name, "tenants", secret=True):
+        row.only(FIELDS)
+        tenant, digest = _tenant(row), _digest(row)
+        if digest in seen:
+            raise row.error(f"has the key of {seen[digest]!r}; give every entry a key of its own")
+        seen[digest] = tenant.name
+        found.append((tenant, digest))
+    return found
+
+
+def _tenant(row: Row) -> Tenant:
+    name = row.text("name")
+    if not name or not name.isprintable():
+        raise row.error(f"name is {name!r}; give each tenant a name")
+    priority = row.fields.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise row.error(f"priority is {priority!r}; write a whole number, lower goes first")
+    weight = row.number("weight", 1.0)
+    if not weight:
+        raise row.error("weight is 0; write a number above 0, the tenant's share relative to the others'")
+    limits = [row.whole(each, 0) for each in ("concurrency", "requests_per_minute", "tokens_per_minute")]
+    return Tenant(0, name, priority, weight, *limits)
+
+
+def _digest(row: Row) -> bytes:
+    """Of the key, or as it is given; errors never show either."""
+    key, given = row.text("key"), row.text("sha256")
+    if bool(key) == bool(given):
+        raise row.error("needs just one of key and sha256; write the key, or `sha256: ` and the key's SHA-256 in hex")
+    if key:
+        if len(key) > LONGEST or key != key.strip():
+            raise row.error(f"key begins or ends with a space or is longer than {LONGEST}; give a plain key")
+        return sha256(key.encode()).digest()
+    try:
+        digest = bytes.fromhex(given)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise row.error("sha256 is no SHA-256; write 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints")
+    return digest
