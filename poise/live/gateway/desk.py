@@ -57,8 +57,8 @@ class Desk:
         if name not in self.adapters:
             self.adapters[name] = model, len(self.adapters)
 
-    def receive(self, exchange: Exchange) -> None:
-        """Answer an exchange, now or later."""
+    def receive(self, exchange: Exchange, trip: type[Trip] = Trip) -> None:
+        """Answer an exchange, now or later; `trip`: how its request goes to an engine."""
         reader = READERS.get(exchange.target) or READERS.get(exchange.path.encode())
         if reader is not None:
             if exchange.method != "POST":
@@ -66,7 +66,7 @@ class Desk:
                 return
             asked = reader(exchange.body)
             if type(asked) is Asked:
-                self._arrive(exchange, asked)
+                self._arrive(exchange, asked, trip)
             else:
                 assert isinstance(asked, BadRequest)
                 exchange.answer(asked.status, asked.json())
@@ -79,7 +79,7 @@ class Desk:
         else:
             plain(exchange)
 
-    def _arrive(self, exchange: Exchange, asked: Asked) -> None:
+    def _arrive(self, exchange: Exchange, asked: Asked, trip: type[Trip]) -> None:
         world = self.world
         tenant = self._tenant(exchange)
         if tenant is None:
@@ -99,7 +99,7 @@ class Desk:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
             return
         view = self._view(exchange, asked, model, lora, tenant)
-        world.arrive(Trip(world, exchange, view, asked.stream, tenant))
+        world.arrive(trip(world, exchange, view, asked.stream, tenant))
 
     def _view(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: str) -> RequestView:
         """What policies may know of a request."""
