@@ -19,6 +19,7 @@ from poise.live.gateway.stats import Stats
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import Recorder, World
 from poise.live.know.text import Pieces
+from poise.live.wire.call import Address
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.pool import Pool
 from poise.live.wire.server import Server
@@ -86,14 +87,14 @@ class Gateway:
         self.world.end_all("the gateway stops")
         if self._sweeper is not None:
             self._sweeper.cancel()
-        await self.scout.close()
+        self.scout.close()
         await self.world.fleet.close()
         if self._recorder is not None:
             self._recorder.close()
         return in_time
 
     def _connect(self, at: EngineAt) -> Pool:
-        return Pool(at.address, self.settings.engines)
+        return Pool(Address(at.place.host, at.place.port, at.place.tls), self.settings.engines)
 
     def _later(self, at: int, call: Callable[[], None]) -> Any:
         return asyncio.get_running_loop().call_later(max(0.0, (at - now()) / SECOND), call)
