@@ -99,7 +99,7 @@ def line(item: Event | Action, gateway: int = 0) -> str:
     name = type(item).__name__
     fields = [f"{name}@{gateway}" if gateway else name, *item]
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
 
 
 def read_header(text: str, path: object) -> dict[str, Any]:
@@ -126,15 +126,15 @@ def reader(kind: Any) -> Read:
     """From the array of a named tuple's fields to the tuple; trailing fields that an older line lacks take their
     defaults, tuples and named tuples inside it are made by their type hints.
     """
-    inner = [(at, read) for at, hint in enumerate(get_type_hints(kind).values()) if (read := _inner(hint)) is not None]
+    inner = [(at, made) for at, hint in enumerate(get_type_hints(kind).values()) if (made := _inner(hint)) is not None]
     if not inner:
         return lambda fields: kind(*fields)
 
     def read(fields: Any) -> Any:
         fields = list(fields)
-        for at, read in inner:
+        for at, made in inner:
             if at < len(fields):
-                fields[at] = read(fields[at])
+                fields[at] = made(fields[at])
         return kind(*fields)
 
     return read
@@ -145,21 +145,12 @@ def _inner(hint: Any) -> Read | None:
     if hasattr(hint, "_fields"):
         return reader(hint)
     if get_origin(hint) in (Union, UnionType):
-        return _optional([_inner(each) for each in get_args(hint) if each is not type(None)])
+        assert not any(map(_inner, get_args(hint))), "a union with an array in it cannot be read back"
     if get_origin(hint) is not tuple:
         return None
     first, *rest = get_args(hint)
     each = _inner(first)
-    if rest != [...]:
-        return tuple
-    return tuple if each is None else lambda values: tuple(map(each, values))
-
-
-def _optional(reads: list[Read | None]) -> Read | None:
-    """Of the members of a union beside None at most one may need making, and then it stands alone."""
-    made = [read for read in reads if read is not None]
-    assert len(made) < 2 and (not made or len(reads) == 1), "a union of several arrays cannot be read back"
-    return (lambda value: None if value is None else made[0](value)) if made else None
+    return tuple if each is None or rest != [...] else lambda values: tuple(map(each, values))
 
 
 _KINDS: dict[str, Read] = {name: reader(kind) for name, kind in (EVENTS | ACTIONS).items()}
