@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from poise.core.control import Control
 from poise.core.units import SECOND
 from poise.live.clock import now
+from poise.live.gateway.caches import Caches
 from poise.live.gateway.desk import Desk
 from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.scout import Scout
@@ -18,9 +19,11 @@ from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import Recorder, World
+from poise.live.know.poll import Every
+from poise.live.know.tenant import Tenants
 from poise.live.know.text import Pieces
+from poise.live.know.tokens import Tokenising
 from poise.live.wire.call import Address
-from poise.live.wire.exchange import Exchange
 from poise.live.wire.pool import Pool
 from poise.live.wire.server import Server
 
@@ -45,7 +48,8 @@ class Kept(Recorder, Protocol):
 class Gateway:
     """Receives clients, decides with `control`, and sends on to engines.
 
-    tenant: who asks, by the exchange (None: nobody who may).  recorder: keeps what happens.
+    recorder: keeps what happens.  kv_bind: an endpoint that engines connect to with their KV events.
+    The rest is as `Desk` and `Scout` have it.
     """
 
     def __init__(
@@ -54,7 +58,11 @@ class Gateway:
         settings: Settings | None = None,
         *,
         pieces: Pieces | None = None,
-        tenant: Callable[[Exchange], str | None] = lambda exchange: "",
+        tenants: Tenants | None = None,
+        tenant_header: bytes = b"",
+        exact: Tokenising | None = None,
+        every: Every | None = None,
+        kv_bind: str = "",
         recorder: Kept | None = None,
         watchers: Sequence[Callable[[Trip, int], None]] = (),
     ) -> None:
@@ -64,19 +72,24 @@ class Gateway:
             control, self.settings, now, self._later, self._connect,
             recorder=recorder, watcher=self._ended, note=self._note,
         )  # fmt: skip
-        self.desk = Desk(self.world, pieces or Pieces(), tenant, lambda: not self._draining)
+        self.desk = Desk(
+            self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
+            ready=lambda: not self._draining,
+        )  # fmt: skip
         self.stats = Stats(self.world)
-        self.scout = Scout(self.world, self.desk)
+        self.caches = Caches(self.world, kv_bind)
+        self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
         self.server = Server(self.desk.receive, self.settings.clients)
         self._recorder = recorder
+        self._exact = exact
         self._watchers = [self.stats.ended, *watchers]
         self._draining = False
+        self.host = ""
         self._sweeper: asyncio.Task[None] | None = None
 
-    async def start(self, engines: Sequence[EngineAt], host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Take up the engines and listen; the port."""
-        for at in engines:
-            self.scout.add(at)
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; the port. Engines are taken up by `scout.add`."""
+        self.host = host
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return await self.server.listen(host, port, tls)
 
@@ -88,6 +101,9 @@ class Gateway:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.scout.close()
+        await self.caches.close()
+        if self._exact is not None:
+            self._exact.close()
         await self.world.fleet.close()
         if self._recorder is not None:
             self._recorder.close()
