@@ -115,7 +115,8 @@ def gateway_of(plan: Plan, now: int) -> Gateway:
     gateway = Gateway(
         plan.control, plan.settings,
         pieces=Pieces(), tenants=plan.tenants, tenant_header=(section.tenants.header or "").lower().encode(),
-        exact=Tokenising(plan.exact) if plan.exact else None, every=Every(section.belief.period_s, section.belief.timeout_s),
+        exact=Tokenising(plan.exact) if plan.exact else None,
+        every=Every(section.belief.period_s, section.belief.timeout_s),
         kv_bind=section.belief.kv_bind or "", recorder=recorder,
     )  # fmt: skip
     began = {"at": now, "utc": datetime.now(UTC).isoformat(), "unix": time.time()}

@@ -6,10 +6,10 @@ import asyncio
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
     from poise.scenario.serve.build import Plan
     from poise.scenario.serve.load import Override
+
+T = TypeVar("T")
 
 EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizers", "jinja2")
 """Modules of the extra `live`."""
@@ -59,7 +61,7 @@ def need_live(command: str) -> None:
         raise UserError(f"{command}: needs {', '.join(missing)}; install them with pip install 'poise[live]'")
 
 
-def in_loop(work: Any) -> Any:
+def in_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in uvloop's loop."""
     import uvloop
 

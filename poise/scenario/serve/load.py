@@ -40,7 +40,8 @@ def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Ove
     Raises ScenarioError, one line with file (or option), line, field, value, rule and cure.
     """
     if file is None:
-        data, places, folder = {}, Places("the command line"), Path()
+        data: dict[str, Any] = {}
+        places, folder = Places("the command line"), Path()
     else:
         data, places = read_yaml(file.expanduser(), str(file))
         folder = file.expanduser().parent

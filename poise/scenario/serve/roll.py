@@ -60,5 +60,11 @@ def described(place: Place) -> EngineAt:
         log.error("engine %s: role %r is none of mixed, prefill, decode; it is taken as mixed", place.name, role)
         role = "mixed"
     models = tuple(name.strip() for name in labels.get("models", "").split(",") if name.strip())
-    events = {name: labels.get(name, "") for name in ("kv_events", "kv_replay", "kv_topic")}
-    return EngineAt(place, role=role, models=models, **events)
+    return EngineAt(
+        place,
+        role=role,
+        models=models,
+        kv_events=labels.get("kv_events", ""),
+        kv_replay=labels.get("kv_replay", ""),
+        kv_topic=labels.get("kv_topic", ""),
+    )
