@@ -172,6 +172,64 @@ def demo(
 
 
 @app.command()
+def serve(
+    file: Annotated[
+        Path | None, typer.Argument(help="The gateway file.", metavar="[GATEWAY.yaml]", show_default=False)
+    ] = None,
+    engine: Annotated[list[str] | None, typer.Option(metavar="URL", help="An engine; give it once for each.")] = None,
+    router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
+    shadow: Annotated[
+        str | None, typer.Option(metavar="router=NAME", help="A router that decides beside it, to compare.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="N", help="The port for clients.")] = None,
+    admin_port: Annotated[str | None, typer.Option(metavar="N", help="The port of the page and /metrics.")] = None,
+    record: Annotated[str | None, typer.Option(metavar="FILE", help="Record to FILE (.jsonl or .parquet).")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in limits.held_s=30.")
+    ] = None,
+) -> None:
+    """Serve: an OpenAI-compatible gateway before running engines."""
+    from poise.scenario.serve.command import Wish
+    from poise.scenario.serve.command import serve as serve_file
+
+    wish = Wish(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
+    raise typer.Exit(DONE if serve_file(wish) else FAILED)
+
+
+_VLLM = "vLLM's"
+
+
+@app.command()
+def engine(
+    model: Annotated[str, typer.Option(metavar="NAME", help="A model of the catalogue, or a config.json.")],
+    device: Annotated[str, typer.Option(metavar="NAME", help="An accelerator of the catalogue.")] = "H100",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port.")] = 8000,
+    served_model_name: Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{_VLLM}.")] = None,
+    max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 is the model's own.")] = 0,
+    block_size: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 16,
+    max_num_seqs: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 256,
+    max_num_batched_tokens: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 8192,
+    num_gpu_blocks_override: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}; 0 derives it.")] = 0,
+    enable_prefix_caching: Annotated[bool, typer.Option(help=f"{_VLLM}.")] = True,
+    gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help=f"{_VLLM}.")] = 0.9,
+    tensor_parallel_size: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 1,
+    kv_events_config: Annotated[str | None, typer.Option(metavar="JSON", help=f"{_VLLM}.")] = None,
+    api_key: Annotated[list[str] | None, typer.Option(metavar="KEY", help=f"{_VLLM}.")] = None,
+    enable_prompt_tokens_details: Annotated[bool, typer.Option(help=f"{_VLLM}.")] = False,
+    speed: Annotated[float, typer.Option(metavar="FACTOR", help="How many times faster than real.")] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of texts and output lengths.")] = 0,
+    faults: Annotated[bool, typer.Option("--faults", help="Take faults at POST /fault, for tests.")] = False,
+) -> None:
+    """Emulate an engine: vLLM's HTTP and metrics, timed by the cost model."""
+    from poise.scenario.serve.command import emulate
+
+    given = {name: value for name, value in locals().items() if name != "emulate"}
+    raise typer.Exit(emulate(given))
+
+
+@app.command()
 def models(json: Json = False) -> None:
     """List the built-in models."""
     _list("models", json)

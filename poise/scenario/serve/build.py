@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -101,27 +100,34 @@ def plan(loaded: LoadedGateway) -> Plan:
     )  # fmt: skip
 
 
-def gateway_of(plan: Plan, now: int) -> Gateway:
-    """The gateway, with its recorder if it has one; `now` is the instant of its start in picoseconds."""
+def gateway_of(plan: Plan) -> Gateway:
+    """The gateway; to be called where its loop runs."""
     section = plan.loaded.gateway
-    told: Callable[[], dict[str, Any]] = dict
-    recorder = None
-    if section.record is not None:
-        file = plan.loaded.file(section.record.file, ("record", "file"))
-        recorder = Recorder(
-            file, lambda: told(), now,
-            part_bytes=int(section.record.part_mb * MIB), part_s=section.record.part_s, text=section.record.text,
-        )  # fmt: skip
-    gateway = Gateway(
+    return Gateway(
         plan.control, plan.settings,
         pieces=Pieces(), tenants=plan.tenants, tenant_header=(section.tenants.header or "").lower().encode(),
         exact=Tokenising(plan.exact) if plan.exact else None,
         every=Every(section.belief.period_s, section.belief.timeout_s),
-        kv_bind=section.belief.kv_bind or "", recorder=recorder,
+        kv_bind=section.belief.kv_bind or "",
     )  # fmt: skip
+
+
+def record(plan: Plan, gateway: Gateway, now: int) -> None:
+    """Have the gateway recorded from now (picoseconds) on, if the file asks for it."""
+    section = plan.loaded.gateway.record
+    if section is None:
+        return
     began = {"at": now, "utc": datetime.now(UTC).isoformat(), "unix": time.time()}
-    told = lambda: _header(plan, gateway, began)  # noqa: E731
-    return gateway
+    gateway.record(
+        Recorder(
+            plan.loaded.file(section.file, ("record", "file")),
+            lambda: _header(plan, gateway, began),
+            now,
+            part_bytes=int(section.part_mb * MIB),
+            part_s=section.part_s,
+            text=section.text,
+        )  # fmt: skip
+    )
 
 
 def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, Any]:

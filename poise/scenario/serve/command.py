@@ -54,6 +54,21 @@ def serve(wish: Wish) -> bool:
     return in_loop(run(planned, _say_ready, read))
 
 
+def emulate(given: dict[str, Any]) -> int:
+    """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
+    need_live("poise engine")
+    from poise.live.engine.main import run
+    from poise.live.engine.options import Options
+    from poise.live.engine.publish import parse_kv_events
+    from poise.policies.batch.chunked import Chunked
+    from poise.policies.preempt.last_admitted import LastAdmitted
+
+    config = given["kv_events_config"]
+    lists = {name: tuple(given[name] or ()) for name in ("served_model_name", "api_key")}
+    options = Options(**{**given, **lists, "kv_events_config": config and parse_kv_events(config)})
+    return run(options, batcher=Chunked(), preempt=LastAdmitted())
+
+
 def need_live(command: str) -> None:
     """UserError if a library of the extra `live` is missing."""
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]

@@ -13,7 +13,7 @@ from poise.live.clock import now
 from poise.live.gateway.gateway import Gateway
 from poise.live.know.discover import Diff
 from poise.live.know.watch import watch_file, watch_name
-from poise.scenario.serve.build import Plan, gateway_of
+from poise.scenario.serve.build import Plan, gateway_of, record
 from poise.scenario.serve.roll import Roll
 
 log = logging.getLogger("poise.gateway")
@@ -29,13 +29,14 @@ async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callabl
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    gateway = gateway_of(plan, now())
+    gateway = gateway_of(plan)
     roll = Roll(gateway)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reread(roll, reread))
     tasks: list[asyncio.Task[None]] = []
     try:
         port = await _open(plan, gateway)
         roll.list(plan.engines)
+        record(plan, gateway, now())
         tasks = [loop.create_task(work) for work in _watching(plan, roll)]
         ready(gateway, port)
         await stopping.wait()
