@@ -150,6 +150,7 @@ class World:
     def ended(self, trip: Trip, status: int) -> None:
         """A request is over for its client."""
         del self.trips[trip.view.id]
+        trip.exchange.gone = trip.exchange.flow = None  # or the two would keep each other until the garbage collector
         if self._watcher is not None:
             self._watcher(trip, status)
 
