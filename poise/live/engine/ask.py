@@ -104,14 +104,9 @@ def _no_json(body: bytes) -> Refused:
         place, said = error.pos, error.msg
     except (UnicodeDecodeError, RecursionError):
         return Refused(400, "There was an error parsing the body", "Bad Request")
-    error = {
-        "type": "json_invalid",
-        "loc": ("body", place),
-        "msg": "JSON decode error",
-        "input": {},
-        "ctx": {"error": said},
-    }
-    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", f"body.{place}")
+    found = {"type": "json_invalid", "loc": ("body", place), "msg": "JSON decode error", "input": {}}
+    found["ctx"] = {"error": said}
+    return Refused(400, f"1 validation error:\n  {found}", "Bad Request", f"body.{place}")
 
 
 def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object) -> Refused:
