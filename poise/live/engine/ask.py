@@ -86,7 +86,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     """The object in a body; refused as FastAPI does it where there is none."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _no_json(body) from None
     if not isinstance(found, dict):
         raise invalid(
