@@ -54,6 +54,8 @@ def test_every_request_ends_once_and_everything_balances(seed: int) -> None:
 
     def check(driver: Driver, kept: dict[int, Kept]) -> None:
         check_replica(replica, driver.now, driver.now == driver._stepped_at)
+        for request in driver.listeners.keys() & replica.sequences.keys():
+            assert kept[request].made >= replica.progress(request, driver.now), "a token was not told"
 
     kept = play(replica, case.clients, check)
     log = drive(build(case), case.clients)
