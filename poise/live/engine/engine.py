@@ -30,7 +30,12 @@ class Core:
         block = options.block_size
         self.plan = plan
         self.metrics = Metrics(
-            plan.name, options.speed, block=block, blocks=plan.blocks, caching=options.enable_prefix_caching
+            plan.name,
+            options.speed,
+            block=block,
+            blocks=plan.blocks,
+            context=plan.context,
+            caching=options.enable_prefix_caching,
         )
         self.ledger: Ledger | None = None
         self.publisher: Publisher | None = None

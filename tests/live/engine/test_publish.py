@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from typing import Any
 
 import msgspec
@@ -55,8 +56,6 @@ def test_a_replay_is_what_is_kept_from_a_number_on() -> None:
 
 
 def test_blocks_in_a_row_are_one_event() -> None:
-    from array import array
-
     ledger = Ledger(2)
     tokens = array("Q", range(8))
     ids = chain(tokens, 2)
@@ -130,6 +129,7 @@ def test_a_subscriber_follows_the_cache() -> None:
                 for event in (heard if number >= first else missed)[number][1]:
                     believed = follow(believed, event)
             assert believed == engine.replica.pool.nodes.keys()
+            assert engine.core.ledger is not None and len(engine.core.ledger) == len(believed), "nothing else is kept"
             assert (await ask(engine, "POST", "/reset_prefix_cache"))[0] == 200
             _, _, payload = await receive(socket)
             assert unpack(payload)[1] == [{"type": "AllBlocksCleared"}]
