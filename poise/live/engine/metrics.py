@@ -33,7 +33,8 @@ class Metrics:
     """What has happened in one engine.
 
     model: the name in labels.  speed: engine seconds per second of the clients.
-    block, blocks, context, caching: tokens of a KV block, KV blocks, the longest request, and whether prefixes are kept.
+    block, blocks: tokens of a KV block, and how many there are.  context: tokens of the longest request.
+    caching: whether prefixes are kept.
     """
 
     def __init__(

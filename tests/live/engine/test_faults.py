@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
 from poise.live.engine.emulated import Emulated
+from poise.live.wire import loop
 from tests.live.engine.clients import CHAT, Line, an_engine, ask, chat, events, until
 
 LONG = {"max_tokens": 3000, "ignore_eos": True, "stream": True}
@@ -48,7 +48,7 @@ def test_faults_are_asked_for_over_http() -> None:
         async with an_engine(faults=False) as engine:
             assert (await ask(engine, "POST", "/fault", {"kind": "reject"}))[0] == 404
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_cut() -> None:
@@ -70,7 +70,7 @@ def test_cut() -> None:
             await line.close()
             await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 @pytest.mark.parametrize("form", ["sse", "chunk", "http"])
@@ -89,7 +89,7 @@ def test_garbage(form: str) -> None:
                 await line.close()
                 await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_stall() -> None:
@@ -117,7 +117,7 @@ def test_stall() -> None:
             await line.close()
             await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_a_fault_ends_by_itself() -> None:
@@ -127,7 +127,7 @@ def test_a_fault_ends_by_itself() -> None:
             await well(engine)
             assert not engine.faults.active
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_slow() -> None:
@@ -148,7 +148,7 @@ def test_slow() -> None:
             await line.close()
             await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_refuse() -> None:
@@ -168,7 +168,7 @@ def test_refuse() -> None:
             assert engine.port == port
             await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_crash() -> None:
@@ -196,7 +196,7 @@ def test_crash() -> None:
             await engine.settled()
             await well(engine)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_half_open() -> None:
@@ -216,7 +216,7 @@ def test_half_open() -> None:
                 await line.close()
             await until(lambda: engine.server.open == 0)
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def test_stopping_in_the_middle_of_everything() -> None:
@@ -229,4 +229,4 @@ def test_stopping_in_the_middle_of_everything() -> None:
                 engine.fault(kind)
             await line.close()
 
-    asyncio.run(main())
+    loop.run(main())

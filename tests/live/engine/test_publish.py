@@ -14,6 +14,7 @@ from poise.live.engine.events import AllBlocksCleared, BlockRemoved, BlockStored
 from poise.live.engine.identity import chain
 from poise.live.engine.publish import KvEvents
 from poise.live.engine.tokens import converse
+from poise.live.wire import loop
 from tests.live.engine.clients import CHAT, PATIENCE_S, an_engine, ask, chat, until
 
 EVENTS = KvEvents(
@@ -136,7 +137,7 @@ def test_a_subscriber_follows_the_cache() -> None:
             socket.close(linger=0)
         context.term()
 
-    asyncio.run(main())
+    loop.run(main())
 
 
 def follow(believed: set[int], event: Any) -> set[int]:
@@ -180,4 +181,4 @@ def test_an_engine_connects_where_the_endpoint_has_no_wildcard() -> None:
         socket.close(linger=0)
         context.term()
 
-    asyncio.run(main())
+    loop.run(main())

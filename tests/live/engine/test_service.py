@@ -112,6 +112,17 @@ def test_keys() -> None:
     asyncio.run(main())
 
 
+def test_ids_may_be_the_callers() -> None:
+    async def main() -> None:
+        async with an_engine() as engine:
+            _, _, body = await ask(engine, "POST", CHAT, chat(max_tokens=1), x_request_id="mine")
+            assert json.loads(body)["id"] == "chatcmpl-mine"
+            _, _, body = await ask(engine, "POST", "/v1/completions", {"prompt": "Hi", "request_id": "own"})
+            assert json.loads(body)["id"] == "cmpl-own"
+
+    asyncio.run(main())
+
+
 def test_output_length_by_header() -> None:
     async def main() -> None:
         async with an_engine() as engine:
