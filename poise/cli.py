@@ -1,6 +1,6 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `claim` and lists.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `calibrate`, `whatif`, `claim` and lists.
 
-Thin: the work is in `scenario` and in `claims`.
+Thin: the work is in `scenario`, in `truth` and in `claims`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -227,6 +227,56 @@ def engine(
 
     given = {name: value for name, value in locals().items() if name != "emulate"}
     raise typer.Exit(emulate(given))
+
+
+@app.command()
+def calibrate(
+    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the cost, for `cost: {fitted: FILE}`.")
+    ] = None,
+    prior: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier cost, for what the load does not tell.")
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Fit the step cost of engines to a recording of them."""
+    from poise.truth.command import Fit, calibrate_file
+
+    calibrate_file(Fit(recording, out, prior, json_file, quiet))
+
+
+@app.command()
+def whatif(
+    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    router: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Another router; each one given is a candidate.")
+    ] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option(metavar="SLOT=NAME", help="Another policy, in all candidates.")
+    ] = None,
+    replicas: Annotated[int | None, typer.Option(metavar="N", help="So many engines instead, for candidates.")] = None,
+    cost: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A cost of `poise calibrate` instead of a new fit.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report, JSON and cost.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Say what other policies would have done with recorded requests."""
+    from poise.truth.command import Wish, whatif_file
+
+    wish = Wish(
+        recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, json_file, out, quiet
+    )  # fmt: skip
+    raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
 
 
 @app.command()

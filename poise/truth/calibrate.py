@@ -8,9 +8,8 @@ inference: Gourieroux, Monfort and Renault, Journal of Applied Econometrics 8, 1
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from poise.core.action import Route
 from poise.core.chance import Chance
 from poise.core.errors import TraceError
-from poise.core.records import FINISHED, Records, Run
+from poise.core.records import FINISHED, Run
 from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.core.view import ClusterView
@@ -28,7 +27,7 @@ from poise.policies import Policies
 from poise.scenario.simulate import simulate
 from poise.truth.cluster import cluster_of
 from poise.truth.fit import Fit, Floats, Rows, regress, rows_of, standard_errors
-from poise.truth.recording import Mask, Recorded
+from poise.truth.recording import Mask, Recorded, only
 from poise.truth.seen import guessed_hits, seen
 from poise.workload.rows import take
 
@@ -135,7 +134,7 @@ class _Fitting:
         self.cluster, self.specs = cluster_of(day.replicas, day.header, day.faults)
         order = np.argsort(day.sent_at, kind="stable")
         self.workload = replace(take(day.workload, order), arrival=day.sent_at[order])
-        self.day_run = ordered(day.observed, order)
+        self.day_run = only(day.observed, order)
         self.places = list(self.day_run.records.replica)
         self.cached = guessed_hits(self.workload, self.places, [spec.cache_tokens for spec in self.specs])
         self.use: Mask = (day.fair & ~day.resent)[order]
@@ -174,7 +173,10 @@ class _Fitting:
     def _simulated(self, values: Floats, rows: int) -> Run:
         policies = Policies(router=AsRecorded(self.places))
         workload = self.workload.head(rows)
-        return simulate(self.cluster, workload, policies, cost=recipe(values), told=self.specs)
+        run = simulate(self.cluster, workload, policies, cost=recipe(values), told=self.specs)
+        if run.interrupted:
+            raise KeyboardInterrupt
+        return run
 
     def _regressed(self, run: Run, rows: int, free: Mask | None = None) -> Fit:
         return regress(self._rows(run, rows), self.prior, free)
@@ -257,16 +259,6 @@ def _relative(simulated: NDArray[np.int64], observed: NDArray[np.int64], use: Ma
 def _middle(values: Floats) -> float:
     """The median of what is known."""
     return float(np.nanmedian(values))
-
-
-def ordered(run: Run, rows: NDArray[np.int64]) -> Run:
-    """A run with these rows, in this order."""
-    records = Records(len(rows))
-    for column in fields(Records):
-        if column.name != "rows":
-            values = getattr(run.records, column.name)
-            setattr(records, column.name, array(values.typecode, np.asarray(values)[rows].tolist()))
-    return replace(run, records=records)
 
 
 def recipe(values: Floats) -> Fitted:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -324,3 +325,13 @@ def _run(known: list[_Life], start: int, ended_at: int, replicas: int) -> Run:
         records.output_tokens[row] = life.output_tokens
         records.retries[row] = min(life.times - 1, 127)
     return Run(records, [], ended_at=ended_at, offered=len(known))
+
+
+def only(run: Run, rows: NDArray[np.int64]) -> Run:
+    """A run with these rows, in this order."""
+    records = Records(len(rows))
+    for column in fields(Records):
+        if column.name != "rows":
+            values = getattr(run.records, column.name)
+            setattr(records, column.name, array(values.typecode, np.asarray(values)[rows].tolist()))
+    return replace(run, records=records)
