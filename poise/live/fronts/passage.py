@@ -178,6 +178,7 @@ class Picked(Trip):
         if self.state == ENDED:
             return
         self.heard = True
+        self._head = status, headers
         if self.view.id not in self._world.control.flights:  # its engine was lost, and Control holds it
             self.state = HELD
         if served:

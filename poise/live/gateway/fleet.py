@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from poise.core.event import Draining, Event, Joined, Known, Left, Lost
 from poise.core.spec import ReplicaSpec, Role
-from poise.live.wire.call import Address
+from poise.live.know.address import Engine as Place
 from poise.live.wire.pool import Pool
 
 FREE, STARTING, SERVING, EJECTED, DRAINING = "free", "starting", "serving", "ejected", "draining"
@@ -17,16 +17,23 @@ FREE, STARTING, SERVING, EJECTED, DRAINING = "free", "starting", "serving", "eje
 class EngineAt:
     """Where an engine is, and what is known of it beforehand.
 
-    name: as it is shown and recorded.  api_key: sent to it in place of the client's.  models: their names, empty to
-    ask it.  prefill_rate: prompt tokens per second, 0 for unknown.
+    api_key: sent to it in place of the client's.  models: their names, empty to ask it.  prefill_rate: prompt tokens
+    per second, 0 for unknown.  kv_events, kv_replay: endpoints of its KV events, empty for none; kv_topic: theirs.
     """
 
-    name: str
-    address: Address
+    place: Place
     role: Role = "mixed"
     models: tuple[str, ...] = ()
     api_key: str = field(default="", repr=False)
     prefill_rate: float = 0.0
+    kv_events: str = ""
+    kv_replay: str = ""
+    kv_topic: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it is shown and recorded."""
+        return self.place.name
 
 
 Note = Callable[["Engine", str, bool], None]
@@ -49,6 +56,10 @@ class Engine:
         self.sent = 0
         self.failures: dict[str, int] = {}
         self.note = note
+
+    def target(self, target: bytes) -> bytes:
+        """A client's target as it is sent on."""
+        return self.at.place.path.encode() + target if self.at.place.path else target
 
     def headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
         """A client's headers as they are sent on: with the engine's own key where it has one."""

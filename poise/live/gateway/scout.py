@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from poise.core.chance import Chance
 from poise.core.event import Measured
 from poise.core.spec import ReplicaSpec
-from poise.core.units import SECOND
 from poise.live.gateway.fleet import DRAINING, SERVING, STARTING, Engine, EngineAt
 from poise.live.know.health import Eject, Health, Outcome, Restore, Transition
 from poise.live.know.metrics import Reading, read
-from poise.live.wire.call import Call, Failure
+from poise.live.know.poll import Answer, Every, Poll
+from poise.live.wire.call import Failure
 
 if TYPE_CHECKING:
+    from poise.live.gateway.caches import Caches
     from poise.live.gateway.desk import Desk
     from poise.live.gateway.world import World
 
@@ -28,78 +29,51 @@ OUTCOMES: Final = {
     "dns": Outcome.REFUSED,
     "reset": Outcome.RESET,
     "cut": Outcome.RESET,
+    "stale": Outcome.RESET,
     "timeout": Outcome.TIMEOUT,
     "garbage": Outcome.GARBAGE,
     "status": Outcome.ERROR,
 }
 """What a request's end says of its engine."""
-LARGEST: Final = 4 << 20
-"""Bytes of an engine's page that are read."""
-
-
-class Page:
-    """Hears of one page that was asked for, and hands it on: status and bytes, or 0 and why there is none."""
-
-    __slots__ = ("_body", "_done", "_status")
-
-    def __init__(self, done: Callable[[int, bytes], None]) -> None:
-        self._done = done
-        self._status = 0
-        self._body: list[bytes] = []
-
-    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """It began."""
-        self._status = status
-
-    def data(self, data: bytes) -> None:
-        """A part of it."""
-        if len(self._body) < LARGEST >> 12:
-            self._body.append(data)
-
-    def end(self) -> None:
-        """It is complete."""
-        self._done(self._status, b"".join(self._body))
-
-    def failed(self, why: Failure) -> None:
-        """There is none."""
-        self._done(0, why.kind.encode())
+GONE: Final = ("refused", "dns", "reset")
+"""Failures of a look that say that nobody is there; the others may be slowness."""
 
 
 class Visit:
-    """One engine as the scout goes round: what is asked for just now, and what was learned.
+    """What is learned of one engine.
 
-    asked_at: when a page was asked for, picoseconds; 0 for none.  told_at: when the last one that came was.  failed: visits in a row without an answer.
-    metrics: whether it has a page of metrics.  limit: its longest request in tokens, 0 for unknown.
+    failed: looks in a row that found nobody.  metrics: whether it has a page of them.  limit: its longest request in
+    tokens, 0 for unknown.  reading: what its metrics said last.
     """
 
-    __slots__ = ("asked_at", "call", "engine", "failed", "limit", "metrics", "reading", "told_at")
+    __slots__ = ("engine", "failed", "limit", "looks", "metrics", "models", "reading")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.call: Call | None = None
-        self.asked_at = self.told_at = 0
         self.failed = 0
-        self.metrics = True
         self.limit = 0
+        self.metrics = True
         self.reading: Reading | None = None
+        self.models: Poll | None = None
+        self.looks: Poll | None = None
 
 
 class Scout:
-    """Visits each engine every `period_s`, gives a visit up after `timeout_s`, and keeps the circuits.
+    """Looks at each engine's models and metrics now and then, and keeps the circuits.
 
-    An engine joins once it has told its models (`/v1/models`); its metrics are then looked at on every visit, as
-    `Measured` events with the instant at which they were asked for. What does not answer `lost` visits in a row is
-    dead, and so is its cache.
+    An engine joins when it has told its models (`/v1/models`) and its metrics, if it has any; from then on each look at
+    them is a `Measured` event. One that nobody answers for at `lost` looks in a row is dead, and its cache with it.
     """
 
     def __init__(
-        self, world: World, desk: Desk, *, period_s: float = 0.5, timeout_s: float = 2.0, lost: int = 2
+        self, world: World, desk: Desk, caches: Caches, *, every: Every | None = None, lost: int = 2, seed: int = 0
     ) -> None:
         self._world = world
         self._desk = desk
-        self._period, self._timeout = int(period_s * SECOND), int(timeout_s * SECOND)
+        self._caches = caches
+        self._every = every or Every(period_s=0.5)
         self._lost = lost
-        self._next_at = 0
+        self._seed = seed
         self.health = Health()
         self.visits: dict[int, Visit] = {}
 
@@ -109,16 +83,18 @@ class Scout:
         if engine is None:
             log.error("no slot is left for engine %s: raise `slots`", at.name)
             return None
-        self.visits[engine.slot] = Visit(engine)
+        visit = self.visits[engine.slot] = Visit(engine)
         self.health.join(engine.slot, self._world.clock())
-        self._ask_models(self.visits[engine.slot])
+        visit.models = self._poll(visit, b"/v1/models", self._models)
+        self._caches.add(engine)
         return engine
 
     def remove(self, engine: Engine) -> None:
         """Let an engine go: it gets nothing more, and ends what it has."""
         visit = self.visits.pop(engine.slot, None)
         if visit is not None:
-            self._stop(visit)
+            _stop(visit)
+            self._caches.remove(engine)
             self._act(self.health.leave(engine.slot, self._world.clock()))
         self._world.fleet.remove(engine)
 
@@ -130,92 +106,80 @@ class Scout:
 
     def tick(self) -> None:
         """Time went on."""
-        now = self._world.clock()
-        self._act(self.health.tick(now))
-        for visit in self.visits.values():
-            if visit.asked_at and now - visit.asked_at > self._timeout:
-                self._stop(visit)
-                self._unanswered(visit, b"timeout")
-        if now >= self._next_at:
-            self._next_at = now + self._period
-            for visit in list(self.visits.values()):
-                if not visit.asked_at:
-                    self._visit(visit)
+        self._act(self.health.tick(self._world.clock()))
 
-    async def close(self) -> None:
-        """Visit nobody any more."""
+    def close(self) -> None:
+        """Look no more."""
         for visit in self.visits.values():
-            self._stop(visit)
+            _stop(visit)
         self.visits.clear()
 
-    # Visits ----------------------------------------------------------------------------------------------------------
+    # Looks -----------------------------------------------------------------------------------------------------------
 
-    def _visit(self, visit: Visit) -> None:
-        if visit.engine.status == STARTING:
-            self._ask_models(visit)
-        elif visit.metrics:
-            self._get(visit, b"/metrics", self._metrics)
-        else:
-            self._get(visit, b"/v1/models", self._alive)
-
-    def _ask_models(self, visit: Visit) -> None:
-        self._get(visit, b"/v1/models", self._models)
-
-    def _get(self, visit: Visit, target: bytes, done: Callable[[Visit, int, bytes], None]) -> None:
-        def came(status: int, body: bytes) -> None:
-            visit.call, visit.told_at, visit.asked_at = None, visit.asked_at, 0
-            if status:
-                visit.failed = 0
-                done(visit, status, body)
-            else:
-                self._unanswered(visit, body)
-
-        visit.asked_at = self._world.clock()
-        headers = [(b"accept", b"*/*"), *visit.engine.headers([])]
-        visit.call = visit.engine.pool.send(b"GET", target, headers, b"", Page(came))
-
-    def _stop(self, visit: Visit) -> None:
-        if visit.call is not None:
-            visit.call.cancel()
-        visit.call, visit.asked_at = None, 0
-
-    def _unanswered(self, visit: Visit, kind: bytes) -> None:
-        visit.failed += 1
-        engine, now = visit.engine, self._world.clock()
-        if engine.slot in self.visits and engine.status != STARTING:
-            self._act(self.health.checked(engine.slot, OUTCOMES.get(kind.decode(), Outcome.RESET), now))
-        if visit.failed >= self._lost and engine.status not in (STARTING, DRAINING) and kind != b"timeout":
-            log.warning("engine %s does not answer (%s): its cache is taken for lost", engine.name, kind.decode())
-            for trip in self._world.on(engine.slot):
-                if trip.call is not None:
-                    trip.stop()
-                    trip.failed(Failure("reset", "the engine is gone", False))
-            self._world.fleet.lose(engine)
-
-    # What they tell --------------------------------------------------------------------------------------------------
-
-    def _models(self, visit: Visit, status: int, body: bytes) -> None:
-        """The engine's models: it is ready."""
+    def _poll(self, visit: Visit, target: bytes, told: Any) -> Poll:
+        """Look at a page of an engine from now on."""
         engine = visit.engine
-        if status >= 500:
+
+        def hear(asked_at: int, answer: Answer | Failure) -> None:
+            if isinstance(answer, Answer):
+                visit.failed = 0
+                told(visit, asked_at, answer)
+            else:
+                self._unanswered(visit, answer)
+
+        chance = Chance(self._seed, engine.slot)
+        poll = Poll(engine.pool, engine.target(target), hear, chance, self._every, engine.headers([]))
+        poll.start()
+        return poll
+
+    def _unanswered(self, visit: Visit, why: Failure) -> None:
+        engine = visit.engine
+        if engine.status in (STARTING, DRAINING):
             return
-        rows = _rows(body) if status == 200 else []
-        if not engine.at.models:
-            engine.models = tuple(row["id"] for row in rows if not row.get("parent"))
+        self._act(self.health.checked(engine.slot, OUTCOMES[why.kind], self._world.clock()))
+        visit.failed = visit.failed + 1 if why.kind in GONE else 0
+        if visit.failed < self._lost:
+            return
+        log.warning("engine %s is gone (%s): its cache is taken for lost", engine.name, why.reason)
+        for trip in self._world.on(engine.slot):
+            trip.stop()
+            trip.failed(Failure("reset", "the engine is gone", False))
+        self._world.fleet.lose(engine)
+        self._caches.lost(engine)
+        if visit.looks is not None:
+            visit.looks.stop()
+        visit.models = self._poll(visit, b"/v1/models", self._models)
+
+    def _models(self, visit: Visit, asked_at: int, answer: Answer) -> None:
+        """The engine's models: what it is called by. It joins after one look at its metrics."""
+        if answer.status >= 500:
+            return
+        engine = visit.engine
+        rows = _rows(answer.body) if answer.status == 200 else []
+        engine.models = engine.at.models or tuple(row["id"] for row in rows if not row.get("parent"))
         visit.limit = min((int(row.get("max_model_len") or 0) for row in rows), default=0)
         for row in rows:
             if row.get("parent"):
                 self._desk.adopt(row["id"], str(row["parent"]))
-        self._get(visit, b"/metrics", self._first_metrics)
+        if visit.models is not None:
+            visit.models.stop()
+        visit.looks = self._poll(visit, b"/metrics", self._looked)
 
-    def _first_metrics(self, visit: Visit, status: int, body: bytes) -> None:
-        """What the engine's metrics say of its cache, if it has any: then it joins."""
-        reading = read(body) if status == 200 else "none"
+    def _looked(self, visit: Visit, asked_at: int, answer: Answer) -> None:
+        """A look at the engine's metrics, which it may not have: that it answers is something too."""
+        engine, world = visit.engine, self._world
+        reading = read(answer.body) if answer.status == 200 else None
+        if isinstance(reading, Reading):
+            visit.reading = reading
         visit.metrics = isinstance(reading, Reading)
-        visit.reading = reading if isinstance(reading, Reading) else None
-        engine = visit.engine
-        self._world.fleet.join(engine, self._spec(visit))
-        log.info("engine %s joined: %s", engine.name, ", ".join(engine.models) or "any model")
+        if engine.status == STARTING:
+            world.fleet.join(engine, self._spec(visit))
+            log.info("engine %s joined: %s", engine.name, ", ".join(engine.models) or "any model")
+        elif engine.status != DRAINING:
+            result = Outcome.OK if answer.status < 500 else Outcome.ERROR
+            self._act(self.health.checked(engine.slot, result, world.clock()))
+        if isinstance(reading, Reading):
+            world.turn(Measured(world.clock(), asked_at, engine.slot, reading.columns))
 
     def _spec(self, visit: Visit) -> ReplicaSpec:
         at, reading, names = visit.engine.at, visit.reading, visit.engine.models
@@ -231,21 +195,6 @@ class Scout:
             prefill_rate=at.prefill_rate,
         )
 
-    def _metrics(self, visit: Visit, status: int, body: bytes) -> None:
-        now, engine = self._world.clock(), visit.engine
-        reading = read(body) if status == 200 else None
-        if isinstance(reading, Reading):
-            visit.reading = reading
-            self._world.turn(Measured(now, visit.told_at, engine.slot, reading.columns))
-            self._alive(visit, status, body)
-
-    def _alive(self, visit: Visit, status: int, body: bytes) -> None:
-        """It answers: that closes a circuit, bit by bit."""
-        engine, now = visit.engine, self._world.clock()
-        if engine.status not in (STARTING, DRAINING):
-            result = Outcome.OK if status < 500 else Outcome.ERROR
-            self._act(self.health.checked(engine.slot, result, now))
-
     def _act(self, transitions: list[Transition]) -> None:
         for each in transitions:
             visit = self.visits.get(each.engine)
@@ -255,10 +204,15 @@ class Scout:
             if isinstance(each, Eject):
                 log.warning("engine %s is ejected: %s", engine.name, each.reason)
                 self._world.fleet.eject(engine)
-            elif isinstance(each, Restore) and engine.status != SERVING:
+            elif isinstance(each, Restore) and engine.status not in (SERVING, STARTING):
                 log.info("engine %s is back", engine.name)
-                if engine.status != STARTING:
-                    self._world.fleet.join(engine, engine.spec)
+                self._world.fleet.join(engine, engine.spec)
+
+
+def _stop(visit: Visit) -> None:
+    for poll in (visit.models, visit.looks):
+        if poll is not None:
+            poll.stop()
 
 
 def _rows(body: bytes) -> list[dict[str, Any]]:

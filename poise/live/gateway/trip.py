@@ -90,7 +90,7 @@ class Trip:
         self._again = body, heard
         self._head, self._error = None, b""
         headers = engine.headers(exchange.headers)
-        self.call = engine.pool.send(exchange.method.encode(), exchange.target, headers, body, heard)
+        self.call = engine.pool.send(exchange.method.encode(), engine.target(exchange.target), headers, body, heard)
         if not self._flowing:
             self.call.pause()
 

@@ -165,8 +165,8 @@ async def _start(
 ) -> tuple[asyncio.subprocess.Process, int, asyncio.Task[bytes]]:
     """Envoy, once it listens, and the port; what it logs goes on being read."""
     envoy = await asyncio.create_subprocess_exec(
-        binary, "-c", config, "--concurrency", "1", "--admin-address-path", admin, "-l", "info", "--use-dynamic-base-id",
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        binary, "-c", config, "--concurrency", "1", "--admin-address-path", admin, "-l", "info",
+        "--use-dynamic-base-id", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert envoy.stderr is not None
     said = []

@@ -254,7 +254,7 @@ def test_health_is_grpcs_own() -> None:
 def test_what_envoy_cannot_be_told_is_a_users_error() -> None:
     async def main() -> None:
         named, _ = a_gateway("engine.example")
-        with pytest.raises(UserError, match="engine e: .*'engine.example' is a name; give the engine's IP"):
+        with pytest.raises(UserError, match=r"engine e: .*'engine\.example' is a name; give the engine's IP"):
             await ExtProc(named).start("127.0.0.1", 0)
         gateway, _ = a_gateway()
         first, second = ExtProc(gateway), ExtProc(gateway)

@@ -13,7 +13,8 @@ from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
-from poise.live.wire.call import Address, Failure, Heard, Kind
+from poise.live.know.address import Engine as Place
+from poise.live.wire.call import Failure, Heard, Kind
 from poise.live.wire.exchange import Exchange
 from poise.policies.route.least_requests import LeastRequests
 
@@ -146,15 +147,15 @@ class Bench:
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
             FakePool,  # type: ignore[arg-type]
-            recorder=self.trace,
             watcher=lambda trip, status: self.statuses.append(status),
             note=lambda engine, kind, well: self.notes.append((engine.name, kind, well)),
         )  # fmt: skip
+        self.world.keep = self.trace.add
         self.engines = [self.add(f"e{number}") for number in range(engines)]
         self._next = 0
 
     def add(self, name: str) -> Engine:
-        engine = self.world.fleet.add(EngineAt(name, Address("127.0.0.1", 1)))
+        engine = self.world.fleet.add(EngineAt(Place(name, "127.0.0.1", 1)))
         assert engine is not None
         self.world.fleet.join(engine, ReplicaSpec())
         return engine

@@ -16,7 +16,7 @@ from poise.core.trace import replay
 from poise.core.view import ClusterView
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.settings import Settings
-from poise.live.wire.call import Address
+from poise.live.know.address import Engine as Place
 from tests.live.gateway.fakes import JSON, Bench, Wire
 
 
@@ -336,7 +336,7 @@ def test_every_request_ends_exactly_once(script: list[tuple[str, int]], engines:
 def pair() -> tuple[Bench, Wire]:
     bench = Bench(0, slots=2)
     for name, role in (("p", "prefill"), ("d", "decode")):
-        engine = bench.world.fleet.add(EngineAt(name, Address("127.0.0.1", 1), role=role))  # type: ignore[arg-type]
+        engine = bench.world.fleet.add(EngineAt(Place(name, "127.0.0.1", 1), role=role))  # type: ignore[arg-type]
         assert engine is not None
         bench.world.fleet.join(engine, engine.spec._replace(up=True))
         bench.engines.append(engine)

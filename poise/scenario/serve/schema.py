@@ -1,0 +1,159 @@
+"""The gateway file: which sections and fields there are. Every description completes "give …", as in a scenario's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from poise.live.gateway.settings import Settings
+from poise.scenario.schema import PoliciesSection
+from poise.scenario.section import Section, Whole
+
+_SETTINGS = Settings()
+_CLIENTS, _ENGINES = _SETTINGS.clients, _SETTINGS.engines
+
+Port = Annotated[Whole, Field(ge=0, le=65535)]
+
+
+class ListenSection(Section):
+    """Where clients reach the gateway."""
+
+    host: str = Field(default="127.0.0.1", description="the address to listen on, as in 0.0.0.0 for all")
+    port: Port = Field(default=8000, description="a port, as in 8000; 0 takes a free one")
+    tls_cert: str | None = Field(default=None, description="a PEM file with the certificate chain")
+    tls_key: str | None = Field(default=None, description="a PEM file with the certificate's key")
+
+
+class AdminSection(Section):
+    """Where the page and the metrics are."""
+
+    host: str = Field(default="127.0.0.1", description="the address of the page; keep it on loopback")
+    port: Port | None = Field(default=8001, description="a port for the page and /metrics, or null for none")
+    token_env: str | None = Field(default=None, description="an environment variable with the token that guards it")
+
+
+class EngineSection(Section):
+    """One engine."""
+
+    url: str = Field(description="the engine's address, as in http://10.0.0.1:8000")
+    name: str = Field(default="", description="a name for the engine; its host and port if not given")
+    role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what the engine computes")
+    models: list[str] = Field(default=[], description="the names it serves, or nothing to ask the engine")
+    api_key_env: str | None = Field(default=None, description="an environment variable with the engine's API key")
+    kv_events: str | None = Field(
+        default=None, description="where its KV events are published, as in tcp://10.0.0.1:5557"
+    )
+    kv_replay: str | None = Field(
+        default=None, description="where missed KV events can be asked for, as in tcp://10.0.0.1:5558"
+    )
+    kv_topic: str = Field(default="", description="the topic that its KV events have, as in kv@8001")
+    model: str | None = Field(default=None, description="a model of the catalogue, to know how fast prompts go")
+    device: str | None = Field(default=None, description="an accelerator of the catalogue, as in H100")
+    tensor: Whole = Field(default=1, ge=1, description="the tensor-parallel degree in devices")
+    prefill_tokens_per_s: float = Field(
+        default=0.0, ge=0, description="prompt tokens per second, where model and device do not say it"
+    )
+
+
+class DiscoverSection(Section):
+    """Engines that come and go."""
+
+    file: str | None = Field(default=None, description="a file with a list of engines, watched for changes")
+    dns: str | None = Field(default=None, description="HOST:PORT, each address of which is an engine")
+    period_s: float = Field(default=5.0, gt=0, description="the seconds between two looks, as in 5")
+
+
+class TenantsSection(Section):
+    """Who may ask, and as whom."""
+
+    file: str | None = Field(default=None, description="a YAML file of tenants and their keys")
+    header: str | None = Field(
+        default=None, description="a header that names the tenant, where something in front of the gateway checks it"
+    )
+    unknown: Literal["refuse", "default"] = Field(
+        default="refuse", description="what becomes of an unknown key: refuse, or default"
+    )
+
+
+class RecordSection(Section):
+    """The recording."""
+
+    file: str = Field(description="a file to record to, as in day.jsonl or day.parquet")
+    part_mb: float = Field(default=256.0, gt=0, description="the megabytes after which the next part begins")
+    part_s: float = Field(default=0.0, ge=0, description="the seconds after which the next part begins, 0 for never")
+    text: bool = Field(default=False, description="whether bodies are kept too, in a file of their own")
+
+
+class BelieveSection(Section):
+    """What the gateway knows of its engines."""
+
+    period_s: float = Field(default=0.5, gt=0, description="the seconds between two looks at an engine's metrics")
+    timeout_s: float = Field(default=2.0, gt=0, description="the seconds that a look may take")
+    prefix: Literal["own", "reported"] = Field(
+        default="own", description="own (what was sent where, by text) or reported (by KV events)"
+    )
+    kv_bind: str | None = Field(
+        default=None, description="an endpoint that engines connect to with KV events, as in tcp://127.0.0.1:5557"
+    )
+    tokenizer: str | None = Field(
+        default=None, description="a folder with tokenizer.json, which `prefix: reported` needs"
+    )
+    block_tokens: Whole = Field(default=16, ge=1, description="the tokens of an engine's KV block, as in 16")
+
+
+class LimitsSection(Section):
+    """What clients may do, and for how long; 0 is no limit."""
+
+    held_s: float = Field(default=_SETTINGS.held_s, ge=0, description="the longest wait at the gateway in seconds")
+    held: Whole = Field(default=_SETTINGS.held, ge=0, description="the requests that may wait")
+    request_s: float = Field(default=_SETTINGS.request_s, ge=0, description="the longest life of a request in seconds")
+    ttft_s: float = Field(
+        default=_SETTINGS.ttft_s, ge=0, description="when the first token is due, for requests that do not say"
+    )
+    body_mb: float = Field(default=_CLIENTS.body_bytes / 2**20, gt=0, description="the MiB of a request's body")
+    connections: Whole = Field(default=_CLIENTS.connections, ge=1, description="the clients connected at once")
+    idle_s: float = Field(default=_CLIENTS.idle_s, gt=0, description="the seconds a connection may be idle")
+    connect_s: float = Field(default=_ENGINES.connect_s, gt=0, description="the seconds to reach an engine")
+    first_byte_s: float = Field(default=_ENGINES.head_s, ge=0, description="the seconds until an engine's first byte")
+    stall_s: float = Field(default=_ENGINES.stall_s, ge=0, description="the seconds between two bytes of an answer")
+    drain_s: float = Field(default=30.0, ge=0, description="the seconds that answers get when the gateway stops")
+
+
+class LogSection(Section):
+    """What is logged, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is logged")
+    format: Literal["text", "json"] = Field(default="text", description="text, or json for one object a line")
+    access: bool = Field(default=False, description="whether each request gets a line")
+
+
+class Gateway(Section):
+    """The whole file."""
+
+    listen: ListenSection = Field(default=ListenSection(), description="a section listen, as in {port: 8000}")
+    admin: AdminSection = Field(default=AdminSection(), description="a section admin, as in {port: 8001}")
+    engines: list[EngineSection] = Field(
+        default=[], description="a list of engines, as in [http://10.0.0.1:8000, http://10.0.0.2:8000]"
+    )
+    discover: DiscoverSection = Field(default=DiscoverSection(), description="a section discover, as in {file: FILE}")
+    slots: Whole = Field(default=0, ge=0, description="how many engines there may be at once, 0 for twice as many")
+    policies: PoliciesSection = Field(
+        default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"
+    )
+    shadow: Any = Field(default=None, description="a router that decides beside the active one, as in dualmap")
+    tries: Whole = Field(default=3, ge=1, description="the engines that a request is tried at before its first byte")
+    belief: BelieveSection = Field(default=BelieveSection(), description="a section belief, as in {period_s: 0.5}")
+    tenants: TenantsSection = Field(default=TenantsSection(), description="a section tenants, as in {file: keys.yaml}")
+    limits: LimitsSection = Field(default=LimitsSection(), description="a section limits, as in {held_s: 60}")
+    record: RecordSection | None = Field(default=None, description="a section record, as in {file: day.jsonl}")
+    log: LogSection = Field(default=LogSection(), description="a section log, as in {format: json}")
+    seed: Whole = Field(default=0, ge=0, description="the seed of ties and draws")
+
+    @field_validator("engines", mode="before")
+    @classmethod
+    def _plain_urls(cls, value: Any) -> Any:
+        """A URL alone stands for an engine."""
+        if not isinstance(value, list):
+            return value
+        return [{"url": each} if isinstance(each, str) else each for each in value]
