@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from poise.core.errors import UserError
 from poise.live.clock import now
-from poise.live.fronts.passage import Headers, Passage
+from poise.live.fronts.passage import Headers, Passage, Picked
 from poise.live.gateway.errors import error_body
 from poise.live.gateway.gateway import Gateway
 
@@ -204,11 +204,12 @@ class ExtProc:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._server: Any = None
+        gateway.desk.trips[Passage] = Picked
 
     async def start(self, host: str, port: int, tls: tuple[bytes, bytes] | None = None) -> int:
         """Listen; the port.  tls: key and certificate chain, PEM.  UserError for an engine that is named by no IP."""
         for engine in self._gateway.world.fleet:
-            _check_ip(engine.name, engine.at.address.host)
+            _check_ip(engine.name, engine.at.place.host)
         server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)))
         server.add_generic_rpc_handlers((_handlers(self._process, self._check),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

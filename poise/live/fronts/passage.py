@@ -10,13 +10,13 @@ from poise.core.request import RequestView
 from poise.live.fronts.choice import Subset
 from poise.live.gateway.errors import error_body
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
-from poise.live.wire.call import Address
 from poise.live.wire.exchange import Exchange
 
 if TYPE_CHECKING:
     from poise.live.gateway.desk import Desk
     from poise.live.gateway.fleet import Engine
     from poise.live.gateway.world import World
+    from poise.live.know.address import Engine as Place
     from poise.live.wire.call import Call
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -71,19 +71,21 @@ class Passage(Exchange):
         """Have it decided, now or later."""
         if self.subset is not None:
             serving = desk.world.fleet.serving
-            self.reach = [engine.slot for engine in serving if endpoint(engine.at.address) in self.subset]
+            self.reach = [engine.slot for engine in serving if endpoint(engine.at.place) in self.subset]
             if not self.reach:
                 self._cannot(503, "none of the endpoints within the proxy's reach is ready")
                 return
             if _subset(desk.world) is None:
                 self._cannot(500, "the proxy named a subset of endpoints, for which the policies have no admission")
                 return
-        desk.receive(self, Picked)
+        desk.receive(self)
 
     def over(self) -> None:
         """The proxy is done with it; if that is before the answer's end, its client or its engine is gone."""
         if self.trip is not None:
             self.trip.over()
+        elif self.gone is not None:
+            self.gone()
 
     def _cannot(self, status: int, message: str) -> None:
         self.answer(status, error_body(status, "server_error", message))
@@ -161,14 +163,16 @@ class Picked(Trip):
         assert self.engine is not None
         flight, slots = self._world.control.flights[self.view.id], self._world.fleet.slots
         fallback = [] if self._prefill is not None else [slots[slot] for slot in flight.fallback]
-        return [endpoint(each.at.address) for each in (self.engine, *fallback) if each is not None]
+        return [endpoint(each.at.place) for each in (self.engine, *fallback) if each is not None]
 
     def _headers(self) -> Headers:
         assert self.engine is not None
-        key, prefill = self.engine.at.api_key, self._prefill
+        key, prefill, target = self.engine.at.api_key, self._prefill, self.engine.target(self.passage.target)
         headers = [] if not key else [(b"authorization", b"Bearer " + key.encode())]
+        if target != self.passage.target:
+            headers.append((b":path", target))
         if prefill is not None:
-            headers.append((PREFILLER, endpoint(prefill.at.address).encode()))
+            headers.append((PREFILLER, endpoint(prefill.at.place).encode()))
         return headers
 
     # What the proxy tells --------------------------------------------------------------------------------------------
@@ -211,7 +215,7 @@ class Picked(Trip):
     def _follow(self, served: str) -> None:
         """The proxy passed over those before `served`: Control is told as if each had refused."""
         world = self._world
-        while self.state == SENT and self.engine is not None and endpoint(self.engine.at.address) != served:
+        while self.state == SENT and self.engine is not None and endpoint(self.engine.at.place) != served:
             self.engine.failed("refused", True)
             self.state = HELD
             reason = f"{self.engine.name}: the proxy went on to {served}"
@@ -239,10 +243,9 @@ class Picked(Trip):
 _CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is asked of it here
 
 
-def endpoint(address: Address) -> str:
+def endpoint(place: Place) -> str:
     """`ip:port`, an IPv6 address in brackets, as Envoy writes them."""
-    host, port, _ = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
 
 
 def _subset(world: World) -> Subset | None:

@@ -31,6 +31,7 @@ class Desk:
     pieces: how prompts are cut to be recognised.  tenants: who may ask; None: everybody, as nobody in particular.
     tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are taken.
     exact: finds prompts' identities by their tokens, as engines' KV events have them; None: by their text.
+    trips: how a request goes to its engine, by the kind of its exchange.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Desk:
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
+        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip}
         self._tenants = tenants
         self._tenant_header = tenant_header
         self._exact = exact
@@ -66,8 +68,8 @@ class Desk:
         if name not in self.adapters:
             self.adapters[name] = model, len(self.adapters)
 
-    def receive(self, exchange: Exchange, trip: type[Trip] = Trip) -> None:
-        """Answer an exchange, now or later; `trip`: how its request goes to an engine."""
+    def receive(self, exchange: Exchange) -> None:
+        """Answer an exchange, now or later."""
         reader = READERS.get(exchange.target) or READERS.get(exchange.path.encode())
         if reader is not None:
             if exchange.method != "POST":
@@ -75,7 +77,7 @@ class Desk:
                 return
             asked = reader(exchange.body)
             if type(asked) is Asked:
-                self._arrive(exchange, asked, trip)
+                self._arrive(exchange, asked)
             else:
                 assert isinstance(asked, BadRequest)
                 exchange.answer(asked.status, asked.json())
@@ -88,7 +90,7 @@ class Desk:
         else:
             plain(exchange)
 
-    def _arrive(self, exchange: Exchange, asked: Asked, trip: type[Trip]) -> None:
+    def _arrive(self, exchange: Exchange, asked: Asked) -> None:
         world = self.world
         tenant = self._who(exchange)
         if isinstance(tenant, BadRequest):
@@ -106,16 +108,11 @@ class Desk:
         if len(world.control.held) >= world.settings.held > 0:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
             return
-<<<<<<< HEAD
-        view = self._view(exchange, asked, model, lora, tenant)
-        world.arrive(trip(world, exchange, view, asked.stream, tenant))
-=======
         if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
             return
         ids, ends = ((), ()) if self._exact else self.pieces.identity(asked.text, asked.salt, asked.token_ids)
         prompt = max(asked.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
         self._send(exchange, asked, model, lora, tenant, Identity(prompt, ids, ends))
->>>>>>> h/gate
 
     def _ask_tokens(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: Tenant) -> bool:
         """Have the prompt's tokens found beside the loop; False if too many wait for that."""
@@ -151,7 +148,8 @@ class Desk:
             asked.priority + tenant.priority,
             now + ttft if ttft else 0,
         )
-        self.world.arrive(Trip(self.world, exchange, view, asked.stream, tenant.name))
+        trip = self.trips[type(exchange)]
+        self.world.arrive(trip(self.world, exchange, view, asked.stream, tenant.name))
 
     def _who(self, exchange: Exchange) -> Tenant | BadRequest:
         if self._tenants is None:

@@ -26,7 +26,7 @@ from poise.live.engine.options import Options
 from poise.live.fronts.choice import Fallback, Subset
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
-from poise.live.wire.call import Address
+from poise.live.know.address import Engine as Place
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
@@ -73,7 +73,7 @@ class Rig:
 
     def deaf(self) -> None:
         """The scout looks no more at engines, so that only requests find out how they are."""
-        self.gateway.scout.tick = lambda: None  # type: ignore[method-assign]
+        self.gateway.scout.close()
 
     async def prefix_hits(self) -> int:
         """Prompt tokens that the engines found in their caches."""
@@ -107,15 +107,18 @@ async def a_rig(
     from poise.live.fronts.ext_proc import ExtProc
 
     record = Record()
-    gateway = Gateway(a_control(admission), recorder=record)
+    gateway = Gateway(a_control(admission))
+    gateway.record(record)
     engines = [
         Emulated(Options(port=0, faults=True, speed=speed), batcher=Chunked(), preempt=LastAdmitted())
         for _ in range(ENGINES)
     ]
     for engine in engines:
         await engine.start()
-    at = [EngineAt(f"e{slot}", Address("127.0.0.1", engine.port)) for slot, engine in enumerate(engines)]
-    await gateway.start(at, "127.0.0.1", 0)
+    at = [EngineAt(Place(f"e{slot}", "127.0.0.1", engine.port)) for slot, engine in enumerate(engines)]
+    await gateway.start("127.0.0.1", 0)
+    for each in at:
+        gateway.scout.add(each)
     front = ExtProc(gateway)
     port = await front.start("127.0.0.1", 0)
     await record.next(Joined, ENGINES)

@@ -24,7 +24,7 @@ from poise.live.fronts.ext_proc import BUFFERED, CHUNK, CUT, DUPLEX, NONE, STREA
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
-from poise.live.wire.call import Address
+from poise.live.know.address import Engine as Place
 from poise.live.wire.limits import Limits
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.fronts.asking import WAIT_S, Record
@@ -35,8 +35,10 @@ BODY = json.dumps({"model": "m", "prompt": "p" * 150_000, "stream": True}).encod
 def a_gateway(host: str = "127.0.0.1", settings: Settings | None = None) -> tuple[Gateway, Record]:
     """One engine that is up as far as anybody knows; nothing listens there."""
     record = Record()
-    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings, recorder=record)
-    engine = gateway.world.fleet.add(EngineAt("e", Address(host, 9)))
+    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings)
+    gateway.record(record)
+    ExtProc(gateway)  # has the desk know passages
+    engine = gateway.world.fleet.add(EngineAt(Place("e", host, 9)))
     assert engine is not None
     gateway.world.fleet.join(engine, ReplicaSpec())
     return gateway, record

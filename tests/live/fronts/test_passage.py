@@ -23,8 +23,9 @@ from poise.live.fronts.passage import Headers, Passage, Picked, endpoint
 from poise.live.gateway.desk import Desk
 from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.settings import Settings
+from poise.live.know.address import Engine as Place
 from poise.live.know.text import Pieces
-from poise.live.wire.call import Address, Failure
+from poise.live.wire.call import Failure
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.gateway.fakes import JSON, SSE, Bench
@@ -65,10 +66,11 @@ class Front(Bench):
     def __init__(self, engines: int = 2, router: Router | None = None, **given: Any) -> None:
         super().__init__(engines, router or Fallback(LeastRequests()), **given)
         self.desk = Desk(self.world, Pieces())
+        self.desk.trips[Passage] = Picked
 
     def add(self, name: str) -> Engine:
         number = sum(1 for _ in self.world.fleet)
-        engine = self.world.fleet.add(EngineAt(name, Address(f"10.0.0.{number}", 8000)))
+        engine = self.world.fleet.add(EngineAt(Place(name, f"10.0.0.{number}", 8000)))
         assert engine is not None
         self.world.fleet.join(engine, ReplicaSpec())
         return engine
@@ -203,10 +205,18 @@ def test_a_refusal_of_the_desk_is_an_answer() -> None:
 
 def test_the_engines_own_key_goes_along() -> None:
     bench = Front(0, slots=1)
-    engine = bench.world.fleet.add(EngineAt("e", Address("10.0.0.0", 8000), api_key="secret"))
+    engine = bench.world.fleet.add(EngineAt(Place("e", "10.0.0.0", 8000), api_key="secret"))
     assert engine is not None
     bench.world.fleet.join(engine, ReplicaSpec())
     assert bench.come().headers == {b"authorization": b"Bearer secret"}
+
+
+def test_an_engine_below_a_path_is_asked_there() -> None:
+    bench = Front(0, slots=1)
+    engine = bench.world.fleet.add(EngineAt(Place("e", "10.0.0.0", 8000, path="/llm")))
+    assert engine is not None
+    bench.world.fleet.join(engine, ReplicaSpec())
+    assert bench.come().headers == {b":path": b"/llm/v1/completions"}
 
 
 class Pairs:
@@ -219,7 +229,7 @@ class Pairs:
 def test_a_pair_is_the_decode_engine_and_a_header_for_its_sidecar() -> None:
     bench = Front(0, Pairs(), slots=2)
     for number, role in enumerate(("prefill", "decode")):
-        at = EngineAt(role, Address(f"10.0.0.{number}", 8000), role=role)  # type: ignore[arg-type]
+        at = EngineAt(Place(role, f"10.0.0.{number}", 8000), role=role)  # type: ignore[arg-type]
         engine = bench.world.fleet.add(at)
         assert engine is not None
         bench.world.fleet.join(engine, ReplicaSpec(role=role))  # type: ignore[arg-type]
@@ -282,8 +292,8 @@ def test_with_all_engines_lost_who_waits_for_one_is_answered() -> None:
 
 
 def test_endpoints_are_written_as_envoy_does() -> None:
-    assert endpoint(Address("10.0.0.1", 80)) == "10.0.0.1:80"
-    assert endpoint(Address("fd00::1", 8000)) == "[fd00::1]:8000"
+    assert endpoint(Place("e", "10.0.0.1", 80)) == "10.0.0.1:80"
+    assert endpoint(Place("e", "fd00::1", 8000)) == "[fd00::1]:8000"
 
 
 steps = st.lists(
