@@ -68,10 +68,19 @@ class Gateway:
         self.stats = Stats(self.world)
         self.scout = Scout(self.world, self.desk)
         self.server = Server(self.desk.receive, self.settings.clients)
-        self._recorder = recorder
+        self.recorder = self._recorder = recorder
         self._watchers = [self.stats.ended, *watchers]
         self._draining = False
         self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._draining
+
+    def watch(self, watcher: Callable[[Trip, int], None]) -> None:
+        """Tell `watcher` of every request that ends, with its status."""
+        self._watchers.append(watcher)
 
     async def start(self, engines: Sequence[EngineAt], host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Take up the engines and listen; the port."""
