@@ -1,6 +1,6 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `claim` and lists.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `calibrate`, `whatif`, `claim` and lists.
 
-Thin: the work is in `scenario` and in `claims`.
+Thin: the work is in `scenario`, in `truth` and in `claims`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -169,6 +169,114 @@ def demo(
     from poise.scenario.command import show_demo
 
     raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad) else DONE)
+
+
+@app.command()
+def serve(
+    file: Annotated[
+        Path | None, typer.Argument(help="The gateway file.", metavar="[GATEWAY.yaml]", show_default=False)
+    ] = None,
+    engine: Annotated[list[str] | None, typer.Option(metavar="URL", help="An engine; give it once for each.")] = None,
+    router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
+    shadow: Annotated[
+        str | None, typer.Option(metavar="router=NAME", help="A router that decides beside it, to compare.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="N", help="The port for clients.")] = None,
+    admin_port: Annotated[str | None, typer.Option(metavar="N", help="The port of the page and /metrics.")] = None,
+    record: Annotated[str | None, typer.Option(metavar="FILE", help="Record to FILE (.jsonl or .parquet).")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in limits.held_s=30.")
+    ] = None,
+) -> None:
+    """Serve: an OpenAI-compatible gateway before running engines."""
+    from poise.scenario.serve.command import Wish
+    from poise.scenario.serve.command import serve as serve_file
+
+    wish = Wish(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
+    raise typer.Exit(DONE if serve_file(wish) else FAILED)
+
+
+_VLLM = "vLLM's"
+
+
+@app.command()
+def engine(
+    model: Annotated[str, typer.Option(metavar="NAME", help="A model of the catalogue, or a config.json.")],
+    device: Annotated[str, typer.Option(metavar="NAME", help="An accelerator of the catalogue.")] = "H100",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port.")] = 8000,
+    served_model_name: Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{_VLLM}.")] = None,
+    max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 is the model's own.")] = 0,
+    block_size: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 16,
+    max_num_seqs: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 256,
+    max_num_batched_tokens: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 8192,
+    num_gpu_blocks_override: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}; 0 derives it.")] = 0,
+    enable_prefix_caching: Annotated[bool, typer.Option(help=f"{_VLLM}.")] = True,
+    gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help=f"{_VLLM}.")] = 0.9,
+    tensor_parallel_size: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 1,
+    kv_events_config: Annotated[str | None, typer.Option(metavar="JSON", help=f"{_VLLM}.")] = None,
+    api_key: Annotated[list[str] | None, typer.Option(metavar="KEY", help=f"{_VLLM}.")] = None,
+    enable_prompt_tokens_details: Annotated[bool, typer.Option(help=f"{_VLLM}.")] = False,
+    speed: Annotated[float, typer.Option(metavar="FACTOR", help="How many times faster than real.")] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of texts and output lengths.")] = 0,
+    faults: Annotated[bool, typer.Option("--faults", help="Take faults at POST /fault, for tests.")] = False,
+) -> None:
+    """Emulate an engine: vLLM's HTTP and metrics, timed by the cost model."""
+    from poise.scenario.serve.command import emulate
+
+    given = {name: value for name, value in locals().items() if name != "emulate"}
+    raise typer.Exit(emulate(given))
+
+
+@app.command()
+def calibrate(
+    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the cost, for `cost: {fitted: FILE}`.")
+    ] = None,
+    prior: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier cost, for what the load does not tell.")
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Fit the step cost of engines to a recording of them."""
+    from poise.truth.command import Fit, calibrate_file
+
+    calibrate_file(Fit(recording, out, prior, json_file, quiet))
+
+
+@app.command()
+def whatif(
+    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    router: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Another router; each one given is a candidate.")
+    ] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option(metavar="SLOT=NAME", help="Another policy, in all candidates.")
+    ] = None,
+    replicas: Annotated[int | None, typer.Option(metavar="N", help="So many engines instead, for candidates.")] = None,
+    cost: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A cost of `poise calibrate` instead of a new fit.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report, JSON and cost.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Say what other policies would have done with recorded requests."""
+    from poise.truth.command import Wish, whatif_file
+
+    wish = Wish(
+        recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, json_file, out, quiet
+    )  # fmt: skip
+    raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
 
 
 @app.command()

@@ -1,7 +1,8 @@
-"""Estimators: what a step costs, from the hardware's datasheet and the model's shape."""
+"""Estimators: what a step costs, from the hardware's datasheet and the model's shape, or from a recording."""
 
+from poise.cost.fitted import Fitted, FittedEstimator
 from poise.cost.memory import kv_blocks
 from poise.cost.roofline import Roofline
 from poise.cost.step import RooflineEstimator
 
-__all__ = ["Roofline", "RooflineEstimator", "kv_blocks"]
+__all__ = ["Fitted", "FittedEstimator", "Roofline", "RooflineEstimator", "kv_blocks"]

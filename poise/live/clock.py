@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic_ns
 
 
 def now() -> int:
     """Picoseconds since an arbitrary start; never goes back."""
-    return time.monotonic_ns() * 1000
+    return monotonic_ns() * 1000

@@ -58,3 +58,10 @@ class Ledger:
         """Forget a request."""
         self.leave(request)
         self._sent.pop(request, None)
+
+
+def check_weights(weights: dict[int, float] | None) -> None:
+    """ValueError for a weight that would never give its tenant a turn."""
+    for tenant, weight in (weights or {}).items():
+        if not isinstance(tenant, int) or not weight > 0:
+            raise ValueError(f"weights: {tenant!r}: {weight!r} is no share; give tenants by number a weight above 0")

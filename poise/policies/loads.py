@@ -1,11 +1,29 @@
-"""How full each replica is with the requests in flight, and what moving one of them would change."""
+"""How fast each replica is, how full with the requests in flight, and what moving one of them would change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from poise.core.units import ps
 from poise.core.view import ClusterView, FlightView
+
+_UNKNOWN: Final = 1e12
+"""Prompt tokens per second where no rate is known: equal for all, and so fast that no wait seems too long."""
+
+
+def prefill_rates(cluster: ClusterView) -> Sequence[float]:
+    """The rate at which each replica computes prompts, none of them 0: an unknown one is the mean of those known.
+
+    Where none is known all are alike, so that work alone decides between them, and nobody is turned away for a wait
+    that nobody can foretell.
+    """
+    rates = cluster.prefill_rate
+    if 0 not in rates:
+        return rates
+    known = [rate for rate in rates if rate]
+    mean = sum(known) / len(known) if known else _UNKNOWN
+    return [rate or mean for rate in rates]
 
 
 def kv_tokens(flight: FlightView, now: int, step_s: float) -> int:

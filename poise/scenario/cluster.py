@@ -10,12 +10,13 @@ from poise.catalogue import model as find_model
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool
-from poise.cost import Roofline, kv_blocks
+from poise.cost import Fitted, Roofline, kv_blocks
+from poise.cost.fitted import load_fitted
 from poise.scenario.checks import engine_of
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
-from poise.scenario.schema import DeviceSection, EngineSection, PoolSection
+from poise.scenario.schema import DeviceSection, EngineSection, FittedSection, PoolSection
 
 _SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
@@ -35,9 +36,15 @@ _SCALES = {
 _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
-def build_cost(loaded: Loaded) -> Roofline:
-    """The roofline with the scenario's efficiencies."""
+def build_cost(loaded: Loaded) -> Roofline | Fitted:
+    """The cost that was fitted to a recording, or the roofline with the scenario's efficiencies."""
     given, places = loaded.scenario.cost, loaded.places
+    if isinstance(given, FittedSection):
+        at = ("cost", "fitted")
+        try:
+            return load_fitted(loaded.file(given.fitted, at))
+        except UserError as error:
+            raise places.error(at, str(error)) from None
     known = [each.name for each in fields(Roofline)]
     for name in given:
         if name not in known:
@@ -48,7 +55,7 @@ def build_cost(loaded: Loaded) -> Roofline:
     return Roofline(**given)
 
 
-def build_cluster(loaded: Loaded, cost: Roofline) -> Cluster:
+def build_cluster(loaded: Loaded, cost: Roofline | Fitted) -> Cluster:
     """The cluster; raises ScenarioError, which points into the file, for unknown names and for what does not fit."""
     section = loaded.scenario.cluster
     pools = []

@@ -91,14 +91,13 @@ def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
     if path is None:
         yield None
         return
-    from poise import __version__
     from poise.core.trace import Trace
     from poise.report.files import replacing
-    from poise.scenario.resolve import resolved
+    from poise.scenario.record import trace_header
 
     with replacing(path) as file:
         text: IO[str] = io.TextIOWrapper(file, encoding="utf-8", write_through=False)
-        yield Trace({"poise": __version__, "scenario": resolved(problem), "seed": problem.seeds[0]}, text)
+        yield Trace(trace_header(problem), text)
         text.flush()
         text.detach()  # type: ignore[attr-defined]
 

@@ -69,7 +69,7 @@ def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
     """One policy; its errors point into the file."""
     name, parameters = chosen
     if ":" in name:
-        _reach(sheet.folder, Path.cwd())
+        reach(sheet.folder, Path.cwd())
     try:
         return build(slot, name, parameters)
     except UserError as error:
@@ -81,7 +81,7 @@ def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
         raise sheet.places.error(path, " ".join(said.split())) from None
 
 
-def _reach(*folders: Path) -> None:
+def reach(*folders: Path) -> None:
     """Let `package.module:Class` name modules beside the scenario and in the working folder."""
     for folder in folders:
         place = str(folder.resolve())

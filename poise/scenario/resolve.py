@@ -15,7 +15,7 @@ from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
 from poise.scenario.choice import chosen_in
 from poise.scenario.policy import resolved_choice
-from poise.scenario.schema import PoolSection
+from poise.scenario.schema import FittedSection, PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload
 from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
@@ -34,12 +34,19 @@ def resolved(problem: Problem) -> dict[str, Any]:
         "belief": scenario.belief.model_dump(),
         "run": {**scenario.run.model_dump(), "seeds": list(problem.seeds)},
         "compare": {**scenario.compare.model_dump(), "by": decides_by(scenario).name},
-        "cost": {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)},
+        "cost": _cost(problem),
     }
     told["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
     if scenario.model is not None:
         told["model"] = _model(problem, scenario.model, ("model",))
     return told
+
+
+def _cost(problem: Problem) -> dict[str, Any]:
+    section = problem.loaded.scenario.cost
+    if isinstance(section, FittedSection):
+        return {"fitted": str(problem.loaded.file(section.fitted, ("cost", "fitted")).resolve())}
+    return {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)}
 
 
 def _pool(problem: Problem, at: int, section: PoolSection) -> dict[str, Any]:

@@ -254,6 +254,24 @@ class CompareSection(Section):
     )
 
 
+class FittedSection(Section):
+    """A step cost that was fitted to a recording, in place of the roofline."""
+
+    fitted: str = Field(description="a file that `poise calibrate` wrote, instead of efficiencies")
+
+
+def _costed(value: Any) -> str:
+    """Which of the two forms of a cost `value` has."""
+    fitted = isinstance(value, FittedSection) or (isinstance(value, dict) and "fitted" in value)
+    return "[fitted]" if fitted else "[roofline]"
+
+
+Cost = Annotated[
+    Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")] | Annotated[FittedSection, Tag("[fitted]")],
+    Discriminator(_costed),
+]
+
+
 class Scenario(Section):
     """The whole file."""
 
@@ -270,8 +288,8 @@ class Scenario(Section):
     compare: CompareSection = Field(
         default=CompareSection(), description="a section compare, as in {loads: [0.5, 1, 2]}"
     )
-    cost: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        default={}, description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}"
+    cost: Cost = Field(
+        default={}, description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}, or {fitted: FILE}"
     )
     provenance: dict[str, Any] | None = Field(
         default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from poise.core.control import Control
@@ -49,6 +49,7 @@ def simulate(
     blame: bool = False,
     diary: Diary | Diaries | None = None,
     one_step: bool = False,
+    told: Sequence[ReplicaSpec] | None = None,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,
 ) -> Run:
@@ -59,6 +60,7 @@ def simulate(
     sample_s, slices: keep a timeline of the replicas and of their batches.  trace: record events and actions.
     blame: charge the time of every request to its parts, for `Run.blame`.  diary: of some requests, instead of a trace.
     one_step: the slow reference, every held batch cut to one step.
+    told: what the control side is told of each replica beforehand (default: what the cost model says).
     Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
     """
     if workload.endless is not None:
@@ -70,7 +72,7 @@ def simulate(
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
         seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
-        one_step=one_step, progress=progress, after_event=after_event,
+        one_step=one_step, told=told, progress=progress, after_event=after_event,
     )  # fmt: skip
     if slices:
         for replica in world.replicas:
@@ -96,6 +98,7 @@ def build_world(
     blame: bool = False,
     diary: Diary | Diaries | None = None,
     one_step: bool = False,
+    told: Sequence[ReplicaSpec] | None = None,
     progress: Callable[[int, int], None] | None = None,
     after_event: Callable[[World], None] | None = None,
 ) -> World:
@@ -105,28 +108,14 @@ def build_world(
             raise ScenarioError(
                 f"cluster.faults: replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
             )
-    joining = {fault.replica for fault in cluster.faults if fault.kind == "join"}
     replicas: list[Replica] = []
-    specs: list[ReplicaSpec] = []
     limits: list[int] = []
-    for pool in cluster.pools:
-        estimator = cost.build(pool)
+    estimators = [cost.build(pool) for pool in cluster.pools]
+    for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
-        tokens = blocks * pool.engine.block_tokens
-        limit = min(pool.model.max_context, tokens)
-        model = _serves(pool, workload.models)
-        told = ReplicaSpec(
-            model, pool.role, limit, tokens,
-            blocks=blocks,
-            prefill_rate=_prefill_rate(pool, estimator, limit),
-            kv_token_bytes=estimator.kv_bytes(limit) / limit,
-            link_bw=link_bw(cluster, pool),
-            link_latency_s=cluster.link_latency_s,
-        )  # fmt: skip
-        for _ in range(pool.replicas):
-            specs.append(told._replace(up=len(specs) not in joining))
-            limits.append(limit)
-            replicas.append(_replica(pool, estimator, blocks, policies, one_step))
+        limits += [_limit(pool)] * pool.replicas
+        replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.replicas)]
+    specs = replica_specs(cluster, estimators, workload.models) if told is None else told
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
         Control(
@@ -145,6 +134,32 @@ def build_world(
         if predictor is not None and hasattr(predictor, "reveal"):
             predictor.reveal(lambda row: truth(row))  # a function, so that copies of a control share it
     return world
+
+
+def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:
+    """What the control side is told of each replica beforehand.
+
+    estimators: one for each pool.  models: those that the workload names.
+    """
+    joining = {fault.replica for fault in cluster.faults if fault.kind == "join"}
+    specs: list[ReplicaSpec] = []
+    for pool, estimator in zip(cluster.pools, estimators, strict=True):
+        blocks, limit = kv_blocks(pool), _limit(pool)
+        told = ReplicaSpec(
+            _serves(pool, models), pool.role, limit, blocks * pool.engine.block_tokens,
+            blocks=blocks,
+            prefill_rate=_prefill_rate(pool, estimator, limit),
+            kv_token_bytes=estimator.kv_bytes(limit) / limit,
+            link_bw=link_bw(cluster, pool),
+            link_latency_s=cluster.link_latency_s,
+        )  # fmt: skip
+        specs += [told._replace(up=number not in joining) for number in range(len(specs), len(specs) + pool.replicas)]
+    return specs
+
+
+def _limit(pool: Pool) -> int:
+    """The longest request that a replica can hold, in tokens."""
+    return min(pool.model.max_context, kv_blocks(pool) * pool.engine.block_tokens)
 
 
 def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:

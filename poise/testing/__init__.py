@@ -1,8 +1,8 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
 Builders: `a_request`, `a_replica`, `a_flight`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
-`check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost in round numbers: `LinearCost`.  One replica
-alone: `drive`.
+`check_order`, `check_admission`, `check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost in round
+numbers: `LinearCost`.  One replica alone: `drive`.
 A policy that breaks a rule raises `RuleBroken`, which names the policy, the rule and the input. The names are loaded
 when they are first asked for, and nothing here needs a test framework.
 """
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from poise.testing.admission import check_admission as check_admission
     from poise.testing.batcher import check_batcher as check_batcher
     from poise.testing.builders import a_chance as a_chance
     from poise.testing.builders import a_cluster as a_cluster
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from poise.testing.cost import LinearCost as LinearCost
     from poise.testing.invariants import check_replica as check_replica
     from poise.testing.invariants import check_world as check_world
+    from poise.testing.order import check_order as check_order
     from poise.testing.router import check_router as check_router
     from poise.testing.rule import RuleBroken as RuleBroken
     from poise.testing.solo import Client as Client
@@ -38,7 +40,9 @@ _HOMES = {
     "a_lane": "builders",
     "a_replica": "builders",
     "a_request": "builders",
+    "check_admission": "admission",
     "check_batcher": "batcher",
+    "check_order": "order",
     "check_replica": "invariants",
     "check_router": "router",
     "check_world": "invariants",

@@ -33,6 +33,7 @@ def a_request(
     lora: int = -1,
     priority: int = 0,
     deadline_at: int = 0,
+    predicted_tokens: int = 0,
 ) -> RequestView:
     """Build a request; instants in picoseconds.
 
@@ -46,8 +47,9 @@ def a_request(
     if len(ids) != len(ends) or any(end > prompt_tokens for end in ends) or list(ends) != sorted(ends):
         raise ValueError(f"ends {ends} must rise, one for each of the ids {ids}, up to prompt_tokens {prompt_tokens}")
     return RequestView(
-        id, arrived_at, prompt_tokens, max_tokens, ids, ends, model, session, tenant, lora, priority, deadline_at
-    )
+        id, arrived_at, prompt_tokens, max_tokens, ids, ends, model, session, tenant, lora, priority, deadline_at,
+        predicted_tokens,
+    )  # fmt: skip
 
 
 def a_replica(

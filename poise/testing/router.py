@@ -55,17 +55,17 @@ def check_router(make: Callable[[], Router], *, seed: int = 0, fair: bool = True
     with asked(f"{name}()", "a router is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
-    needs = _needs(who, first)
-    for session in _sessions(random.Random(seed)):
+    needs = needs_of(who, first)
+    for session in sessions(random.Random(seed)):
         _play(who, make, needs, session)
     if fair and set(needs) & set(LOADS):
         _check_ties(who, make(), needs)
 
 
-def _needs(who: str, router: Router) -> tuple[str, ...]:
-    """What a router declares; the names must be columns."""
+def needs_of(who: str, policy: object) -> tuple[str, ...]:
+    """What a policy declares; the names must be columns."""
     known = COLUMNS
-    needs: Any = getattr(router, "needs", None)
+    needs: Any = getattr(policy, "needs", None)
     if not isinstance(needs, tuple) or any(not isinstance(name, str) for name in needs):
         raise RuleBroken(f"{who}.needs is {needs!r}; it must be a tuple of names of columns: {', '.join(known)}")
     unknown = [name for name in needs if name not in known]
@@ -153,8 +153,8 @@ def _check_ties(who: str, router: Router, needs: tuple[str, ...]) -> None:
         )
 
 
-def _sessions(rng: random.Random) -> Iterator[list[Situation]]:
-    """Sequences of questions, each to be asked of one router in order."""
+def sessions(rng: random.Random, steps: int = _STEPS) -> Iterator[list[Situation]]:
+    """Sequences of questions, each to be asked of one policy in order."""
     kinds: tuple[tuple[str, int, Callable[[int, int], ReplicaColumns]], ...] = (
         ("a cluster of one replica", 1, lambda step, number: _loaded(rng)),
         ("a cluster of two replicas", 2, lambda step, number: _loaded(rng)),
@@ -182,10 +182,18 @@ def _sessions(rng: random.Random) -> Iterator[list[Situation]]:
             4,
             lambda step, number: _loaded(rng, capacity_tokens=50 if number else 10**6),
         ),
+        (
+            "a cluster of which little is known",
+            5,
+            lambda step, number: _loaded(
+                rng, prefill_rate=number % 2 * 5000.0, measured_at=number * step * 10**8, total_blocks=number % 3 * 1000
+            ),
+        ),
+        ("a cluster of which nothing is known", 3, lambda step, number: _loaded(rng, prefill_rate=0.0, total_blocks=0)),
     )
     for name, count, replica in kinds:
         session: list[Situation] = []
-        for step in range(_STEPS):
+        for step in range(steps):
             request = _request(rng, step)
             replicas = tuple(replica(step, number) for number in range(count))
             stage = "decode" if "decode" in name and step % 2 else "serve"
@@ -223,7 +231,7 @@ def _request(rng: random.Random, step: int) -> RequestView:
     return a_request(
         id=step, prompt_tokens=prompt, arrived_at=step * 10**9, max_tokens=rng.choice((0, 16)), ids=ids,
         model=step % 3, session=rng.choice((-1, 3)), tenant=rng.choice((-1, 0, 1)), priority=rng.randrange(2),
-        deadline_at=rng.choice((0, 10**13)),
+        deadline_at=rng.choice((0, 10**13)), predicted_tokens=step % 2 * 40,
     )  # fmt: skip
 
 

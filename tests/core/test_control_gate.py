@@ -12,7 +12,19 @@ from poise.core.action import Abort, Dispatch, Hold, Refuse, Reject, Route
 from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.errors import PolicyError
-from poise.core.event import Arrived, CacheChanged, Cancelled, Failed, Finished, Joined, Known, Left, Measured, Refused
+from poise.core.event import (
+    Arrived,
+    CacheChanged,
+    Cancelled,
+    Failed,
+    Finished,
+    Joined,
+    Known,
+    Left,
+    Lost,
+    Measured,
+    Refused,
+)
 from poise.core.policy import Admission, Order
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
@@ -191,6 +203,107 @@ def test_nobody_is_lost_or_sent_twice_in_any_order(crowd: list[tuple[int, int]],
         assert max(control.state.requests) <= most
     assert sorted(sent) == list(range(len(crowd)))
     assert not control.held and not control.flights
+
+
+# What orders and admissions are told ----------------------------------------------------------------------------------
+
+
+class Clerk:
+    """Notes what becomes of each request, and turns some away at the door and some later."""
+
+    needs = ("requests",)
+
+    def __init__(self, most: int = 1) -> None:
+        self.most = most
+        self.waiting: set[int] = set()
+        self.flying: set[int] = set()
+        self.ends: list[int] = []
+
+    def enter(self, request: RequestView, cluster: ClusterView) -> Reject | None:
+        return Reject("not at this door", 3) if request.priority == 1 else None
+
+    def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int] | Reject:
+        free = [replica for replica in able if cluster.requests[replica] < self.most]
+        return Reject("not now") if free and request.priority == 2 else free
+
+    def joined(self, request: RequestView) -> None:
+        assert request.id not in self.waiting
+        self.flying.discard(request.id)
+        self.waiting.add(request.id)
+
+    def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
+        self.waiting.remove(request.id)
+        self.flying.add(request.id)
+
+    def ended(self, request: RequestView) -> None:
+        assert (request.id in self.waiting) != (request.id in self.flying)
+        self.waiting.discard(request.id)
+        self.flying.discard(request.id)
+        self.ends.append(request.id)
+
+
+def test_who_is_turned_away_at_the_door_never_queues() -> None:
+    control = gate(admission=[Clerk()])
+    control.handle(Arrived(0, request(0)))
+    control.handle(Arrived(1, request(1)))
+    assert control.handle(Arrived(2, request(2, priority=1))) == (Refuse(2, "not at this door", 3),)
+    assert held(control) == [1]
+
+
+FATES = ("finish", "fail", "cancel sent", "cancel held", "refuse for good", "refuse for now", "lose")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.sampled_from(FATES)), min_size=1, max_size=30),
+    st.booleans(),
+)
+def test_each_request_joins_and_ends_once_whatever_befalls_it(crowd: list[tuple[int, int, str]], shared: bool) -> None:
+    """An object that is order and admission in one is told once; two are told alike."""
+
+    class Both(ByTenant, Clerk):
+        """Both; `taken` is each of theirs."""
+
+        def __init__(self) -> None:
+            ByTenant.__init__(self)
+            Clerk.__init__(self)
+
+        def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
+            ByTenant.taken(self, request, replica, cluster)
+            Clerk.taken(self, request, replica, cluster)
+
+    both = Both()
+    control = gate(2, order=both if shared else ByTenant(), admission=[both if shared else Clerk()], tries=2)
+    (clerk,) = control.admission
+    assert isinstance(clerk, Clerk)
+    assert not shared or clerk is control.order
+    entered = []
+    for number, (tenant, priority, fate) in enumerate(crowd):
+        answers = control.handle(Arrived(number, request(number, tenant=tenant, priority=priority)))
+        if not (priority == 1 and answers):
+            entered.append(number)
+        flights = list(control.flights.values())
+        flight = flights[number % len(flights)] if flights else None
+        waiting = held(control)
+        if fate == "cancel held" and waiting:
+            control.handle(Cancelled(number, waiting[-1], "gone"))
+        elif flight is not None and fate == "finish":
+            control.handle(Finished(number, flight.request.id, 5))
+        elif flight is not None and fate == "fail":
+            control.handle(Failed(number, flight.request.id, flight.replica, "cut"))
+        elif flight is not None and fate == "cancel sent":
+            control.handle(Cancelled(number, flight.request.id, "gone"))
+        elif flight is not None and fate.startswith("refuse"):
+            control.handle(Refused(number, flight.request.id, flight.replica, "x", fate == "refuse for now"))
+        elif flight is not None and fate == "lose":
+            control.handle(Lost(number, flight.replica))
+            control.handle(Known(number, flight.replica, ReplicaSpec()))
+            control.handle(Joined(number, flight.replica))
+        assert clerk.waiting == set(held(control))
+        assert clerk.flying == set(control.flights)
+    while control.flights:
+        control.handle(Finished(99, min(control.flights), 5))
+    assert sorted(clerk.ends) == entered
+    assert not clerk.waiting and not clerk.flying and not control.held
 
 
 # Tries ----------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poise.policies.find import build, names
-from poise.testing import check_batcher, check_router
+from poise.testing import check_admission, check_batcher, check_order, check_router
 
 
 @pytest.mark.parametrize("name", names("router"))
@@ -16,3 +16,13 @@ def test_router(name: str) -> None:
 @pytest.mark.parametrize("name", names("batcher"))
 def test_batcher(name: str) -> None:
     check_batcher(lambda: build("batcher", name), cases=40)
+
+
+@pytest.mark.parametrize("name", names("order"))
+def test_order(name: str) -> None:
+    check_order(lambda: build("order", name))
+
+
+@pytest.mark.parametrize("name", names("admission"))
+def test_admission(name: str) -> None:
+    check_admission(lambda: build("admission", name))

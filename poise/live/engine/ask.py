@@ -86,7 +86,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     """The object in a body; refused as FastAPI does it where there is none."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _no_json(body) from None
     if not isinstance(found, dict):
         raise invalid(
@@ -104,14 +104,9 @@ def _no_json(body: bytes) -> Refused:
         place, said = error.pos, error.msg
     except (UnicodeDecodeError, RecursionError):
         return Refused(400, "There was an error parsing the body", "Bad Request")
-    error = {
-        "type": "json_invalid",
-        "loc": ("body", place),
-        "msg": "JSON decode error",
-        "input": {},
-        "ctx": {"error": said},
-    }
-    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", f"body.{place}")
+    found = {"type": "json_invalid", "loc": ("body", place), "msg": "JSON decode error", "input": {}}
+    found["ctx"] = {"error": said}
+    return Refused(400, f"1 validation error:\n  {found}", "Bad Request", f"body.{place}")
 
 
 def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object) -> Refused:

@@ -66,7 +66,7 @@ class Driver:
         self.watch = watch
         self.left = left
         self.listeners: dict[int, Listener] = {}
-        self._again: dict[int, Sequence] = {}  # preempted, and not decoding again yet
+        self._again: dict[int, tuple[Sequence, int]] = {}  # preempted, when, and not decoding again yet
         self._queued: deque[Sequence] = deque()  # in order of arrival, which is the order of admission
         self._aborts: list[int] = []  # of requests whose listeners gave up while they were told
         self._busy = False
@@ -131,8 +131,9 @@ class Driver:
                 self._admit(at)
             for code, sequence in outcomes:
                 self._tell(code, sequence, at)
-            if self._again:
-                self._catch_up(at)
+            for request in list(self._again):
+                if self._again[request][0].phase in (Phase.DECODE, Phase.ENDED):
+                    self._catch_up(request, at)
         self._busy = False
         while self._aborts:
             self._abort(self._aborts.pop(), at)
@@ -163,27 +164,30 @@ class Driver:
         listener = self.listeners.get(sequence.id)
         if code == PREEMPTED:
             self.preemptions += 1
-            self._again[sequence.id] = sequence
+            self._again[sequence.id] = sequence, self._catch_up(sequence.id, at)
         elif code == FIRST_TOKEN:
             self._last_at = at
             if listener is not None:
                 listener.token(at)
         elif code == DONE and listener is not None:
-            while listener.made < sequence.output_tokens:
-                listener.token(at)
+            self._catch_up(sequence.id, at)
             self.listeners.pop(sequence.id, None)  # it may have given up at its last token
             listener.done(at)
             self._leave(sequence)
 
-    def _catch_up(self, at: int) -> None:
-        """Who was preempted made a token when its KV was computed again; no outcome tells of it."""
-        for request, sequence in list(self._again.items()):
-            if sequence.phase == Phase.DECODE:
-                listener = self.listeners.get(request)
-                while listener is not None and listener.made < sequence.produced:
-                    listener.token(at)
-            if sequence.phase in (Phase.DECODE, Phase.ENDED):
-                del self._again[request]
+    def _catch_up(self, request: int, at: int) -> int:
+        """Tell the token that a preempted request made when its KV was computed again, of which no outcome tells.
+
+        Returns when its last token was made, `at` if it was not preempted.
+        """
+        sequence, since = self._again.pop(request, (None, at))
+        listener = self.listeners.get(request)
+        if sequence is None or listener is None or listener.made == sequence.produced:
+            return since
+        if self.watch is not None:
+            self.watch(at - since, 1)
+        listener.token(at)
+        return at
 
     def _abort(self, request: int, now: int) -> None:
         sequence = self.replica.sequences.get(request)

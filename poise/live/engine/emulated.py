@@ -65,7 +65,11 @@ class Emulated:
         self.core = Core(self.plan, *self._policies)
         self.service = Service(self)
         self.server = Server(self.service, _LIMITS)
-        await self._listen()
+        try:
+            await self._listen()
+        except OSError:
+            await self.core.stop()
+            raise
 
     async def stop(self, grace_s: float = 0.0) -> None:
         """Stop listening, let answers under way end for `grace_s`, and go."""

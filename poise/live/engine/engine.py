@@ -30,7 +30,12 @@ class Core:
         block = options.block_size
         self.plan = plan
         self.metrics = Metrics(
-            plan.name, options.speed, block=block, blocks=plan.blocks, caching=options.enable_prefix_caching
+            plan.name,
+            options.speed,
+            block=block,
+            blocks=plan.blocks,
+            context=plan.context,
+            caching=options.enable_prefix_caching,
         )
         self.ledger: Ledger | None = None
         self.publisher: Publisher | None = None
@@ -38,7 +43,8 @@ class Core:
         if config is not None and config.on and options.enable_prefix_caching:
             self.ledger = Ledger(block)
             self.publisher = Publisher(config, self.ledger)
-        self.replica, self.slow = plan.replica(batcher, preempt, self.ledger and self.ledger.listen)
+        listener = self.ledger.listen if self.ledger is not None else None
+        self.replica, self.slow = plan.replica(batcher, preempt, listener)
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)
         self.pace = Pace(self._due, options.speed)
         self._numbers = count()

@@ -136,19 +136,22 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 
 class Stream:
-    """Numbers batches, packs them, and keeps the last `keep` of them for subscribers that missed some."""
+    """Numbers batches, packs them, and keeps the last `keep` of them for subscribers that missed some.
+
+    sent: how many there were.
+    """
 
     def __init__(self, topic: str = "", keep: int = 10_000, rank: int = 0) -> None:
         self.topic = topic.encode()
         self.rank = rank
         self._encode = msgspec.msgpack.Encoder().encode
-        self._next = 0
+        self.sent = 0
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=keep)
 
     def frames(self, events: list[Event], ts: float) -> tuple[bytes, bytes, bytes]:
         """The three frames of the next batch."""
-        number, payload = self._next, self._encode(Batch(ts, events, self.rank))
-        self._next += 1
+        number, payload = self.sent, self._encode(Batch(ts, events, self.rank))
+        self.sent += 1
         self._kept.append((number, payload))
         return self.topic, number.to_bytes(8, "big"), payload
 

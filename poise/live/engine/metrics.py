@@ -33,10 +33,19 @@ class Metrics:
     """What has happened in one engine.
 
     model: the name in labels.  speed: engine seconds per second of the clients.
+    block, blocks: tokens of a KV block, and how many there are.  context: tokens of the longest request.
+    caching: whether prefixes are kept.
     """
 
     def __init__(
-        self, model: str, speed: float = 1.0, *, block: int = 16, blocks: int = 0, caching: bool = True
+        self,
+        model: str,
+        speed: float = 1.0,
+        *,
+        block: int = 16,
+        blocks: int = 0,
+        context: int = 1,
+        caching: bool = True,
     ) -> None:
         self._labels = labelled({"engine": "0", "model_name": model})
         self._info = labelled(
@@ -44,6 +53,7 @@ class Metrics:
                 "block_size": block,
                 "enable_prefix_caching": caching,
                 "engine": "0",
+                "kv_cache_max_concurrency": round(blocks * block / context, 2),
                 "kv_cache_size_tokens": blocks * block,
                 "num_gpu_blocks": blocks,
             }
@@ -52,7 +62,6 @@ class Metrics:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.tokens = 0
-        self.preemptions = 0
         self.finished = dict.fromkeys(_REASONS, 0)
         self.first = Histogram(FIRST)
         self.between = Histogram(BETWEEN)
@@ -121,8 +130,10 @@ class Metrics:
             (
                 "num_preemptions",
                 "Cumulative number of preemption from the engine.",
-                self.preemptions + driver.preemptions,
+                driver.preemptions,
             ),
+            ("external_prefix_cache_queries", "External prefix cache queries, in tokens.", 0),
+            ("external_prefix_cache_hits", "External prefix cache hits, in tokens.", 0),
             ("prompt_tokens", "Number of prefill tokens processed.", self.prompt_tokens),
             ("prompt_tokens_cached", "Number of prompt tokens found in the cache.", self.cached_tokens),
             ("generation_tokens", "Number of generation tokens processed.", self.tokens),

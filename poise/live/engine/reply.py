@@ -208,9 +208,7 @@ class Events(Reply):
         if not place:
             self._send("response.output_item.added", output_index=0, item=shape.message(self.name, "", "in_progress"))
             self._of_part("response.content_part.added", part=shape.part(""))
-        word = self.ask.speech.word(place)
-        if word:
-            self._of_part("response.output_text.delta", delta=word, logprobs=[])
+        self._of_part("response.output_text.delta", delta=self.ask.speech.word(place), logprobs=[])
 
     def close(self) -> None:
         """Send that text, part, message and response are complete."""

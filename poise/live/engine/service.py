@@ -135,10 +135,11 @@ class Service:
     def _infer(self, exchange: Exchange, read: Callable[[Mapping[str, Any], int], Ask]) -> None:
         if self._rejects(exchange):
             return
-        ask = read(read_json(exchange.body), _output(exchange))
+        body = read_json(exchange.body)
+        ask = read(body, _output(exchange))
         core = self.engine.core
         kind = Whole if not ask.stream else Events if ask.kind == "response" else Stream
-        reply = core.take(kind, ask, exchange, _name(ask))
+        reply = core.take(kind, ask, exchange, _name(ask, exchange, body))
         exchange.gone = lambda: core.drop(reply)
         arm(reply, exchange, core, self.engine.faults)
         reply.begin()
@@ -150,7 +151,7 @@ class Service:
         body = read_json(exchange.body)
         asks = self.reader.embeddings(body)
         core = self.engine.core
-        name = _name(asks[0])
+        name = _name(asks[0], exchange, body)
         vectors = Vectors(asks, exchange, name, int(time.time()), body.get("encoding_format") == "base64")
         replies = [core.take(Vector, ask, exchange, name) for ask in asks]
 
@@ -224,8 +225,11 @@ class Service:
         exchange.answer(200, b"[]")
 
 
-def _name(ask: Ask) -> str:
-    return shape.PREFIXES[ask.kind] + secrets.token_hex(16)
+def _name(ask: Ask, exchange: Exchange, body: Mapping[str, Any]) -> str:
+    """The id of an answer: the caller's own if there is one, as in vLLM."""
+    given = exchange.header(b"x-request-id")
+    own = given.decode("latin-1") if given else str(body.get("request_id") or "")
+    return shape.PREFIXES[ask.kind] + (own or secrets.token_hex(16))
 
 
 def _output(exchange: Exchange) -> int:

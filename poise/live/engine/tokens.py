@@ -21,7 +21,7 @@ BOS: Final = 1 << 32
 ROLE: Final = BOS + 1
 CONTENT: Final = BOS + 2
 END: Final = BOS + 3
-"""Special tokens: begin of text, of a role, of a message's content, and the end of a message (and of an output)."""
+"""Special tokens: begin of text, of a role, of a message's content, and the end of a message."""
 
 _INITIALS: Final = "bcdfghklmnprstvz"
 _VOWELS: Final = "aeio"
@@ -89,9 +89,10 @@ def _head(role: str) -> array[int]:
 
 
 class Speech:
-    """The output of one request: `tokens` words in a row of their own, the last one mute where it `stops` by itself.
+    """The output of one request: `tokens` words, ended by itself (`stops`) or by the limit.
 
-    The row is a walk through `WORDS`, start and stride drawn from `bits`; so any word of it is known at once.
+    They are a walk through `WORDS`, start and stride drawn from `bits`; so any word of it is known at once. The token
+    that ends an answer is not counted: vLLM sends it as a last, empty piece of text.
     """
 
     __slots__ = ("_start", "_stride", "bits", "stops", "tokens")
@@ -108,19 +109,13 @@ class Speech:
         return (self._start + token * self._stride) & _MASK
 
     def word(self, token: int) -> str:
-        """The text of a token; none for the end token."""
-        if self.stops and token == self.tokens - 1:
-            return ""
+        """The text of a token."""
         return WORDS[self.place(token)]
 
     def ids(self) -> array[int]:
         """The ids of all tokens."""
-        words = self.tokens - self.stops
         start, stride = self._start, self._stride
-        ids = array("Q", [WORD_IDS[(start + token * stride) & _MASK] for token in range(words)])
-        if self.stops:
-            ids.append(END)
-        return ids
+        return array("Q", [WORD_IDS[(start + token * stride) & _MASK] for token in range(self.tokens)])
 
     def text(self) -> str:
         """The whole text."""

@@ -39,8 +39,9 @@ class Caches:
 
     def lost(self, engine: Engine) -> None:
         """An engine is gone: what it held is not believed any more."""
-        if engine.slot in self._engines:
-            self._followed[engine.at.kv_events].lost(engine.slot)
+        follower = self._followed.get(engine.at.kv_events)
+        if follower is not None:
+            follower.lost(engine.slot)
 
     def remove(self, engine: Engine) -> None:
         """Follow an engine no longer."""

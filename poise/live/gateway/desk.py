@@ -13,35 +13,44 @@ from poise.live.gateway.names import Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
 from poise.live.know.asked import READERS, Asked, BadRequest
+from poise.live.know.tenant import Tenant, Tenants
 from poise.live.know.text import Pieces
+from poise.live.know.tokens import Identity, Tokenising
 from poise.live.wire.exchange import Exchange
 
 NAMED: Final = 100_000
-"""Sessions and tenants whose numbers are remembered."""
+"""Sessions whose numbers are remembered."""
+MODELS: Final = 1_000
+"""Names of models that are taken on trust, where engines do not tell theirs."""
+NOBODY: Final = Tenant(-1, "")
 
 
 class Desk:
     """Receives clients.
 
-    pieces: how prompts are cut to be recognised.  tenant: who asks, by the exchange; None turns them away (401).
-    ready: whether the gateway takes requests.
+    pieces: how prompts are cut to be recognised.  tenants: who may ask; None: everybody, as nobody in particular.
+    tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are taken.
+    exact: finds prompts' identities by their tokens, as engines' KV events have them; None: by their text.
     """
 
     def __init__(
         self,
         world: World,
         pieces: Pieces,
-        tenant: Callable[[Exchange], str | None] = lambda exchange: "",
+        *,
+        tenants: Tenants | None = None,
+        tenant_header: bytes = b"",
+        exact: Tokenising | None = None,
         ready: Callable[[], bool] = lambda: True,
-        models: Names | None = None,
     ) -> None:
         self.world = world
         self.pieces = pieces
-        self.models = Names() if models is None else models
+        self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
-        self.tenants = Names(NAMED)
         self.sessions = Names(NAMED)
-        self._tenant = tenant
+        self._tenants = tenants
+        self._tenant_header = tenant_header
+        self._exact = exact
         self._ready = ready
         self._next = 0
         self._get: dict[str, Callable[[Exchange], None]] = {
@@ -81,10 +90,9 @@ class Desk:
 
     def _arrive(self, exchange: Exchange, asked: Asked) -> None:
         world = self.world
-        tenant = self._tenant(exchange)
-        if tenant is None:
-            body = error_body(401, "invalid_request_error", "the API key is missing or unknown; send `Bearer KEY`")
-            exchange.answer(401, body, headers=((b"www-authenticate", b"Bearer"),))
+        tenant = self._who(exchange)
+        if isinstance(tenant, BadRequest):
+            exchange.answer(tenant.status, tenant.json(), headers=((b"www-authenticate", b"Bearer"),))
             return
         if not self._ready():
             self._refuse(exchange, 503, "the gateway is going down; ask another one", ((b"connection", b"close"),))
@@ -98,32 +106,53 @@ class Desk:
         if len(world.control.held) >= world.settings.held > 0:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
             return
-        view = self._view(exchange, asked, model, lora, tenant)
-        world.arrive(Trip(world, exchange, view, asked.stream, tenant))
+        if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
+            return
+        ids, ends = ((), ()) if self._exact else self.pieces.identity(asked.text, asked.salt, asked.token_ids)
+        prompt = max(asked.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
+        self._send(exchange, asked, model, lora, tenant, Identity(prompt, ids, ends))
 
-    def _view(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: str) -> RequestView:
-        """What policies may know of a request."""
+    def _ask_tokens(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: Tenant) -> bool:
+        """Have the prompt's tokens found beside the loop; False if too many wait for that."""
+        assert self._exact is not None
+        left: list[bool] = []
+
+        def found(identity: Identity | None) -> None:
+            if not left:
+                known = identity or Identity(asked.prompt_tokens(self.pieces.bytes_per_token), (), ())
+                self._send(exchange, asked, model, lora, tenant, known)
+
+        exchange.gone = lambda: left.append(True)
+        return self._exact.ask(asked.kind, exchange.body, asked.model if lora >= 0 else "", found)
+
+    def _send(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: Tenant, prompt: Identity) -> None:
+        """All that policies may know of a request is known: let them decide."""
         now = self.world.clock()
         number = self._next
         self._next = number + 1
-        ids, ends = self.pieces.identity(asked.text, asked.salt, asked.token_ids)
-        prompt = max(asked.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
         session = exchange.header(b"x-session-id")
         ttft = self._ttft(exchange)
-        return RequestView(
+        view = RequestView(
             number,
             now,
-            prompt,
+            prompt.prompt_tokens,
             asked.max_tokens,
-            ids,
-            ends,
+            prompt.ids,
+            prompt.ends,
             model,
             self.sessions.number(asked.session if session is None else session.decode("latin-1")),
-            self.tenants.number(tenant),
+            tenant.id,
             lora,
-            asked.priority,
+            asked.priority + tenant.priority,
             now + ttft if ttft else 0,
         )
+        self.world.arrive(Trip(self.world, exchange, view, asked.stream, tenant.name))
+
+    def _who(self, exchange: Exchange) -> Tenant | BadRequest:
+        if self._tenants is None:
+            return NOBODY
+        key = exchange.header(b"authorization") or exchange.header(b"x-api-key")
+        return self._tenants.who(key, exchange.header(self._tenant_header) if self._tenant_header else None)
 
     def _ttft(self, exchange: Exchange) -> int:
         """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never."""
@@ -140,6 +169,8 @@ class Desk:
         if name in self.models:
             return self.models.number(name), -1
         if len(self.models) and all(engine.models for engine in self.world.fleet):
+            return None, -1
+        if len(self.models) >= MODELS:
             return None, -1
         return self.models.number(name[:200]), -1
 

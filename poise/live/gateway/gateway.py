@@ -6,21 +6,25 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from poise.core.control import Control
 from poise.core.units import SECOND
 from poise.live.clock import now
+from poise.live.gateway.caches import Caches
 from poise.live.gateway.desk import Desk
 from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.scout import Scout
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
 from poise.live.gateway.trip import Trip
-from poise.live.gateway.world import Recorder, World
+from poise.live.gateway.world import World
+from poise.live.know.poll import Every
+from poise.live.know.tenant import Tenants
 from poise.live.know.text import Pieces
+from poise.live.know.tokens import Tokenising
+from poise.live.record import Recorder
 from poise.live.wire.call import Address
-from poise.live.wire.exchange import Exchange
 from poise.live.wire.pool import Pool
 from poise.live.wire.server import Server
 
@@ -30,22 +34,11 @@ SWEEP_S = 0.1
 """How often waits and lives are looked at."""
 
 
-class Kept(Recorder, Protocol):
-    """A recorder that writes what it keeps."""
-
-    def flush(self, now: int) -> None:
-        """Write what has gathered."""
-        ...
-
-    def close(self) -> None:
-        """Write the rest and end."""
-        ...
-
-
 class Gateway:
     """Receives clients, decides with `control`, and sends on to engines.
 
-    tenant: who asks, by the exchange (None: nobody who may).  recorder: keeps what happens.
+    kv_bind: an endpoint that engines connect to with their KV events.
+    The rest is as `Desk` and `Scout` have it.
     """
 
     def __init__(
@@ -54,23 +47,32 @@ class Gateway:
         settings: Settings | None = None,
         *,
         pieces: Pieces | None = None,
-        tenant: Callable[[Exchange], str | None] = lambda exchange: "",
-        recorder: Kept | None = None,
+        tenants: Tenants | None = None,
+        tenant_header: bytes = b"",
+        exact: Tokenising | None = None,
+        every: Every | None = None,
+        kv_bind: str = "",
         watchers: Sequence[Callable[[Trip, int], None]] = (),
     ) -> None:
         self.settings = settings or Settings()
         self.control = control
         self.world = World(
             control, self.settings, now, self._later, self._connect,
-            recorder=recorder, watcher=self._ended, note=self._note,
+            watcher=self._ended, note=self._note,
         )  # fmt: skip
-        self.desk = Desk(self.world, pieces or Pieces(), tenant, lambda: not self._draining)
+        self.desk = Desk(
+            self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
+            ready=lambda: not self._draining,
+        )  # fmt: skip
         self.stats = Stats(self.world)
-        self.scout = Scout(self.world, self.desk)
+        self.caches = Caches(self.world, kv_bind)
+        self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
         self.server = Server(self.desk.receive, self.settings.clients)
-        self.recorder = self._recorder = recorder
+        self.recorder: Recorder | None = None
+        self._exact = exact
         self._watchers = [self.stats.ended, *watchers]
         self._draining = False
+        self.host = ""
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -82,12 +84,16 @@ class Gateway:
         """Tell `watcher` of every request that ends, with its status."""
         self._watchers.append(watcher)
 
-    async def start(self, engines: Sequence[EngineAt], host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Take up the engines and listen; the port."""
-        for at in engines:
-            self.scout.add(at)
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; the port. Engines are taken up by `scout.add`."""
+        self.host = host
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return await self.server.listen(host, port, tls)
+
+    def record(self, recorder: Recorder) -> None:
+        """Keep what happens from now on."""
+        self.recorder = recorder
+        self.world.keep = recorder.add
 
     async def stop(self, grace_s: float) -> bool:
         """Take no more requests, let those under way end, and close; whether all ended in time."""
@@ -97,9 +103,12 @@ class Gateway:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.scout.close()
+        await self.caches.close()
+        if self._exact is not None:
+            self._exact.close()
         await self.world.fleet.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        if self.recorder is not None:
+            self.recorder.close()
         return in_time
 
     def _connect(self, at: EngineAt) -> Pool:
@@ -120,5 +129,5 @@ class Gateway:
             await asyncio.sleep(SWEEP_S)
             self.world.sweep()
             self.scout.tick()
-            if self._recorder is not None:
-                self._recorder.flush(now())
+            if self.recorder is not None:
+                self.recorder.flush(now())

@@ -17,6 +17,7 @@ from poise.live.know.poll import Answer, Every, Poll
 from poise.live.wire.call import Failure
 
 if TYPE_CHECKING:
+    from poise.live.gateway.caches import Caches
     from poise.live.gateway.desk import Desk
     from poise.live.gateway.world import World
 
@@ -64,9 +65,12 @@ class Scout:
     them is a `Measured` event. One that nobody answers for at `lost` looks in a row is dead, and its cache with it.
     """
 
-    def __init__(self, world: World, desk: Desk, *, every: Every | None = None, lost: int = 2, seed: int = 0) -> None:
+    def __init__(
+        self, world: World, desk: Desk, caches: Caches, *, every: Every | None = None, lost: int = 2, seed: int = 0
+    ) -> None:
         self._world = world
         self._desk = desk
+        self._caches = caches
         self._every = every or Every(period_s=0.5)
         self._lost = lost
         self._seed = seed
@@ -86,6 +90,7 @@ class Scout:
         visit = self.visits[engine.slot] = Visit(engine)
         self.health.join(engine.slot, self._world.clock())
         visit.models = self._poll(visit, b"/v1/models", self._models)
+        self._caches.add(engine)
 
     def keep(self, engine: Engine) -> None:
         """An engine that was to leave, and has not left, stays after all."""
@@ -98,6 +103,7 @@ class Scout:
         visit = self.visits.pop(engine.slot, None)
         if visit is not None:
             _stop(visit)
+            self._caches.remove(engine)
             self._act(self.health.leave(engine.slot, self._world.clock()))
         self._world.fleet.remove(engine)
 
@@ -148,6 +154,7 @@ class Scout:
             trip.stop()
             trip.failed(Failure("reset", "the engine is gone", False))
         self._world.fleet.lose(engine)
+        self._caches.lost(engine)
         if visit.looks is not None:
             visit.looks.stop()
         visit.models = self._poll(visit, b"/v1/models", self._models)

@@ -18,8 +18,8 @@ BOUNDS: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
 )  # fmt: skip
 """Upper bounds of the buckets in seconds: vLLM's for the time to first token, with a longer tail."""
-MANY: Final = 1000
-"""Tenants that get a row of their own; later ones are counted together as "other"."""
+MANY: Final = 4000
+"""Rows; tenants that come later are counted together as "other"."""
 
 
 class Histogram:
@@ -35,6 +35,11 @@ class Histogram:
         """Count a value."""
         self.counts[bisect_left(BOUNDS, value)] += 1
         self.sum += value
+
+    def merge(self, other: Histogram) -> None:
+        """Count what another has counted."""
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.sum += other.sum
 
     @property
     def count(self) -> int:
@@ -60,7 +65,7 @@ class Histogram:
 
 
 class Row:
-    """What is counted of one engine or one tenant."""
+    """What is counted of one tenant's requests at one engine, or of several such together."""
 
     __slots__ = ("cached", "e2e", "known_prompt", "output", "prompt", "statuses", "ttft", "wait")
 
@@ -86,27 +91,50 @@ class Row:
             self.cached += usage.cached
             self.known_prompt += max(usage.prompt, 0)
 
+    def merge(self, other: Row) -> None:
+        """Count what another has counted."""
+        for status, count in other.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + count
+        for name in ("prompt", "output", "cached", "known_prompt"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("ttft", "wait", "e2e"):
+            getattr(self, name).merge(getattr(other, name))
+
 
 class Stats:
-    """Rows by engine and by tenant; a collector for Prometheus."""
+    """Rows by tenant and engine ("" for requests that no engine had); a collector for Prometheus."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.engines: dict[str, Row] = {}
-        self.tenants: dict[str, Row] = {}
+        self._rows: dict[tuple[str, str], Row] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def ended(self, trip: Trip, status: int) -> None:
         """Count a request that ended with `status`."""
-        now = self._world.clock()
-        name = "" if trip.engine is None else trip.engine.name
-        for rows, key in ((self.engines, name), (self.tenants, trip.tenant)):
-            row = rows.get(key)
-            if row is None:
-                key = key if len(rows) < MANY else "other"
-                row = rows.setdefault(key, Row())
-            row.add(trip, status, now)
+        key = trip.tenant, "" if trip.engine is None else trip.engine.name
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= MANY:
+                key = "other", key[1]
+            row = self._rows.setdefault(key, Row())
+        row.add(trip, status, self._world.clock())
+
+    @property
+    def engines(self) -> dict[str, Row]:
+        """By engine."""
+        return self._merged(1)
+
+    @property
+    def tenants(self) -> dict[str, Row]:
+        """By tenant."""
+        return self._merged(0)
+
+    def _merged(self, place: int) -> dict[str, Row]:
+        merged: dict[str, Row] = {}
+        for key, row in self._rows.items():
+            merged.setdefault(key[place], Row()).merge(row)
+        return merged
 
     def page(self) -> bytes:
         """Prometheus' text."""

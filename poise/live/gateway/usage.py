@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _EVENT: Final = b"data:"
-_OUTPUT: Final = (b'"completion_tokens":', b'"output_tokens":')
-_PROMPT: Final = (b'"prompt_tokens":', b'"input_tokens":')
-_CACHED: Final = b'"cached_tokens":'
+_TOKENS: Final = b'_tokens"'
+_COUNTS: Final = re.compile(rb'"(completion|output|prompt|input|cached)_tokens":\s*(\d{1,15})')
 _TAIL: Final = 4096
+"""Bytes at the end of a whole answer in which its usage is looked for."""
 
 
 class Usage:
@@ -30,10 +31,10 @@ class Usage:
         """More of the answer's body has come."""
         if self.streamed:
             self._events += data.count(_EVENT)
-            if b'_tokens"' in data:
+            if _TOKENS in data:
                 self._read(data)
         else:
-            self._tail = (self._tail + data)[-_TAIL:] if len(data) < _TAIL else data[-_TAIL:]
+            self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
 
     def end(self) -> int:
         """The answer is complete; its output tokens, as said or else as counted."""
@@ -50,22 +51,10 @@ class Usage:
         at = data.rfind(b'"usage"')
         if at < 0:
             return
-        for name in _OUTPUT:
-            self.output = _number(data, name, at, self.output)
-        for name in _PROMPT:
-            self.prompt = _number(data, name, at, self.prompt)
-        self.cached = _number(data, _CACHED, at, self.cached)
-
-
-def _number(data: bytes, name: bytes, start: int, otherwise: int) -> int:
-    """The whole number behind a field's name, `otherwise` where there is none."""
-    at = data.find(name, start)
-    if at < 0:
-        return otherwise
-    at += len(name)
-    while data[at : at + 1] == b" ":
-        at += 1
-    end = at
-    while data[end : end + 1].isdigit():
-        end += 1
-    return int(data[at:end]) if end > at else otherwise
+        for name, number in _COUNTS.findall(data, at):
+            if name == b"cached":
+                self.cached = int(number)
+            elif name == b"prompt" or name == b"input":
+                self.prompt = int(number)
+            else:
+                self.output = int(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
@@ -19,19 +19,11 @@ from poise.live.wire.pool import Pool
 log = logging.getLogger("poise.gateway")
 
 
-class Recorder(Protocol):
-    """Whoever keeps what happens."""
-
-    def add(self, item: Event | Action) -> None:
-        """Keep one event or action."""
-        ...
-
-
 class World:
     """All requests that are under way, and the one function through which everything happens: `turn`.
 
     clock: picoseconds.  later: calls a function at an instant.  connect: makes the connections to an engine.
-    recorder: keeps events and actions.  watcher: told of every trip that ends with its status.
+    keep: is told every event and action, in order (None: nobody).  watcher: told of every trip that ends with its status.
     """
 
     def __init__(
@@ -42,7 +34,6 @@ class World:
         later: Callable[[int, Callable[[], None]], Any],
         connect: Callable[[EngineAt], Pool],
         *,
-        recorder: Recorder | None = None,
         watcher: Callable[[Trip, int], None] | None = None,
         note: Note = lambda engine, kind, well: None,
     ) -> None:
@@ -59,8 +50,8 @@ class World:
         """Told of arrivals and of what is decided, before it is done."""
         self.sending: Callable[[Trip, Engine], None] | None = None
         """Told of a request that goes to an engine, before it does."""
+        self.keep: Callable[[Event | Action], None] | None = None
         self._later = later
-        self._recorder = recorder
         self._watcher = watcher
         self._turning = False
         self._waiting: deque[Event] = deque()
@@ -81,9 +72,9 @@ class World:
             self._turning = False
 
     def _one(self, event: Event) -> None:
-        recorder = self._recorder
-        if recorder is not None:
-            recorder.add(event)
+        keep = self.keep
+        if keep is not None:
+            keep(event)
         try:
             actions = self.control.handle(event)
         except Exception as error:  # a policy is the user's code: its faults must not stop everybody
@@ -92,8 +83,8 @@ class World:
         if self.onlooker is not None and (actions or type(event) is Arrived):
             self.onlooker(event, actions)
         for action in actions:
-            if recorder is not None:
-                recorder.add(action)
+            if keep is not None:
+                keep(action)
             self._perform(action)
 
     def _policy_failed(self, event: Event, error: Exception) -> None:
@@ -171,6 +162,7 @@ class World:
     def ended(self, trip: Trip, status: int) -> None:
         """A request is over for its client."""
         del self.trips[trip.view.id]
+        trip.exchange.gone = trip.exchange.flow = None  # or the two would keep each other until the garbage collector
         if self._watcher is not None:
             self._watcher(trip, status)
 

@@ -1,10 +1,10 @@
 """VTC: the tenant that was served the fewest weighted tokens goes first.
 
-Paper: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (arXiv 2401.00588), algorithm 2. Each
-tenant has a counter of the service it was given, w_p for each prompt token and w_q for each output token over the
-tenant's weight; the waiting tenant with the least counter goes first. A tenant that comes back after it had nothing
-waiting is lifted to the least counter of those that wait, or to that of the tenant sent last where nobody does, so
-that idling saves up no claim.
+Paper: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (arXiv 2401.00588), algorithm 2. Each tenant
+has a counter of the service it was given, w_p for each prompt token and w_q for each output token over the tenant's
+weight; the waiting tenant with the least counter goes first. A tenant that comes back after it had nothing waiting is
+lifted to the least counter of those that wait, or to that of the tenant sent last where nobody does, so that idling
+saves up no claim.
 
 Parameters: `input_weight` 1 and `output_weight` 2 are the paper's; `uncached` charges only the prompt tokens that the
 chosen replica's prefix cache is believed to lack, as the paper's successor does (see `deficit_longest_prefix`);
@@ -27,7 +27,7 @@ from typing import Any
 from poise.core.event import Event
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ledger import Ledger
+from poise.policies.ledger import Ledger, check_weights
 
 Flow = tuple[int, int]
 """Model and tenant."""
@@ -104,10 +104,3 @@ class VirtualTokenCounter:
 
     def _charge(self, request: RequestView, service: float) -> None:
         self._counters[self.flow(request)] += service / (self.weights or {}).get(request.tenant, 1.0)
-
-
-def check_weights(weights: dict[int, float] | None) -> None:
-    """ValueError for a weight that would never give its tenant a turn."""
-    for tenant, weight in (weights or {}).items():
-        if not isinstance(tenant, int) or not weight > 0:
-            raise ValueError(f"weights: {tenant!r}: {weight!r} is no share; give tenants by number a weight above 0")

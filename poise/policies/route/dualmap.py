@@ -29,6 +29,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND, ps
 from poise.core.view import ClusterView
 from poise.policies.hotness import Hotness
+from poise.policies.loads import prefill_rates
 from poise.policies.ring import Ring, kept, spot
 
 _DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, Stayed)
@@ -124,7 +125,7 @@ class DualMap:
         self, request: RequestView, pair: tuple[int, int], cached: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int:
         """The gate, then the rule within the pair; a pair that is over on both sides is noted."""
-        queued, rates, prompt = cluster.queued_tokens, cluster.prefill_rate, request.prompt_tokens
+        queued, rates, prompt = cluster.queued_tokens, prefill_rates(cluster), request.prompt_tokens
         first, second = pair
         slack = self._due(request) - cluster.now
         over = [queued[replica] / rates[replica] * SECOND > slack for replica in pair]
@@ -151,7 +152,8 @@ class DualMap:
         if not hot:
             return []
         waits = {replica: self._work(replica, cluster) for replica in hot}
-        order = sorted(hot, key=lambda replica: (-waits[replica] / cluster.prefill_rate[replica], replica))
+        rates = prefill_rates(cluster)
+        order = sorted(hot, key=lambda replica: (-waits[replica] / rates[replica], replica))
         return [move for source in order for move in self._relieve(source, hot[source], waits, cluster)]
 
     def _waiting(self, replica: int, cluster: ClusterView) -> list[tuple[RequestView, _Sent]]:
@@ -166,7 +168,7 @@ class DualMap:
     def _relieve(self, source: int, slack: int, waits: dict[int, int], cluster: ClusterView) -> list[Move]:
         """Moves off `source`, the greatest benefit first, until what waits there is done within `slack`."""
         moves: list[Move] = []
-        rate = cluster.prefill_rate[source]
+        rate = prefill_rates(cluster)[source]
         for gain in sorted(self._gains(source, waits, cluster)):
             if waits[source] / rate * SECOND <= slack:
                 break
@@ -182,7 +184,7 @@ class DualMap:
     def _gains(self, source: int, waits: dict[int, int], cluster: ClusterView) -> list[_Gain]:
         """What its other candidate would save each waiting request, where that is something."""
         gains: list[_Gain] = []
-        ahead, rate = 0, cluster.prefill_rate[source]
+        ahead, rate = 0, prefill_rates(cluster)[source]
         for request, sent in self._waiting(source, cluster):
             ahead += sent.work
             other = sent.other
@@ -201,5 +203,5 @@ class DualMap:
 
     def _there(self, request: RequestView, work: int, other: int, waits: dict[int, int], cluster: ClusterView) -> float:
         """Predicted seconds to the first token on the other candidate; infinite where it would miss the SLO."""
-        seconds = (waits[other] + work) / cluster.prefill_rate[other]
+        seconds = (waits[other] + work) / prefill_rates(cluster)[other]
         return seconds if cluster.now + ps(seconds) < self._due(request) else inf

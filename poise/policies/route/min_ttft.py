@@ -24,6 +24,7 @@ from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
+from poise.policies.loads import prefill_rates
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class MinTtft:
 
     def _ttft(self, request: RequestView, cluster: ClusterView) -> list[float]:
         """Predicted seconds to the first token on each replica."""
-        prompt, queued, rates = request.prompt_tokens, cluster.queued_tokens, cluster.prefill_rate
+        prompt, queued, rates = request.prompt_tokens, cluster.queued_tokens, prefill_rates(cluster)
         if not request.ids:
             return [(tokens + prompt) / rate for tokens, rate in zip(queued, rates, strict=True)]
         cached = cluster.cached_tokens(request)
@@ -76,9 +77,9 @@ class MinTtft:
     def _fetch(self, request: RequestView, cluster: ClusterView, cached: Sequence[int], ttft: list[float]) -> None:
         """Replace the prediction of those to which a much longer prefix would be carried."""
         best = max(cached)
-        holder = cached.index(best)
+        holder, rates = cached.index(best), prefill_rates(cluster)
         for replica in cluster.able(request):
             missing = best - cached[replica]
             if best > self.balancing * cached[replica] and missing:
-                saved = missing / cluster.prefill_rate[replica]
+                saved = missing / rates[replica]
                 ttft[replica] += cluster.kv_seconds(missing, holder, replica) - saved

@@ -24,6 +24,7 @@ from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView, FlightView
+from poise.policies.loads import prefill_rates
 
 _SCENARIOS = ("model", "tenant", "lora", "session", "prefix")
 
@@ -92,7 +93,7 @@ class Pull:
         due = request.deadline_at or (self.ttft_s and request.arrived_at + ps(self.ttft_s))
         if not due:
             return 0
-        prompt, rates = request.prompt_tokens, cluster.prefill_rate
+        prompt, rates = request.prompt_tokens, prefill_rates(cluster)
         if not request.ids:
             return due - ps(prompt / max([rates[replica] for replica in able]))
         cached = cluster.cached_tokens(request)

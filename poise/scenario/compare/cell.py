@@ -95,6 +95,18 @@ class Cell:
 
 def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
     """Simulate a cell; None when `stopped` says so meanwhile."""
+    run = run_of(task, stopped)
+    if run is None:
+        return None
+    if task.requests is not None:
+        from poise.report.requests import save_requests
+
+        save_requests(run, task.requests)
+    return cell_of(task, run)
+
+
+def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:
+    """The simulation of a cell; None when `stopped` says so meanwhile."""
     setting, workload = task.setting, task.workload
 
     def progress(ended: int, total: int) -> None:
@@ -112,15 +124,10 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
         drain=setting.drain,
         sample_s=period(workload) if task.timeline else 0.0,
         blame=task.timeline and len(workload) <= SLICED,
+        told=setting.told,
         progress=progress,
     )
-    if run.interrupted or stopped():
-        return None
-    if task.requests is not None:
-        from poise.report.requests import save_requests
-
-        save_requests(run, task.requests)
-    return cell_of(task, run)
+    return None if run.interrupted or stopped() else run
 
 
 def cell_of(task: Task, run: Run) -> Cell:

@@ -47,7 +47,7 @@ class Wish:
 
 def compare_file(wish: Wish) -> bool:
     """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
-    jobs = _jobs(wish)
+    jobs = jobs_of(wish.jobs)
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
     _check_places(wish)
     study = study_of(problem)
@@ -113,14 +113,15 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
         yield ("workload", "skip_bad"), True, "--skip-bad"
 
 
-def _jobs(wish: Wish) -> int:
+def jobs_of(text: str | None) -> int:
+    """How many processes `--jobs` asks for; all processors where it is not given."""
     from poise.scenario.compare.crew import processors
 
-    if wish.jobs is None:
+    if text is None:
         return processors()
-    if not wish.jobs.isdecimal() or int(wish.jobs) < 1:
-        raise UserError(f"--jobs {wish.jobs}: must be a whole number of at least 1; give how many processes may run")
-    return int(wish.jobs)
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--jobs {text}: must be a whole number of at least 1; give how many processes may run")
+    return int(text)
 
 
 def _check_places(wish: Wish) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from poise.core.spec import Belief, Cluster, Slo
+from poise.core.spec import Belief, Cluster, ReplicaSpec, Slo
 from poise.policies import Policies
 from poise.report.figures import Figure
 
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all cells have in common; `warmup_s`, `until_s` and `drain` as in `simulate`."""
+    """What all cells have in common; `warmup_s`, `until_s`, `drain` and `told` as in `simulate`."""
 
     cluster: Cluster
     cost: Cost | None = None
@@ -37,6 +37,7 @@ class Setting:
     warmup_s: float = 0.0
     until_s: float | None = None
     drain: bool = True
+    told: tuple[ReplicaSpec, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class EngineSection(Section):
     kv_replay: str | None = Field(
         default=None, description="where missed KV events can be asked for, as in tcp://10.0.0.1:5558"
     )
+    kv_topic: str = Field(default="", description="the topic that its KV events have, as in kv@8001")
     model: str | None = Field(default=None, description="a model of the catalogue, to know how fast prompts go")
     device: str | None = Field(default=None, description="an accelerator of the catalogue, as in H100")
     tensor: Whole = Field(default=1, ge=1, description="the tensor-parallel degree in devices")
@@ -91,6 +92,9 @@ class BelieveSection(Section):
     timeout_s: float = Field(default=2.0, gt=0, description="the seconds that a look may take")
     prefix: Literal["own", "reported"] = Field(
         default="own", description="own (what was sent where, by text) or reported (by KV events)"
+    )
+    kv_bind: str | None = Field(
+        default=None, description="an endpoint that engines connect to with KV events, as in tcp://127.0.0.1:5557"
     )
     tokenizer: str | None = Field(
         default=None, description="a folder with tokenizer.json, which `prefix: reported` needs"

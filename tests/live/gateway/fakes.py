@@ -147,10 +147,10 @@ class Bench:
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
             FakePool,  # type: ignore[arg-type]
-            recorder=self.trace,
             watcher=lambda trip, status: self.statuses.append(status),
             note=lambda engine, kind, well: self.notes.append((engine.name, kind, well)),
         )  # fmt: skip
+        self.world.keep = self.trace.add
         self.engines = [self.add(f"e{number}") for number in range(engines)]
         self._next = 0
 

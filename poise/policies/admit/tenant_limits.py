@@ -1,0 +1,137 @@
+"""Limits for each tenant: requests a minute, tokens a minute, and requests at once; who is over is turned away.
+
+Rule: token buckets, as of every public API. A bucket holds a minute's worth, fills steadily, and is asked when a
+request arrives, before it queues: one request, and its prompt tokens (or a full bucket, for a prompt larger than that).
+Output tokens are taken when the request ends and may leave the bucket below 0, so nobody has to foretell them; the
+tenant then waits until they are paid. `retry_after` is exact: an equal request is let in then and not a picosecond
+sooner, unless others of its tenant come first. Requests at once are all that were let in and have not ended; when there
+are too many nobody knows how soon one ends, so `retry_after` is unsaid.
+
+Parameters: each limit is 0 for none; `tenants` gives tenants by number limits of their own, and what it does not name
+stays: `{3: {requests_per_minute: 600}}`. Requests without a tenant share one. Time is that of the events, so a
+simulation and a gateway agree to the picosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from poise.core.action import Reject
+from poise.core.event import Cancelled, Event, Failed, Finished
+from poise.core.request import RequestView
+from poise.core.units import SECOND
+from poise.core.view import ClusterView
+
+_MINUTE: Final = 60 * SECOND
+_NAMES: Final = ("requests_per_minute", "tokens_per_minute", "concurrency")
+
+
+class Bucket:
+    """rate: units a minute, and how many it holds. Its level is kept in units times picoseconds a minute: exactly."""
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: int, now: int) -> None:
+        self.rate = rate
+        self._at = now
+        self._level = rate * _MINUTE
+
+    def wait(self, units: int, now: int) -> int:
+        """Picoseconds until so many units are in it, or until it is full where it never holds so many."""
+        self._level = min(self._level + (now - self._at) * self.rate, self.rate * _MINUTE)
+        self._at = now
+        return max(-((self._level - min(units, self.rate) * _MINUTE) // self.rate), 0)
+
+    def take(self, units: int) -> None:
+        """Take units out, even if that leaves it below 0."""
+        self._level -= units * _MINUTE
+
+
+@dataclass(slots=True)
+class TenantLimits:
+    """Turn away who is over a limit of its tenant; 0 is no limit. tenants: other limits by tenant."""
+
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    concurrency: int = 0
+    tenants: dict[int, dict[str, int]] | None = None
+    _requests: dict[int, Bucket] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tokens: dict[int, Bucket] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _open: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+    _count: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check({name: getattr(self, name) for name in _NAMES}, "")
+        for tenant, limits in (self.tenants or {}).items():
+            if not isinstance(tenant, int) or not isinstance(limits, Mapping):
+                raise ValueError(f"tenants: {tenant!r}: {limits!r} is no limit; give {{3: {{{_NAMES[0]}: 60}}}}")
+            _check(limits, f"tenants: {tenant}: ")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """It reads no column."""
+        return ()
+
+    def enter(self, request: RequestView, cluster: ClusterView) -> Reject | None:
+        """Take from the tenant's buckets, or turn away."""
+        tenant, now = request.tenant, cluster.now
+        most = self._limit(tenant, "concurrency")
+        if most and self._count.get(tenant, 0) >= most:
+            return Reject("over its tenant's requests at once")
+        requests = self._bucket(self._requests, tenant, "requests_per_minute", now)
+        tokens = self._bucket(self._tokens, tenant, "tokens_per_minute", now)
+        for bucket, units, what in ((requests, 1, "requests"), (tokens, request.prompt_tokens, "tokens")):
+            wait = bucket.wait(units, now) if bucket is not None else 0
+            if wait:
+                return Reject(f"over its tenant's {what} a minute", wait)
+        if requests is not None:
+            requests.take(1)
+        if tokens is not None:
+            tokens.take(request.prompt_tokens)
+        return None
+
+    def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:
+        """Who was let in may be sent anywhere."""
+        return able
+
+    def joined(self, request: RequestView) -> None:
+        """One more of its tenant."""
+        if request.id not in self._open:
+            self._open[request.id] = request.tenant
+            self._count[request.tenant] = self._count.get(request.tenant, 0) + 1
+
+    def observe(self, event: Event) -> None:
+        """Take the output of a request that ends."""
+        if isinstance(event, Finished | Cancelled | Failed) and event.request in self._open:
+            bucket = self._tokens.get(self._open[event.request])
+            if bucket is not None:
+                bucket.take(event.output_tokens)
+
+    def ended(self, request: RequestView) -> None:
+        """One less of its tenant."""
+        tenant = self._open.pop(request.id)
+        self._count[tenant] -= 1
+
+    def _limit(self, tenant: int, name: str) -> int:
+        own = (self.tenants or {}).get(tenant, {})
+        limit: int = own.get(name, getattr(self, name))
+        return limit
+
+    def _bucket(self, buckets: dict[int, Bucket], tenant: int, name: str, now: int) -> Bucket | None:
+        """The tenant's bucket, full when it is seen first; None without a limit."""
+        bucket = buckets.get(tenant)
+        if bucket is None:
+            rate = self._limit(tenant, name)
+            if rate:
+                bucket = buckets[tenant] = Bucket(rate, now)
+        return bucket
+
+
+def _check(limits: Mapping[str, int], where: str) -> None:
+    for name, limit in limits.items():
+        if name not in _NAMES:
+            raise ValueError(f"{where}unknown limit {name!r}; give {', '.join(_NAMES)}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise ValueError(f"{where}{name} {limit!r} is no limit; give a whole number, 0 for none")

@@ -1,0 +1,129 @@
+"""DLPM: the longest cached prefix first, among tenants that have not used up their quantum.
+
+Paper: Cao et al., "Locality-aware Fair Scheduling in LLM Serving", 2025 (arXiv 2501.14312). Each tenant has a deficit
+counter. Whoever has some left is eligible; of the eligible tenants' requests the one with the longest prefix in a cache
+goes first. It is charged w_e for each prompt token that is not cached and w_q for each output token, so the counter may
+end below 0. When no waiting tenant is eligible all are given further quanta, until one is.
+
+Parameters: `input_weight` 1 and `output_weight` 2 as in VTC; `quantum`, 16,384 (ours): the larger, the longer one
+tenant's prefixes stay in the caches, and the looser the bound; `weights` multiply it for tenants by number.
+
+It differs from DLPM in its place: a gateway sees no decode step, so output is charged as foretold when a request is
+sent and corrected when it ends; the cache is that of any able replica, as believed, and the router chooses which (the
+paper's D²LPM gives each worker a quantum of its own). A tenant with nothing waiting pays off its debt with the others'
+quanta and saves up nothing. With more than `most` requests waiting prefixes are not compared, as SGLang does beyond
+128: then arrival decides among the eligible.
+
+Bound: with L, P, E and K as in `virtual_token_counter`, the service charged to two tenants of equal weight over any
+time in which both wait differs by at most 2·(quantum + w_e·L + w_q·(P + 2·K·E)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from poise.core.event import Event
+from poise.core.request import RequestView
+from poise.core.view import ClusterView
+from poise.policies.ledger import Ledger, check_weights
+
+
+@dataclass(slots=True)
+class DeficitLongestPrefix:
+    """Eligible tenants first, then the longest cached prefix, then by arrival.
+
+    quantum: weighted tokens that a tenant is given at a time.  most: waiting requests beyond which prefixes are not
+    compared.  weights: shares of tenants by number, 1 for those not named.
+    """
+
+    quantum: float = 16_384.0
+    input_weight: float = 1.0
+    output_weight: float = 2.0
+    most: int = 128
+    weights: dict[int, float] | None = None
+    _deficits: dict[Any, float] = field(default_factory=dict, init=False, repr=False)
+    _tenants: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
+    _prompts: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
+    _shown: dict[Any, RequestView] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.quantum <= 0 or self.input_weight < 0 or self.output_weight < 0:
+            raise ValueError("quantum must be above 0, input_weight and output_weight not negative")
+        check_weights(self.weights)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The column read."""
+        return ("cached_tokens",)
+
+    def flow(self, request: RequestView) -> Hashable:
+        """Those with the same prompt, of one tenant and model."""
+        return request.model, request.tenant, request.ids[-1] if request.ids else -1
+
+    def key(self, request: RequestView) -> int:
+        """All alike, so that arrival decides."""
+        return 0
+
+    def rank(self, flow: Any, cluster: ClusterView) -> tuple[bool, int]:
+        """Whether its tenant must wait for a quantum, then by the prefix that some able replica has."""
+        spent = self._deficits[flow[:2]] <= 0
+        if spent or flow[2] < 0 or len(self._shown) > self.most:
+            return spent, 0
+        request = self._shown[flow]
+        cached = cluster.cached_tokens(request)
+        return False, -max((cached[replica] for replica in cluster.able(request)), default=0)
+
+    def joined(self, request: RequestView) -> None:
+        """Know its prompt, and its tenant."""
+        flow: Any = self.flow(request)
+        if self._prompts.join(request, flow):
+            self._shown[flow] = request
+        self._tenants.join(request, flow[:2])
+        self._deficits.setdefault(flow[:2], 0.0)
+        self._refill(request.model)
+
+    def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
+        """Charge what the cache lacks, and the output as foretold."""
+        self._leave(request)
+        if self._tenants.send(request):
+            cached = cluster.cached_tokens(request)[replica] if request.ids else 0
+            work = self.input_weight * (request.prompt_tokens - cached)
+            self._charge(request, work + self.output_weight * request.predicted_tokens)
+
+    def observe(self, event: Event) -> None:
+        """Correct the charge to the output that was made."""
+        settled = self._tenants.settle(event)
+        if settled is not None:
+            self._charge(settled[0], self.output_weight * settled[1])
+
+    def ended(self, request: RequestView) -> None:
+        """Forget it."""
+        self._leave(request)
+        self._tenants.end(request.id)
+        self._refill(request.model)
+
+    def _leave(self, request: RequestView) -> None:
+        self._prompts.leave(request.id)
+        flow = self.flow(request)
+        if flow not in self._prompts.waiting:
+            self._shown.pop(flow, None)
+
+    def _charge(self, request: RequestView, service: float) -> None:
+        self._deficits[request.model, request.tenant] -= service
+        self._refill(request.model)
+
+    def _refill(self, model: int) -> None:
+        """Give quanta until a waiting tenant is eligible, where there are waiting ones."""
+        deficits, waiting = self._deficits, [flow for flow in self._tenants.waiting if flow[0] == model]
+        if not waiting or any(deficits[flow] > 0 for flow in waiting):
+            return
+        rounds = min(-deficits[flow] // self._quantum(flow) + 1 for flow in waiting)
+        for flow, deficit in deficits.items():
+            if flow[0] == model and deficit <= 0:
+                paid = deficit + rounds * self._quantum(flow)
+                deficits[flow] = paid if flow in waiting else min(paid, 0.0)
+
+    def _quantum(self, flow: tuple[int, int]) -> float:
+        return self.quantum * (self.weights or {}).get(flow[1], 1.0)

@@ -1,0 +1,67 @@
+"""What a recorded simulation says before its first event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from poise.core.header import header
+from poise.core.spec import Belief, Cluster
+from poise.policies.find import SLOTS
+from poise.scenario.choice import choice, choices
+from poise.scenario.policy import resolved_choice
+from poise.scenario.simulate import replica_specs
+
+if TYPE_CHECKING:
+    from poise.scenario.build import Problem
+    from poise.scenario.simulate import Cost
+
+
+def trace_header(problem: Problem) -> dict[str, Any]:
+    """The header of a scenario's first seed."""
+    from poise.scenario.resolve import resolved
+
+    section, seed = problem.loaded.scenario.policies, problem.seeds[0]
+    policies = {slot: named(slot, getattr(section, slot)) for slot in SLOTS}
+    models = problem.traffic.make(seed).models
+    return {
+        **simulation_header(problem.cluster, problem.cost, policies, problem.belief, models=models, seed=seed),
+        "scenario": resolved(problem),
+    }
+
+
+def simulation_header(
+    cluster: Cluster,
+    cost: Cost,
+    policies: Mapping[str, Any],
+    belief: Belief,
+    *,
+    models: tuple[str, ...] = (),
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The header of any simulation; policies as `core.header.header` takes them, models as the workload names them."""
+    from poise import __version__
+
+    specs = replica_specs(cluster, [cost.build(pool) for pool in cluster.pools], models)
+    return header(
+        specs, belief, policies, seed=seed, models=models, engines=_engines(cluster),
+        poise=__version__, kind="simulation", began={"at": 0},
+    )  # fmt: skip
+
+
+def named(slot: str, value: Any) -> dict[str, Any] | None:
+    """The one policy of a slot as `{name: parameters}`, its defaults written out."""
+    (chosen,) = choices(value)[:1] or [None]
+    if chosen is None:
+        return None
+    name, parameters = choice(resolved_choice(slot, chosen))
+    return {name: parameters}
+
+
+def _engines(cluster: Cluster) -> Sequence[Mapping[str, Any]]:
+    return [
+        {"name": pool.name or pool.model.name, **asdict(pool.engine)}
+        for pool in cluster.pools
+        for _ in range(pool.replicas)
+    ]

@@ -1,0 +1,282 @@
+"""From a checked gateway file to the objects that serve."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import poise
+from poise.catalogue import device as find_device
+from poise.catalogue import model as find_model
+from poise.core.control import Control
+from poise.core.errors import UserError
+from poise.core.estimate import Chunk, StepShape
+from poise.core.header import header
+from poise.core.shadow import shadowed
+from poise.core.spec import Belief, Engine, Pool, ReplicaSpec
+from poise.core.units import SECOND, seconds
+from poise.cost import Roofline
+from poise.live.gateway.fleet import EngineAt
+from poise.live.gateway.gateway import Gateway
+from poise.live.gateway.settings import Settings
+from poise.live.know.address import Engine as Place
+from poise.live.know.address import engine as place_of
+from poise.live.know.discover import EngineFile, EngineName
+from poise.live.know.poll import Every
+from poise.live.know.tenant import Tenants
+from poise.live.know.text import Pieces
+from poise.live.know.tokens import Exact, Tokenising
+from poise.live.record import Recorder
+from poise.live.wire.limits import Limits, PoolLimits
+from poise.policies.find import build
+from poise.scenario.choice import choice
+from poise.scenario.place import Path as DataPath
+from poise.scenario.policy import Sheet, offers, resolved_choice
+from poise.scenario.serve.load import LoadedGateway
+from poise.scenario.serve.schema import EngineSection
+
+GATE = ("router", "mover", "order", "admission", "predictor")
+"""Slots that a gateway fills; the others are decided inside engines."""
+SPARE = 8
+"""Slots beside those of the engines named, where engines may come."""
+GRACE = 60 * SECOND
+"""Picoseconds that engines outlive the DNS name that told of them."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that `poise serve` needs before it opens a socket."""
+
+    loaded: LoadedGateway
+    control: Control
+    settings: Settings
+    engines: list[EngineAt]
+    watched: EngineFile | None
+    named: tuple[Place, EngineName] | None
+    tenants: Tenants | None
+    exact: Exact | None
+    policies: dict[str, Any]
+    tls: ssl.SSLContext | None
+
+
+def plan(loaded: LoadedGateway) -> Plan:
+    """Build all that can be wrong before anything is opened; UserError for the first thing that is."""
+    gateway = loaded.gateway
+    engines = [_engine(loaded, each, ("engines", at)) for at, each in enumerate(gateway.engines)]
+    watched = _watched(loaded)
+    named = _named(loaded)
+    if not engines and watched is None and named is None:
+        raise loaded.places.error(
+            ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
+        )
+    policies = _policies(loaded)
+    found = len(engines) + (len(watched.engines) if watched else 0)
+    slots = gateway.slots or 2 * found + SPARE
+    if slots < found:
+        raise loaded.places.error(("slots",), f"{slots} are fewer than the {found} engines; give more, or 0")
+    router = policies["router"]
+    if gateway.shadow is not None:
+        router = shadowed(router, _shadow(loaded))
+    control = Control(
+        router,
+        [ReplicaSpec(up=False)] * slots,
+        mover=policies["mover"],
+        order=policies["order"],
+        admission=policies["admission"] or (),
+        predictor=policies["predictor"],
+        belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
+        seed=gateway.seed,
+        tries=gateway.tries,
+        resume=False,
+    )
+    return Plan(
+        loaded, control, _settings(loaded), engines, watched, named, _tenants(loaded), _exact(loaded),
+        {slot: _told(getattr(gateway.policies, slot), slot) for slot in GATE}, _tls(loaded),
+    )  # fmt: skip
+
+
+def gateway_of(plan: Plan) -> Gateway:
+    """The gateway; to be called where its loop runs."""
+    section = plan.loaded.gateway
+    return Gateway(
+        plan.control, plan.settings,
+        pieces=Pieces(), tenants=plan.tenants, tenant_header=(section.tenants.header or "").lower().encode(),
+        exact=Tokenising(plan.exact) if plan.exact else None,
+        every=Every(section.belief.period_s, section.belief.timeout_s),
+        kv_bind=section.belief.kv_bind or "",
+    )  # fmt: skip
+
+
+def record(plan: Plan, gateway: Gateway, now: int) -> None:
+    """Have the gateway recorded from now (picoseconds) on, if the file asks for it."""
+    section = plan.loaded.gateway.record
+    if section is None:
+        return
+    began = {"at": now, "utc": datetime.now(UTC).isoformat(), "unix": time.time()}
+    gateway.record(
+        Recorder(
+            plan.loaded.file(section.file, ("record", "file")),
+            lambda: _header(plan, gateway, began),
+            now,
+            part_bytes=int(section.part_mb * MIB),
+            part_s=section.part_s,
+            text=section.text,
+        )  # fmt: skip
+    )
+
+
+def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, Any]:
+    """What a recording says before its first event."""
+    control, section = plan.control, plan.loaded.gateway
+    engines = [
+        {"name": "" if engine is None else engine.name, "url": "" if engine is None else _url(engine.at.place)}
+        for engine in gateway.world.fleet.slots
+    ]
+    names = gateway.desk.models.listed()
+    hashed = "tokens" if plan.exact else "text"
+    return header(
+        control.state.replicas, control.state.belief, plan.policies,
+        seed=section.seed, resume=False, models=names, engines=engines,
+        tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
+        block_tokens=section.belief.block_tokens if plan.exact else 64,
+    )  # fmt: skip
+
+
+def _url(place: Place) -> str:
+    return f"http{'s' * place.tls}://{place.host}:{place.port}{place.path}"
+
+
+def _policies(loaded: LoadedGateway) -> dict[str, Any]:
+    """One policy for each of the gateway's slots."""
+    sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
+    filled = {}
+    for slot in GATE:
+        offered = offers(sheet, slot)
+        if len(offered) > 1:
+            cure = "a gateway has one; keep it, and compare the others by `poise whatif`"
+            raise loaded.places.error(("policies", slot), f"names {len(offered)}; {cure}")
+        filled[slot] = offered[0][1]
+    return filled
+
+
+def _told(value: Any, slot: str) -> Any:
+    """A policy with its parameters written out, for recordings."""
+    if value is None or slot == "admission":
+        return value
+    each = value[0] if isinstance(value, list) else value
+    return None if each is None else resolved_choice(slot, choice(each))
+
+
+def _shadow(loaded: LoadedGateway) -> Any:
+    try:
+        name, parameters = choice(loaded.gateway.shadow)
+        return build("router", name, parameters)
+    except (ValueError, UserError) as error:
+        raise loaded.places.error(("shadow",), str(error).removeprefix("policies.router: ")) from None
+
+
+def _engine(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> EngineAt:
+    """One engine of the file."""
+    where = f"{loaded.places.of((*path, 'url'))}: {'.'.join(map(str, (*path, 'url')))}"
+    return EngineAt(
+        place_of(section.url, where, section.name),
+        role=section.role,
+        models=tuple(section.models),
+        api_key=_secret(loaded, section.api_key_env, (*path, "api_key_env")),
+        prefill_rate=section.prefill_tokens_per_s or _rate(loaded, section, path),
+        kv_events=section.kv_events or "",
+        kv_replay=section.kv_replay or "",
+        kv_topic=section.kv_topic,
+    )
+
+
+def _rate(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> float:
+    """Prompt tokens per second at a full token budget, by the roofline; 0 where nothing says what the engine is."""
+    if section.model is None or section.device is None:
+        return 0.0
+    try:
+        pool = Pool(find_model(section.model), find_device(section.device), tensor=section.tensor)
+        tokens = min(Engine().token_budget, pool.model.max_context)
+        return tokens / seconds(Roofline().build(pool).step(StepShape(0, (Chunk(tokens, 0),))).base)
+    except UserError as error:
+        raise loaded.places.error(path, str(error)) from None
+
+
+def _secret(loaded: LoadedGateway, name: str | None, path: DataPath) -> str:
+    """The value of an environment variable, which must be there if it is named."""
+    if name is None:
+        return ""
+    value = os.environ.get(name)
+    if not value:
+        raise loaded.places.error(path, f"the environment has no {name}; set it before the gateway starts")
+    return value
+
+
+def _watched(loaded: LoadedGateway) -> EngineFile | None:
+    file = loaded.gateway.discover.file
+    return None if file is None else EngineFile(loaded.file(file, ("discover", "file")))
+
+
+def _named(loaded: LoadedGateway) -> tuple[Place, EngineName] | None:
+    section = loaded.gateway.discover
+    if section.dns is None:
+        return None
+    where = f"{loaded.places.of(('discover', 'dns'))}: discover.dns"
+    url = section.dns if "://" in section.dns else f"http://{section.dns}"
+    place = place_of(url, where)
+    return place, EngineName(place, GRACE, 0)
+
+
+def _tenants(loaded: LoadedGateway) -> Tenants | None:
+    section = loaded.gateway.tenants
+    refuse = section.unknown == "refuse"
+    if section.file is not None:
+        return Tenants.of(loaded.file(section.file, ("tenants", "file")), refuse, section.header is not None)
+    return Tenants([], refuse, True) if section.header is not None else None
+
+
+def _exact(loaded: LoadedGateway) -> Exact | None:
+    section = loaded.gateway.belief
+    if section.tokenizer is None:
+        if section.prefix == "reported":
+            raise loaded.places.error(
+                ("belief", "prefix"), "reported needs the model's tokenizer; give belief.tokenizer, a folder"
+            )
+        return None
+    return Exact.of(loaded.file(section.tokenizer, ("belief", "tokenizer")), section.block_tokens)
+
+
+def _settings(loaded: LoadedGateway) -> Settings:
+    limits = loaded.gateway.limits
+    return Settings(
+        held_s=limits.held_s,
+        held=limits.held,
+        request_s=limits.request_s,
+        ttft_s=limits.ttft_s,
+        clients=Limits(body_bytes=int(limits.body_mb * MIB), connections=limits.connections, idle_s=limits.idle_s),
+        engines=PoolLimits(connect_s=limits.connect_s, head_s=limits.first_byte_s, stall_s=limits.stall_s),
+    )
+
+
+def _tls(loaded: LoadedGateway) -> ssl.SSLContext | None:
+    listen = loaded.gateway.listen
+    if listen.tls_cert is None:
+        if listen.tls_key is not None:
+            raise loaded.places.error(("listen", "tls_cert"), "is missing beside tls_key; give a PEM file")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    cert = loaded.file(listen.tls_cert, ("listen", "tls_cert"))
+    key = None if listen.tls_key is None else loaded.file(listen.tls_key, ("listen", "tls_key"))
+    for file, name in ((cert, "tls_cert"), (key, "tls_key")):
+        if file is not None and not file.is_file():
+            raise loaded.places.error(("listen", name), f"{str(file)!r} is no file; give a PEM file")
+    try:
+        context.load_cert_chain(cert, key)
+    except (ssl.SSLError, OSError) as error:
+        raise loaded.places.error(("listen", "tls_cert"), f"cannot be used ({error}); give a PEM pair") from None
+    return context

@@ -1,0 +1,117 @@
+"""What `poise serve` and `poise engine` do once their options are read."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import sys
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from poise.core.errors import UserError
+
+if TYPE_CHECKING:
+    from poise.live.gateway.gateway import Gateway
+    from poise.scenario.serve.build import Plan
+    from poise.scenario.serve.load import Override
+
+T = TypeVar("T")
+
+EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizers", "jinja2")
+"""Modules of the extra `live`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise serve`."""
+
+    file: Path | None
+    sets: list[str]
+    engines: list[str]
+    router: str | None
+    shadow: str | None
+    host: str | None
+    port: str | None
+    admin_port: str | None
+    record: str | None
+
+
+def serve(wish: Wish) -> bool:
+    """Serve until told to stop; whether all answers under way ended in time."""
+    need_live("poise serve")
+    from poise.scenario.serve.build import plan
+    from poise.scenario.serve.load import load_gateway
+    from poise.scenario.serve.run import run
+
+    def read() -> Plan:
+        return plan(load_gateway(wish.file, wish.sets, list(_shorthands(wish))))
+
+    planned = read()
+    _log(planned.loaded.gateway.log.level)
+    return in_loop(run(planned, _say_ready, read))
+
+
+def emulate(given: dict[str, Any]) -> int:
+    """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
+    need_live("poise engine")
+    from poise.live.engine.main import run
+    from poise.live.engine.options import Options
+    from poise.live.engine.publish import parse_kv_events
+    from poise.policies.batch.chunked import Chunked
+    from poise.policies.preempt.last_admitted import LastAdmitted
+
+    config = given["kv_events_config"]
+    lists = {name: tuple(given[name] or ()) for name in ("served_model_name", "api_key")}
+    options = Options(**{**given, **lists, "kv_events_config": config and parse_kv_events(config)})
+    return run(options, batcher=Chunked(), preempt=LastAdmitted())
+
+
+def need_live(command: str) -> None:
+    """UserError if a library of the extra `live` is missing."""
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"{command}: needs {', '.join(missing)}; install them with pip install 'poise[live]'")
+
+
+def in_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in uvloop's loop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+def _shorthands(wish: Wish) -> Iterator[Override]:
+    """Options that stand for a field of the gateway file."""
+    from poise.scenario.read import parse_value
+
+    if wish.engines:
+        yield ("engines",), list(wish.engines), f"--engine {wish.engines[0]}"
+    plain = {
+        ("policies", "router"): ("--router", wish.router),
+        ("shadow",): ("--shadow", wish.shadow and wish.shadow.removeprefix("router=")),
+        ("listen", "port"): ("--port", wish.port),
+        ("admin", "port"): ("--admin-port", wish.admin_port),
+    }
+    for path, (option, value) in plain.items():
+        if value is not None:
+            yield path, parse_value(value, f"{option} {value}"), f"{option} {value}"
+    for path, option, text in (
+        (("listen", "host"), "--host", wish.host),
+        (("record", "file"), "--record", wish.record),
+    ):
+        if text is not None:
+            yield path, text, f"{option} {text}"
+
+
+def _log(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+
+
+def _say_ready(gateway: Gateway, port: int) -> None:
+    host = gateway.host if ":" not in gateway.host else f"[{gateway.host}]"
+    router = type(gateway.control.router).__name__
+    print(f"poise: serving on http://{host}:{port}/v1 by {router}; stop with Ctrl-C", flush=True)

@@ -1,0 +1,54 @@
+"""A gateway file, with what the command line says beside it, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from poise.scenario.explain import first_mistake
+from poise.scenario.override import apply_override, parse_override
+from poise.scenario.place import Path as DataPath
+from poise.scenario.place import Places
+from poise.scenario.read import read_yaml
+from poise.scenario.serve.schema import Gateway
+
+Override = tuple[DataPath, Any, str]
+"""A path, its value, and the option that gave it, as errors quote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGateway:
+    """A checked gateway file. places: where its values stand.  folder: that of the file."""
+
+    gateway: Gateway
+    places: Places
+    folder: Path
+
+    def file(self, text: str, path: DataPath) -> Path:
+        """The file that the value at `path` means: beside the gateway file, or where the command line stands."""
+        given = Path(text).expanduser()
+        return given if any(path[: len(each)] == each for each in self.places.overrides) else self.folder / given
+
+
+def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Override] = ()) -> LoadedGateway:
+    """Read a gateway file (None: nothing but defaults), change it by options, and check it.
+
+    Raises ScenarioError, one line with file (or option), line, field, value, rule and cure.
+    """
+    if file is None:
+        data: dict[str, Any] = {}
+        places, folder = Places("the command line"), Path()
+    else:
+        data, places = read_yaml(file.expanduser(), str(file))
+        folder = file.expanduser().parent
+    for option in (*map(parse_override, sets), *more):
+        apply_override(data, places, *option)
+    try:
+        gateway = Gateway.model_validate(data)
+    except ValidationError as error:
+        raise first_mistake(error.errors(include_url=False), places, Gateway) from None
+    return LoadedGateway(gateway, places, folder)

@@ -1,0 +1,80 @@
+"""Serving until told to stop: the gateway, what it watches, and the signals that it heeds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.live.clock import now
+from poise.live.gateway.gateway import Gateway
+from poise.live.know.discover import Diff
+from poise.live.know.watch import watch_file, watch_name
+from poise.scenario.serve.build import Plan, gateway_of, record
+from poise.scenario.serve.roll import Roll
+
+log = logging.getLogger("poise.gateway")
+
+
+async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callable[[], Plan]) -> bool:
+    """Serve until SIGTERM or SIGINT; whether all answers under way ended in time.
+
+    ready: told of the gateway and its port once it listens.  reread: reads the gateway file again, on SIGHUP.
+    """
+    section = plan.loaded.gateway
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    gateway = gateway_of(plan)
+    roll = Roll(gateway)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reread(roll, reread))
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        port = await _open(plan, gateway)
+        roll.list(plan.engines)
+        record(plan, gateway, now())
+        tasks = [loop.create_task(work) for work in _watching(plan, roll)]
+        ready(gateway, port)
+        await stopping.wait()
+        log.info("stopping: answers under way have %g s", section.limits.drain_s)
+    finally:
+        for task in tasks:
+            task.cancel()
+        in_time = await gateway.stop(section.limits.drain_s)
+    return in_time
+
+
+async def _open(plan: Plan, gateway: Gateway) -> int:
+    """Listen; UserError where that is not allowed."""
+    listen = plan.loaded.gateway.listen
+    try:
+        return await gateway.start(listen.host, listen.port, plan.tls)
+    except OSError as error:
+        said = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
+        raise plan.loaded.places.error(("listen", "port"), f"{said}; choose another port or address") from None
+
+
+def _watching(plan: Plan, roll: Roll) -> Iterator[Coroutine[Any, Any, None]]:
+    """What looks for engines as long as the gateway serves."""
+    period = plan.loaded.gateway.discover.period_s
+    if plan.watched is not None:
+        roll.change(Diff(added=tuple(plan.watched.engines.values())))
+        yield watch_file(plan.watched, roll.change, period)
+    if plan.named is not None:
+        place, name = plan.named
+        yield watch_name(name, place.host, place.port, roll.change, period)
+
+
+def _reread(roll: Roll, reread: Callable[[], Plan]) -> None:
+    """SIGHUP: engines as the file has them now; all else stays until the gateway starts anew."""
+    try:
+        engines = reread().engines
+    except UserError as error:
+        log.error("the gateway file is not taken: %s", error)
+        return
+    roll.list(engines)
+    log.info("the gateway file was read again; it names %d engines", len(engines))

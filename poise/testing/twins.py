@@ -1,0 +1,60 @@
+"""Equal policies that are asked the same, so that whatever makes them differ is found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from poise.testing.columns import ClusterColumns
+from poise.testing.rule import RuleBroken, asked
+
+
+class Twins:
+    """Two fresh policies of one kind, and later a deep copy, in the same situations.
+
+    where: what to say of the situation in errors.
+    """
+
+    def __init__(self, who: str, make: Callable[[], Any]) -> None:
+        self.who = who
+        self.where = ""
+        self._policies = [make(), make()]
+
+    def has(self, name: str) -> bool:
+        """Whether they have this method."""
+        return hasattr(self._policies[0], name)
+
+    def join_copy(self) -> None:
+        """Let a deep copy take part from here on."""
+        with asked(f"copy.deepcopy({self.who})", "Control deep-copies the policies that it is given"):
+            self._policies.append(copy.deepcopy(self._policies[0]))
+
+    def ask(self, name: str, *given: Any, view: Callable[[], ClusterColumns] | None = None) -> Any:
+        """What they all answer; each gets a `view` of its own. Nothing where they have no such method."""
+        if not self.has(name):
+            return None
+        answers = [self._one(policy, name, given, view) for policy in self._policies]
+        for answer, what in zip(answers[1:], ("an equal fresh copy", "its deep copy"), strict=False):
+            if answer != answers[0]:
+                raise RuleBroken(
+                    f"{self.who}.{name} answers {answers[0]!r} but {what}, asked the same, {answer!r}; keep no state "
+                    f"outside the object and draw no chance; {self.where}"
+                )
+        return answers[0]
+
+    def _one(self, policy: Any, name: str, given: tuple[Any, ...], view: Callable[[], ClusterColumns] | None) -> Any:
+        if view is None:
+            with asked(f"{self.who}.{name}", self.where):
+                return getattr(policy, name)(*given)
+        seen = view()
+        before = seen.picture()
+        with asked(f"{self.who}.{name}", self.where):
+            answer = getattr(policy, name)(*given, seen)
+        changed = [name for name, value in seen.picture().items() if value != before[name]]
+        if changed:
+            raise RuleBroken(
+                f"{self.who} changed `cluster.{changed[0]}`; the view is not its own: copy what it wants to change; "
+                f"{self.where}"
+            )
+        return answer

@@ -1,0 +1,61 @@
+"""The cluster of a recording: engines of which only batching and memory are known, for a fitted cost to time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from poise.core.errors import TraceError, UserError
+from poise.core.model import Model
+from poise.core.spec import Cluster, Device, Engine, Fault, Pool, ReplicaSpec
+
+BATCHING = ("token_budget", "max_sequences", "block_tokens", "prefix_caching", "reserve_prompt")
+"""What a simulation needs to know of an engine; where a header does not say, vLLM's own defaults stand."""
+
+MOST_BLOCKS = 1 << 32
+"""Blocks of a cache of which nobody said how large it is."""
+
+
+def cluster_of(
+    replicas: Sequence[ReplicaSpec], header: Mapping[str, Any], faults: tuple[Fault, ...] = (), count: int | None = None
+) -> tuple[Cluster, list[ReplicaSpec]]:
+    """The cluster that was recorded, a pool for each replica, and what the control side is told of them.
+
+    count: how many replicas there are instead: further ones are like the last, or the last ones are not there.
+    UserError for less than one; TraceError for engines with lanes of their own.
+    """
+    specs, engines = list(replicas), list(header.get("engines") or [{}] * len(replicas))
+    if count is not None:
+        if count < 1:
+            raise UserError(f"--replicas {count}: must be at least 1; give how many engines there would be")
+        specs = specs[:count] + [specs[-1]._replace(up=True)] * (count - len(specs))
+        engines = engines[:count] + [engines[-1]] * (count - len(engines))
+    models = header.get("models") or []
+    pools = tuple(_pool(spec, engine, models) for spec, engine in zip(specs, engines, strict=True))
+    present = tuple(fault for fault in faults if fault.replica < len(specs))
+    latency = max((spec.link_latency_s for spec in specs), default=0.0)
+    return Cluster(pools, max(spec.link_bw for spec in specs), latency, present), specs
+
+
+def unknown(header: Mapping[str, Any]) -> list[str]:
+    """The settings of engines that the header does not state."""
+    engines = header.get("engines") or [{}]
+    return [name for name in BATCHING if any(name not in engine for engine in engines)]
+
+
+def _pool(spec: ReplicaSpec, engine: Mapping[str, Any], models: Sequence[str]) -> Pool:
+    if len(engine.get("lanes", ())) > 1:
+        raise TraceError(
+            f"engine {engine.get('name', '')} has {len(engine['lanes'])} lanes, and a fitted cost knows one; record "
+            "engines of one lane"
+        )
+    known = {name: engine[name] for name in BATCHING if name in engine}
+    block = known.get("block_tokens", Engine().block_tokens)
+    blocks = spec.blocks or min(-(-spec.cache_tokens // block), MOST_BLOCKS)
+    name = models[spec.model] if 0 <= spec.model < len(models) else "recorded"
+    values = max(round(spec.kv_token_bytes / 4), 1)  # keys and values of 2 bytes each
+    model = Model(name, 1, values, 1, 1, values, 1, 1, max_context=spec.capacity_tokens)
+    device = Device("recorded", "", 1.0, 1, 1.0)
+    return Pool(
+        model, device, role=spec.role, name=str(engine.get("name", "")), engine=Engine(**known, kv_blocks=blocks)
+    )

@@ -1,0 +1,184 @@
+"""`poise calibrate` and `poise whatif` once their options are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise.core.errors import ScenarioError, UserError
+from poise.cost.fitted import Fitted, load_fitted, save_fitted
+from poise.live.parts import read_recording
+from poise.policies.find import SLOTS, build
+from poise.report.figures import E2E, deciding
+from poise.scenario.choice import Choice, choice, labels
+from poise.scenario.meter import Bars
+from poise.scenario.policy import reach
+from poise.scenario.read import parse_value
+from poise.scenario.write import check_writable, to_json, write_json
+from poise.truth.calibrate import calibrate
+from poise.truth.recording import recorded
+from poise.truth.whatif import RECORDED, Asked, whatif
+
+if TYPE_CHECKING:
+    from poise.truth.calibrate import Calibration, Meter
+    from poise.truth.recording import Recorded
+    from poise.truth.whatif import WhatIf
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The options of `poise calibrate`; `json` is a file or `-`."""
+
+    recording: Path
+    out: Path | None = None
+    prior: Path | None = None
+    json: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise whatif`; `json` is a file or `-`."""
+
+    recording: Path
+    routers: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    replicas: int | None = None
+    cost: Path | None = None
+    by: str | None = None
+    jobs: str | None = None
+    json: str | None = None
+    out: Path | None = None
+    quiet: bool = False
+
+
+def calibrate_file(fit: Fit) -> None:
+    """Fit a step cost to a recording, print it and write what was asked for."""
+    _check_places(fit.json, None)
+    if fit.out is not None:
+        check_writable(fit.out, "--out")
+    prior = None if fit.prior is None else load_fitted(fit.prior)
+    with Bars() as bars:
+        day, found = _fitted(fit.recording, prior, None if fit.quiet else bars)
+    if not fit.quiet and fit.json != "-":
+        from poise.truth.show import show_calibration, show_day
+
+        show_day(day)
+        show_calibration(found)
+    _write_json({"coefficients": found.cost.coefficients, **found.as_dict()}, fit.json)
+    if fit.out is not None:
+        save_fitted(found.cost, fit.out)
+        if not fit.quiet:
+            print(f"Wrote {fit.out}; a scenario names it as cost: {{fitted: {fit.out}}}", file=_spoken(fit.json))
+
+
+def whatif_file(wish: Wish) -> bool:
+    """Ask a recording, print and write what came of it; returns whether it was interrupted."""
+    asked = _asked(wish)
+    _check_places(wish.json, wish.out)
+    cost = None if wish.cost is None else load_fitted(wish.cost)
+    calibration: Calibration | None = None
+    with Bars() as bars:
+        meter = None if wish.quiet else bars
+        if cost is None:
+            day, calibration = _fitted(wish.recording, None, meter)
+            cost = calibration.cost
+        else:
+            day = recorded(read_recording(wish.recording))
+        found = whatif(day, asked, cost, calibration, meter)
+    if not wish.quiet and wish.json != "-":
+        from poise.truth.show import show_calibration, show_day, show_whatif
+
+        show_day(day)
+        if calibration is not None:
+            show_calibration(calibration)
+        show_whatif(found)
+    _write_json(found.as_dict(), wish.json)
+    if wish.out is not None:
+        files = _write_folder(found, wish.out)
+        if not wish.quiet:
+            print(f"Wrote to {wish.out}: {', '.join(file.name for file in files)}", file=_spoken(wish.json))
+    return found.comparison.interrupted
+
+
+def _fitted(path: Path, prior: Fitted | None, meter: Meter | None) -> tuple[Recorded, Calibration]:
+    day = recorded(read_recording(path))
+    return day, calibrate(day, prior=prior, meter=meter)
+
+
+def _asked(wish: Wish) -> Asked:
+    from poise.scenario.compare.command import jobs_of
+
+    if not wish.routers and not wish.policies and wish.replicas is None:
+        raise UserError("nothing is asked; give --router NAME, --policies SLOT=NAME or --replicas N")
+    if wish.replicas is not None and wish.replicas < 1:
+        raise UserError(f"--replicas {wish.replicas}: must be at least 1; give how many engines there would be")
+    reach(Path.cwd())
+    others = dict(map(_other, wish.policies))
+    if len(others) < len(wish.policies):
+        raise UserError("--policies: names a slot twice; give each slot once")
+    routers = [_chosen(text, f"--router {text}") for text in wish.routers]
+    suffix = "".join(f" + {slot}={labels([chosen])[0]}" for slot, chosen in others.items())
+    suffix += "" if wish.replicas is None else f" on {wish.replicas} replicas"
+    made = {slot: build(slot, *chosen) for slot, chosen in others.items()}
+    changes: dict[str, dict[str, Any]] = {}
+    for label, chosen in zip(labels(list(routers)), routers, strict=True):
+        changes[f"{label}{suffix}"] = {**made, "router": build("router", *chosen)}
+    return Asked(
+        changes or {f"{RECORDED}{suffix}": made},
+        wish.replicas,
+        E2E[0] if wish.by is None else deciding(wish.by),
+        draw=wish.out is not None,
+        jobs=jobs_of(wish.jobs),
+    )
+
+
+def _other(text: str) -> tuple[str, Choice]:
+    """SLOT=NAME."""
+    slot, _, name = text.partition("=")
+    if slot not in SLOTS or not name or slot == "router":
+        known = ", ".join(each for each in SLOTS if each != "router")
+        raise UserError(f"--policies {text}: give SLOT=NAME, the slot one of {known} (and routers by --router)")
+    return slot, _chosen(name, f"--policies {text}")
+
+
+def _chosen(text: str, option: str) -> Choice:
+    try:
+        return choice(parse_value(text, option))
+    except ValueError as error:
+        raise ScenarioError(f"{option}: {error}") from None
+
+
+def _check_places(json: str | None, out: Path | None) -> None:
+    """Find out what cannot be written before any work is done."""
+    if json is not None and json != "-":
+        check_writable(Path(json), "--json")
+    if out is not None:
+        check_writable(out, "--out", folder=True)
+
+
+def _write_json(told: dict[str, Any], place: str | None) -> None:
+    if place == "-":
+        sys.stdout.write(to_json(told))
+    elif place is not None:
+        write_json(told, Path(place))
+
+
+def _spoken(json: str | None) -> Any:
+    """Where sentences go: beside JSON on standard output, to standard error."""
+    return sys.stderr if json == "-" else sys.stdout
+
+
+def _write_folder(found: WhatIf, folder: Path) -> Iterator[Path] | list[Path]:
+    from poise.report.html import html_report
+    from poise.scenario.compare.findings import findings
+    from poise.truth.page import about
+
+    files = [folder / "report.html", folder / "result.json", folder / "cost.json"]
+    html_report(files[0], found.comparison.cases(), about(found), findings(found.comparison, "the recording"))
+    write_json(found.as_dict(), files[1])
+    save_fitted(found.cost, files[2])
+    return files

@@ -1,0 +1,71 @@
+"""The control side of a recording, built again from its header, and its events replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from poise.core.action import Action
+from poise.core.control import Control
+from poise.core.errors import TraceError
+from poise.core.header import belief_of, replicas_of
+from poise.core.trace import ACTIONS, EVENTS, Trace
+from poise.policies.find import build
+
+
+def control_of(header: Mapping[str, Any]) -> Control:
+    """A fresh `Control` as the one that was recorded had been when it began.
+
+    TraceError for a header that does not say enough, and for a belief in the true caches, which no recording holds.
+    """
+    belief = belief_of(header)
+    if belief.prefix == "oracle":
+        raise TraceError(
+            "the recording was made with belief.prefix = oracle, and the true caches are not in it; record with own or "
+            "reported"
+        )
+    return Control(
+        policy_of(header, "router"),
+        replicas_of(header),
+        mover=policy_of(header, "mover"),
+        belief=belief,
+        seed=header.get("seed", 0),
+        resume=header.get("resume", True),
+        **{name: header[name] for name in ("tries",) if name in header},
+        **{slot: made for slot in ("order", "admission") if (made := policy_of(header, slot)) is not None},
+    )
+
+
+def policy_of(header: Mapping[str, Any], slot: str) -> Any:
+    """The policy of a slot, a list of them where the header has one, None where it names none."""
+    named = header.get("policies", {}).get(slot)
+    if slot == "router" and not named:
+        raise TraceError("the header names no router; record with `poise serve --record`")
+    if isinstance(named, list):
+        return [_built(slot, each) for each in named]
+    return None if named is None else _built(slot, named)
+
+
+def _built(slot: str, named: Mapping[str, Any]) -> Any:
+    ((name, parameters),) = named.items()
+    return build(slot, name, parameters)
+
+
+def replayed(trace: Trace) -> Iterator[tuple[list[Action], list[Action]]]:
+    """For each event: the actions that were recorded behind it, and those that a fresh control answers it with.
+
+    One gateway after another. An action that caused a further event (a refusal, say) has it recorded behind itself.
+    """
+    for gateway in range(belief_of(trace.header).gateways):
+        control = control_of(trace.header)
+        recorded: list[Action] = []
+        decided: list[Action] = []
+        for item in trace.items(gateway):
+            if type(item).__name__ in ACTIONS:
+                recorded.append(item)  # type: ignore[arg-type]  # it is one of them
+                continue
+            assert type(item).__name__ in EVENTS
+            if recorded or decided:
+                yield recorded, decided
+            recorded, decided = [], list(control.handle(item))  # type: ignore[arg-type]
+        yield recorded, decided
