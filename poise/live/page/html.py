@@ -17,6 +17,8 @@ TENANTS = (
     "Limited (429)", "Failed (5xx)", "Left (499)",
 )  # fmt: skip
 DECISIONS = ("Time", "Request", "Tenant", "Prompt", "Decision", "Waited", "Why")
+WORDS = ("State", "Tenant", "Decision", "Why")
+"""Columns that are written from the left."""
 
 CHARTS = (
     ("ttft", "Time to first token", "p50 p95 p99", "log s"),
@@ -24,6 +26,7 @@ CHARTS = (
     ("prompt", "Prompt tokens", "in", "rate"),
     ("output", "Output tokens", "out", "rate"),
     ("requests", "Requests ended", "all failed", "rate"),
+    ("open", "Open requests", "open held", "number"),
 )
 """Of each chart: its name, its title, its lines and its scale."""
 
@@ -73,11 +76,12 @@ def _header() -> str:
 
 def _table(name: str, heads: Sequence[str], caption: str, tall: bool = False) -> str:
     """An empty table with its head, which scrolls within its own frame."""
+    kinds = ["n", *("w" if head in WORDS else "" for head in heads[1:])]
     cells = "".join(
-        f'<th scope="col"{"" if at else " class=n"}>{escape(head) or "<span class=hide>Action</span>"}</th>'
-        for at, head in enumerate(heads)
+        f'<th scope="col" class="{kind}">{escape(head) or "<span class=hide>Action</span>"}</th>'
+        for head, kind in zip(heads, kinds, strict=True)
     )
-    kind = "scroll tall" if tall else "scroll"
+    kind = "scroll tall few" if tall else "scroll"
     return (
         f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="wide">'
         f'<caption class="hide">{escape(caption)}</caption><thead><tr>{cells}</tr></thead>'

@@ -6,13 +6,13 @@ So a request costs nothing more. Percentiles are bounds of the histogram's bucke
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from poise.core.units import SECOND
 from poise.live.gateway.stats import BOUNDS, Histogram, Row
-from poise.live.gateway.trip import Trip
+from poise.live.gateway.trip import HELD, Trip
 
 STEP_S: Final = 10.0
 STEPS: Final = 30
@@ -26,7 +26,7 @@ class Totals(NamedTuple):
     """All that was counted until `at` (picoseconds). ttft, e2e: values by bucket of `BOUNDS`.
 
     failed: ended by a fault (5xx).  limited: turned away for now (429).  prompt: of ended requests.  output: tokens
-    passed on, those of requests under way included.
+    passed on, those of requests under way included.  open, held: requests under way at `at`.
     """
 
     at: int
@@ -37,9 +37,11 @@ class Totals(NamedTuple):
     output: int
     ttft: tuple[int, ...]
     e2e: tuple[int, ...]
+    open: int = 0
+    held: int = 0
 
 
-def totals(at: int, rows: Iterable[Row], trips: Iterable[Trip] = ()) -> Totals:
+def totals(at: int, rows: Iterable[Row], trips: Collection[Trip] = ()) -> Totals:
     """The sum over rows that share no request, and requests under way."""
     rows = list(rows)
     by_status = [(status, count) for row in rows for status, count in row.statuses.items()]
@@ -52,11 +54,13 @@ def totals(at: int, rows: Iterable[Row], trips: Iterable[Trip] = ()) -> Totals:
         sum(row.output for row in rows) + sum(trip.usage.tokens for trip in trips if trip.first_at >= 0),
         _counts([row.ttft for row in rows]),
         _counts([row.e2e for row in rows]),
+        len(trips),
+        sum(trip.state == HELD for trip in trips),
     )
 
 
 def between(before: Totals, after: Totals) -> Totals:
-    """What was counted from `before` to `after`; `at` is how long that was."""
+    """What was counted from `before` to `after`; `at` is how long that was, what is open is that at its end."""
     return Totals(
         after.at - before.at,
         max(0, after.requests - before.requests),
@@ -66,6 +70,8 @@ def between(before: Totals, after: Totals) -> Totals:
         max(0, after.output - before.output),
         _less(after.ttft, before.ttft),
         _less(after.e2e, before.e2e),
+        after.open,
+        after.held,
     )
 
 

@@ -163,9 +163,10 @@ SCRIPT: Final = r"""
         cell.className = doubt ? "doubt" : "";
       };
       const role = each.role === "mixed" ? "" : each.role + " · ";
-      named(cells[0], each.name, role + (each.models.join(", ") || "any model"));
+      named(cells[0], each.name, role + (each.models.join(", ") || (each.state === "starting" ? "not heard of yet" : "any model")));
       const trial = each.circuit && each.state !== "ejected" ? ", " + each.circuit : "";
       mark(cells[1], each.state + trial, each.state);
+      cells[1].className = "w";
       put(cells[2], short(each.in_flight));
       report(cells[3], each.waiting, short);
       report(cells[4], each.running, short);
@@ -236,8 +237,8 @@ SCRIPT: Final = r"""
       facts(at("shadow"), [
         ["Obeyed", shadow.active], ["Shadow", shadow.shadow], ["Decisions", short(shadow.decisions)],
         ["Same replica", routed ? `${share(same / routed)} of ${short(routed)} that both sent` : "–"],
-        ["Predicted gain", `${short(less)} prompt tokens less to wait for, on average` +
-          (gain_s ? ` (${short(1000 * gain_s)} ms)` : "")],
+        ["Predicted gain", `${short(Math.abs(less))} prompt tokens ${less < 0 ? "more" : "less"} to wait for, on average` +
+          (gain_s ? ` (${short(Math.abs(1000 * gain_s))} ms)` : "")],
       ]);
     }
     if (recording) {
@@ -273,7 +274,7 @@ SCRIPT: Final = r"""
   };
   const nice = top => {
     const ten = Math.pow(10, Math.floor(Math.log10(top)));
-    return [1, 2, 5, 10].map(n => n * ten).find(n => n >= top * 0.999);
+    return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map(n => n * ten).find(n => n >= top * 0.999);
   };
   const scale = (values, log) => {
     const most = values.length ? Math.max(...values) : 1;
@@ -281,9 +282,10 @@ SCRIPT: Final = r"""
       const top = nice(most || 1);
       return {place: v => FLOOR - v / top * (FLOOR - TOP), ticks: [0, top / 2, top]};
     }
-    const low = Math.min(...values) / 1.6, high = Math.max(most, low * 8) * 1.25, ticks = [];
+    const low = Math.min(...values) / 1.6, high = Math.max(most, low * 8) * 1.25;
+    const steps = high / low > 300 ? [1] : high / low > 30 ? [1, 3] : [1, 2, 5], ticks = [];
     for (let ten = Math.pow(10, Math.floor(Math.log10(low))); ten < high; ten *= 10) {
-      for (const n of high / low > 60 ? [1] : [1, 3]) if (n * ten > low && n * ten < high) ticks.push(n * ten);
+      for (const n of steps) if (n * ten > low && n * ten < high) ticks.push(n * ten);
     }
     return {place: v => FLOOR - Math.log(v / low) / Math.log(high / low) * (FLOOR - TOP), ticks};
   };
@@ -330,7 +332,7 @@ SCRIPT: Final = r"""
     chart.pick = {values, lines, write, step};
   };
   const charts = () => {
-    const {series, latency, rates} = state;
+    const {series, latency, rates, requests} = state;
     for (const name of ["ttft", "e2e"]) {
       const top = v => v < 0 ? 100 : v;
       const points = series[name].map(step => step.map(top));
@@ -343,6 +345,7 @@ SCRIPT: Final = r"""
     draw("output", ["out"], rate(2), write, [["out", write(rates.output)]]);
     draw("requests", ["all", "failed"], series.rates.map(step => [step[0], step[3]]), write,
       [["all", write(rates.requests)], ["failed", write(rates.failed)]]);
+    draw("open", ["open", "held"], series.open, big, [["open", big(requests.open)], ["held", big(requests.held)]]);
   };
   const tip = at("tip");
   for (const chart of document.querySelectorAll("svg.chart")) {
@@ -395,10 +398,12 @@ SCRIPT: Final = r"""
     if (shadow && !shadow.chosen) words.push(`the shadow: ${shadow.name}`);
     return words;
   };
-  const unfold = each => {
+  const unfold = (each, words) => {
     const fold = make("details"), table = make("table"), head = make("tr");
     const columns = COLUMNS.filter(([name]) => each.engines[0][name] !== undefined);
-    fold.append(make("summary", `${each.engines.length} of ${each.candidates} engines`), table);
+    fold.append(make("summary", words), table);
+    const left = each.candidates - each.engines.length;
+    if (left) fold.append(make("span", `and ${left} other engines`, "faint"));
     for (const word of ["", ...columns.map(pair => pair[1]), "report age"]) head.append(make("th", word));
     head.firstChild.textContent = "engine";
     table.append(head);
@@ -419,9 +424,8 @@ SCRIPT: Final = r"""
     mark(decision, text, each.outcome);
     const first = make("th", clock(each.at), "n");
     first.scope = "row";
-    const words = reasons(each).join("; ");
-    why.append(make("span", words || (each.engines ? "" : "–")));
-    if (each.engines && each.engines.length > 1) why.append(unfold(each));
+    const words = reasons(each).join("; ") || "–";
+    why.append(each.engines && each.engines.length > 1 ? unfold(each, words) : make("span", words));
     row.append(first, make("td", "#" + each.request), make("td", nobody(each.tenant), "w"));
     row.append(make("td", short(each.prompt_tokens)), decision);
     row.append(make("td", each.waited_s >= 0.001 ? time(each.waited_s) : "–"), why);

@@ -198,6 +198,7 @@ def _series(recent: Recent, began: int) -> Json:
         "ttft": [_points(step.ttft) for step in steps],
         "e2e": [_points(step.e2e) for step in steps],
         "rates": [[rate[name] for name in ("requests", "prompt", "output", "failed")] for rate in map(_rates, steps)],
+        "open": [[step.open, step.held] for step in steps],
     }
 
 

@@ -25,8 +25,9 @@ h1 .state{font-size:.62em;font-weight:500;margin-left:10px;vertical-align:middle
 .doubt{color:var(--warn)}
 td small{white-space:nowrap}
 td .faint,.faint{color:var(--soft)}
-table.wide td{vertical-align:top}
-th[scope=row]{font-weight:600;font-size:1em}
+.scroll{position:relative}
+table.wide tbody td,table.wide tbody th{vertical-align:top;font-size:1em}
+#rows th{font-weight:400}
 th.n small{display:block;color:var(--soft);font-weight:400;font-size:.82em;max-width:22ch;overflow:hidden;
 text-overflow:ellipsis}
 tbody th{background:var(--ground)}
@@ -45,8 +46,8 @@ form{display:flex;flex-wrap:wrap;gap:8px;align-items:center;margin:1em 0}
 .live .legend{margin:.1em 0 .2em;font-size:.88em;gap:2px 14px;font-variant-numeric:tabular-nums}
 .live .chart{max-width:none}
 .live figcaption small{font-weight:400;color:var(--soft)}
-.why{text-align:left;white-space:normal;min-width:17em}
-.why details{margin:0}.why summary{font-weight:400;padding:0;color:var(--c0);font-size:.9em;width:max-content}
+.why{text-align:left!important;white-space:normal;min-width:17em;width:60%}
+.why details{margin:0}.why summary{font-weight:400;padding:0}
 .why table{width:auto;margin:3px 0 6px;font-size:.88em}.why td,.why th{padding:1px 8px;border:0}
 .why table th{background:none;color:var(--soft);font-weight:400;min-width:0}
 #rows td{padding-top:4px;padding-bottom:4px}
@@ -54,8 +55,9 @@ form{display:flex;flex-wrap:wrap;gap:8px;align-items:center;margin:1em 0}
 .tall thead th{position:sticky;top:0;z-index:2}
 .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .cursor{stroke:var(--soft);stroke-width:1;pointer-events:none}
-@media (max-width:600px){.why{min-width:15em}.live svg text{font-size:13px}.tiles dd{font-size:1em}}
-@media (prefers-reduced-motion:no-preference){.new{animation:come .9s}}
-@keyframes come{from{background:color-mix(in srgb,var(--c0) 22%,transparent)}}
+@media (max-width:600px){.why{min-width:13em}.few tr>:nth-child(2),.few tr>:nth-child(3),.few tr>:nth-child(6)
+{display:none}.few .why table tr>*{display:table-cell}.live svg text{font-size:13px}.tiles dd{font-size:1em}}
+@media (prefers-reduced-motion:no-preference){.new{animation:come .6s}}
+@keyframes come{from{background:color-mix(in srgb,var(--c0) 9%,transparent)}}
 """
 )
