@@ -98,7 +98,7 @@ class Receipts:
             if waits and action.request == event.request.id:  # type: ignore[union-attr]
                 waits = False
         if waits:
-            self._keep(event, event.request.id, HELD, "", "", "")  # type: ignore[union-attr]
+            self._held(event)  # type: ignore[arg-type]
         if self._noted:
             self._noted.clear()
             self._shadow.clear()
@@ -107,6 +107,16 @@ class Receipts:
         decode = "" if action.decode == action.replica else self._name(action.decode)
         again = event.reason if type(event) is Refused and event.request == action.request else ""
         self._keep(event, action.request, SENT, self._name(action.replica), decode, again)
+
+    def _held(self, event: Arrived) -> None:
+        request = event.request
+        if request.id in self._noted:
+            reason = ""  # it says so itself
+        elif not self._world.control.state.able(request):
+            reason = "no engine can take it now"
+        else:
+            reason = "others wait before it" if len(self._world.control.held) > 1 else ""
+        self._keep(event, request.id, HELD, "", "", reason)
 
     def _keep(self, event: Event, request: int, outcome: str, engine: str, decode: str, reason: str) -> None:
         trip = self._trips.get(request)
@@ -159,6 +169,8 @@ class Receipts:
             self._shadow[request.id] = answer.replica if type(answer) is Route else -1
 
     def _note_admission(self, request: RequestView, cluster: ClusterView, answer: Any) -> None:
+        if not answer:
+            answer = Hold("every engine has as much as it may be sent")
         if type(answer) in (Hold, Reject):
             self._note(request, cluster, answer)
 

@@ -22,6 +22,8 @@ SCRIPT: Final = r"""
   const units = [[1, "s"], [1e-3, "ms"]];
   const short = v => Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en") : String(+v.toPrecision(3));
   const big = v => v >= 1e9 ? short(v / 1e9) + " G" : v >= 1e6 ? short(v / 1e6) + " M" : short(v);
+  const axis = v => v >= 1e4 && v < 1e6 ? short(v / 1e3) + " k" : big(v);
+  const bytes = v => v >= 1e9 ? short(v / 1e9) + " GB" : v >= 1e6 ? short(v / 1e6) + " MB" : short(v / 1e3) + " kB";
   const time = v => {
     if (v >= 5400) return short(v / 3600) + " h";
     if (v >= 90) return short(v / 60) + " min";
@@ -163,7 +165,8 @@ SCRIPT: Final = r"""
         cell.className = doubt ? "doubt" : "";
       };
       const role = each.role === "mixed" ? "" : each.role + " · ";
-      named(cells[0], each.name, role + (each.models.join(", ") || (each.state === "starting" ? "not heard of yet" : "any model")));
+      const any = each.state === "starting" ? "not heard of yet" : "any model";
+      named(cells[0], each.name, role + (each.models.join(", ") || any));
       const trial = each.circuit && each.state !== "ejected" ? ", " + each.circuit : "";
       mark(cells[1], each.state + trial, each.state);
       cells[1].className = "w";
@@ -237,14 +240,14 @@ SCRIPT: Final = r"""
       facts(at("shadow"), [
         ["Obeyed", shadow.active], ["Shadow", shadow.shadow], ["Decisions", short(shadow.decisions)],
         ["Same replica", routed ? `${share(same / routed)} of ${short(routed)} that both sent` : "–"],
-        ["Predicted gain", `${short(Math.abs(less))} prompt tokens ${less < 0 ? "more" : "less"} to wait for, on average` +
+        ["Predicted", `${short(Math.abs(less))} prompt tokens ${less < 0 ? "more" : "less"} to wait for, on average` +
           (gain_s ? ` (${short(Math.abs(1000 * gain_s))} ms)` : "")],
       ]);
     }
     if (recording) {
       facts(at("recording"), [
         ["File", recording.path || "–"], ["Lines", short(recording.lines || 0)],
-        ["Written", big(recording.bytes || 0) + "B"],
+        ["Written", bytes(recording.bytes || 0)],
         ["Dropped", recording.dropped ? `${short(recording.dropped)} (${recording.failed})` : "none"],
       ]);
     }
@@ -276,10 +279,10 @@ SCRIPT: Final = r"""
     const ten = Math.pow(10, Math.floor(Math.log10(top)));
     return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map(n => n * ten).find(n => n >= top * 0.999);
   };
-  const scale = (values, log) => {
+  const scale = (values, log, whole) => {
     const most = values.length ? Math.max(...values) : 1;
     if (!log) {
-      const top = nice(most || 1);
+      const top = whole && nice(most || 1) % 2 ? nice(most || 1) + 1 : nice(most || 1);
       return {place: v => FLOOR - v / top * (FLOOR - TOP), ticks: [0, top / 2, top]};
     }
     const low = Math.min(...values) / 1.6, high = Math.max(most, low * 8) * 1.25;
@@ -305,13 +308,13 @@ SCRIPT: Final = r"""
     chart.replaceChildren();
     const told = legend.map(pair => pair.join(" ")).join(", ");
     chart.setAttribute("aria-label", `${chart.previousElementSibling.previousElementSibling.textContent}: ${told}`);
-    const steps = 30, step = (W - LEFT - RIGHT) / steps, up = scale(known, log && known.length > 0);
+    const steps = 30, step = (W - LEFT - RIGHT) / steps, up = scale(known, log && known.length > 0, chart.dataset.scale === "number");
     for (const tick of up.ticks) {
       const y = up.place(tick);
       chart.append(svg("line", {class: "g", x1: LEFT, x2: W - RIGHT, y1: y, y2: y}));
       chart.append(svg("text", {x: LEFT - 6, y: y + 4, "text-anchor": "end"}, write(tick)));
     }
-    for (const [share, word, anchor] of [[0, "5 min ago", "start"], [1, "now", "end"]]) {
+    for (const [share, word, anchor] of [[0, time(steps * state.series.step_s) + " ago", "start"], [1, "now", "end"]]) {
       chart.append(svg("text", {x: LEFT + share * (W - LEFT - RIGHT), y: H - 5, "text-anchor": anchor}, word));
     }
     if (!values.length) {
@@ -340,10 +343,10 @@ SCRIPT: Final = r"""
       const legend = parts.map(part => [part, limit(latency[name][part])]);
       draw(name, parts, points, v => v >= 100 ? "> 80 s" : time(v), legend);
     }
-    const rate = n => series.rates.map(step => [step[n]]), write = v => big(v) + "/s";
-    draw("prompt", ["in"], rate(1), write, [["in", write(rates.prompt)]]);
-    draw("output", ["out"], rate(2), write, [["out", write(rates.output)]]);
-    draw("requests", ["all", "failed"], series.rates.map(step => [step[0], step[3]]), write,
+    const rate = n => series.rates.map(step => [step[n]]), write = v => big(v) + "/s", tick = v => axis(v) + "/s";
+    draw("prompt", ["in"], rate(1), tick, [["in", write(rates.prompt)]]);
+    draw("output", ["out"], rate(2), tick, [["out", write(rates.output)]]);
+    draw("requests", ["all", "failed"], series.rates.map(step => [step[0], step[3]]), tick,
       [["all", write(rates.requests)], ["failed", write(rates.failed)]]);
     draw("open", ["open", "held"], series.open, big, [["open", big(requests.open)], ["held", big(requests.held)]]);
   };
@@ -382,7 +385,7 @@ SCRIPT: Final = r"""
     const others = (each.engines || []).filter(engine => !engine.chosen), words = [];
     if (each.reason) words.push(each.reason);
     if (!chosen) return words;
-    if (!others.length) words.push("the only one able");
+    if (!others.length) words.push("the only one allowed");
     if (chosen.cached_tokens !== undefined) {
       const best = Math.max(0, ...others.map(engine => engine.cached_tokens));
       const rest = others.length ? `, at best ${short(best)} elsewhere` : "";
