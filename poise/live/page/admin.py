@@ -93,10 +93,10 @@ class Admin:
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """End what pages are sent, and close."""
+        self.feed.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self.feed.close()
         await self.server.drain(grace_s)
 
     # What is told ----------------------------------------------------------------------------------------------------

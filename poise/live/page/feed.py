@@ -60,13 +60,14 @@ class Feed:
         self._told = 0
         self._beat = 0
         self._next = 0
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._pages)
 
     def join(self, exchange: Exchange, headers: tuple[tuple[bytes, bytes], ...] = ()) -> bool:
         """A page opens; False if there are too many."""
-        if len(self._pages) >= MOST:
+        if len(self._pages) >= MOST or self._closed:
             return False
         if not self._pages:
             self._turned(True)
@@ -99,7 +100,8 @@ class Feed:
                     page.exchange.write(news)
 
     def close(self) -> None:
-        """End what every page is sent."""
+        """End what every page is sent; no other may open."""
+        self._closed = True
         for page in list(self._pages.values()):
             page.exchange.end()
         if self._pages:
