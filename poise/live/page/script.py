@@ -308,7 +308,8 @@ SCRIPT: Final = r"""
     chart.replaceChildren();
     const told = legend.map(pair => pair.join(" ")).join(", ");
     chart.setAttribute("aria-label", `${chart.previousElementSibling.previousElementSibling.textContent}: ${told}`);
-    const steps = 30, step = (W - LEFT - RIGHT) / steps, up = scale(known, log && known.length > 0, chart.dataset.scale === "number");
+    const steps = 30, step = (W - LEFT - RIGHT) / steps, whole = chart.dataset.scale === "number";
+    const up = scale(known, log && known.length > 0, whole);
     for (const tick of up.ticks) {
       const y = up.place(tick);
       chart.append(svg("line", {class: "g", x1: LEFT, x2: W - RIGHT, y1: y, y2: y}));
