@@ -47,7 +47,7 @@ class Line(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """One JSON object a line, in ASCII: `time` (UTC), `level`, `logger`, `message`, the record's fields, and `error` if any."""
+    """One JSON object a line, in ASCII: `time` (UTC), `level`, `logger`, `message`, any fields, and `error` if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as it is written."""

@@ -116,9 +116,7 @@ class Feed:
 
     def _all(self, page: Page) -> None:
         """All that a page needs to begin."""
-        last, rows = self._decided(0, FIRST)
-        newer = last - self._told  # comes with the next beat
-        rows = rows[: len(rows) - newer] if newer else rows
+        rows = [row for row in self._decided(0, FIRST)[1] if row["number"] <= self._told]  # newer ones come next
         page.exchange.write(
             event("state", self._last) + event("decisions", {"rows": rows, "left_out": 0, "anew": True})
         )
