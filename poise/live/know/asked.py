@@ -23,6 +23,8 @@ PART: Final = "\x1f"
 TURN: Final = "\x1e"
 """Unit and record separator of ASCII: between role and content, and after each message."""
 
+ABSENT: Final = Raw()
+
 
 class Asked(Struct, gc=False):
     """What one request asks for.
@@ -89,12 +91,12 @@ class _Common(Struct, gc=False, kw_only=True):
 class _Message(Struct, gc=False):
     role: str
     content: str | list[Raw] | None = None
-    tool_calls: Raw | None = None
+    tool_calls: Raw = ABSENT
 
 
 class _Chat(_Common, gc=False, kw_only=True):
     messages: list[_Message]
-    tools: Raw | None = None
+    tools: Raw = ABSENT
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
 
@@ -107,7 +109,7 @@ class _Completion(_Common, gc=False, kw_only=True):
 class _Responses(_Common, gc=False, kw_only=True):
     input: str | list[Raw] | None = None
     instructions: str | None = None
-    tools: Raw | None = None
+    tools: Raw = ABSENT
     max_output_tokens: Count | None = None
     previous_response_id: str | None = None
 
@@ -170,7 +172,7 @@ def read_embeddings(body: bytes) -> Asked | BadRequest:
     if isinstance(asked, BadRequest):
         return asked
     if asked.messages is not None:
-        return _asked("embeddings", asked, _conversation(asked.messages, None), None)
+        return _asked("embeddings", asked, _conversation(asked.messages, ABSENT), None)
     if asked.input is None:
         return _bad("`input` is missing; give the text or texts to embed", "input")
     return _asked("embeddings", asked, _prompts(asked.input), None)
@@ -243,11 +245,12 @@ def _asked(kind: str, body: _Common, prompt: _Prompt, limit: int | None, previou
     )
 
 
-def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
+def _conversation(messages: list[_Message], tools: Raw) -> _Prompt:
     said: list[str] = []
     media = 0
-    if tools is not None:
-        said += (_text(tools), TURN)
+    head = _text(tools)
+    if head:
+        said += (head, TURN)
     for message in messages:
         said += (message.role, PART)
         content = message.content
@@ -255,7 +258,7 @@ def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
             said.append(content)
         elif content is not None:
             media += _parts(content, said)
-        if message.tool_calls is not None:
+        if message.tool_calls is not ABSENT:
             said += (PART, _text(message.tool_calls))
         said.append(TURN)
     return _Prompt("".join(said).encode(), False, 0, media)
@@ -276,8 +279,8 @@ def _parts(parts: list[Raw], said: list[str]) -> int:
 def _items(body: _Responses) -> _Prompt:
     said: list[str] = []
     media = 0
-    for head in (body.instructions, None if body.tools is None else _text(body.tools)):
-        if head is not None:
+    for head in (body.instructions, _text(body.tools)):
+        if head:
             said += (head, TURN)
     if isinstance(body.input, str):
         said += ("user", PART, body.input, TURN)
@@ -314,4 +317,6 @@ def _packed(tokens: list[Token] | list[str | Token | list[Token]]) -> bytes:
 
 
 def _text(raw: Raw) -> str:
-    return str(memoryview(raw), "utf-8")
+    """JSON as it was sent; empty for null and where there is none."""
+    text = str(memoryview(raw), "utf-8")
+    return "" if text == "null" else text
