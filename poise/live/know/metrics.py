@@ -238,7 +238,7 @@ PROFILES: Final = (
     Profile(
         "vllm",
         Reader(
-            "vllm:",
+            "vllm",
             [
                 "num_requests_running",
                 "num_requests_waiting",
@@ -260,7 +260,7 @@ PROFILES: Final = (
     Profile(
         "sglang",
         Reader(
-            "sglang:",
+            "sglang",
             [
                 "num_running_reqs",
                 "num_queue_reqs",
@@ -279,7 +279,7 @@ PROFILES: Final = (
     Profile(
         "llama.cpp",
         Reader(
-            "llamacpp:",
+            "llamacpp",
             [
                 "requests_processing",
                 "requests_deferred",
