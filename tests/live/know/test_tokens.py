@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ PROMPTS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(PROMPTS, min_size=1, max_size=4), st.sampled_from(FAMILIES))
 def test_cuts_equal_the_whole(prompts: list[str], family: str) -> None:
     """Any texts, one after the other and each going on from the last, with one memory."""
@@ -55,6 +56,14 @@ def test_cuts_equal_the_whole(prompts: list[str], family: str) -> None:
         grown += prompt
         assert tokens.encode(prompt).tolist() == _whole(family, prompt)
         assert tokens.encode(grown).tolist() == _whole(family, grown)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cuts_equal_the_whole_in_every_short_text(family: str) -> None:
+    tokens = Tokens(tokenizer(family))
+    for four in product((" ", "ab", "word", "Later", "<left>", "<right>", "<|user|>", "x"), repeat=4):
+        prompt = "".join(four)
+        assert tokens.encode(prompt).tolist() == _whole(family, prompt), prompt
 
 
 @pytest.mark.parametrize("family", FAMILIES)
