@@ -128,8 +128,8 @@ class Exact:
         try:
             asked = msgspec.json.decode(body)
             tokens = self._chat(asked) if kind == "chat" else self._prompt(asked)
-        except (msgspec.DecodeError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-            return None
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            return None  # not as it should be; the engine will say so
         if tokens is None:
             return None
         block = self.block_tokens
@@ -176,14 +176,18 @@ class Tokenising:
         self.waiting += 1
 
         def done(future: Future[Identity | None]) -> None:
-            self._loop.call_soon_threadsafe(self._heard, future, heard)
+            if not future.cancelled():
+                self._loop.call_soon_threadsafe(self._heard, future, heard)
 
         self._thread.submit(self._exact.identity, kind, body, lora).add_done_callback(done)
         return True
 
     def _heard(self, future: Future[Identity | None], heard: Callable[[Identity | None], None]) -> None:
         self.waiting -= 1
-        heard(future.result())
+        error = future.exception()
+        heard(None if error else future.result())
+        if error:
+            raise error  # the event loop reports it; the request goes on without an identity
 
     def close(self) -> None:
         """Wait for the question under way, forget the others."""

@@ -159,7 +159,21 @@ def test_the_next_turn_begins_with_this_one(turns: list[tuple[str, str]], keep: 
         (b"/v1/completions", b'{"model": "m", "prompt": [1, -1]}', "prompt[1]", ">= 0"),
         (b"/v1/completions", b'{"model": "m", "prompt": {"a": 1}}', "prompt", "got `object`"),
         (b"/v1/embeddings", b'{"model": "m"}', "input", "`input` is missing"),
-        (b"/v1/responses", b'{"model": "m", "input": [{"role": 4}]}', "input.role", "Expected `str"),
+        (b"/v1/responses", b'{"model": "m", "input": [{"role": 4}]}', "input[...].role", "Expected `str"),
+        (b"/v1/responses", b'{"model": "m", "input": [4]}', "input[...]", "Expected `object`"),
+        (
+            b"/v1/chat/completions",
+            b'{"model": "m", "messages": [{"role": "u", "content": [3]}]}',
+            "content[...]",
+            "got `int`",
+        ),
+        (
+            b"/v1/chat/completions",
+            b'{"model": "m", "messages": [{"role": "u", "content": [{"text": 3}]}]}',
+            "content[...].text",
+            "got `int`",
+        ),
+        (b"/v1/chat/completions", b'{"model": "m", "messages": [], "tools": ["\xff"]}', None, "is no JSON"),
     ],
 )
 def test_what_is_refused_says_where_and_why(path: bytes, body: bytes, param: str | None, said: str) -> None:
@@ -184,6 +198,37 @@ NAMES = st.sampled_from(
 @given(st.dictionaries(NAMES, JSON), st.sampled_from(sorted(READERS)))
 def test_any_json_is_read_or_refused(body: dict[str, Any], path: bytes) -> None:
     assert isinstance(READERS[path](json.dumps({"model": "m", **body}).encode()), Asked | BadRequest)
+
+
+RICH = json.dumps(
+    {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "é"}, {"type": "image_url", "image_url": {}}]}
+        ],
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}, {"type": "function_call"}],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "stream_options": {"include_usage": True},
+        "prompt": [[1, 2], [3]],
+    },
+    ensure_ascii=False,
+).encode()
+
+
+@given(st.integers(0, len(RICH)), st.integers(0, 6), st.binary(max_size=3), st.sampled_from(sorted(READERS)))
+def test_any_damage_is_read_or_refused(start: int, length: int, instead: bytes, path: bytes) -> None:
+    damaged = RICH[:start] + instead + RICH[start + length :]
+    assert isinstance(READERS[path](damaged), Asked | BadRequest)
+
+
+PLAIN = st.none() | st.integers() | st.text()
+PARTS = st.lists(PLAIN | st.dictionaries(st.sampled_from(["text", "type", "image_url"]), PLAIN))
+
+
+@given(st.lists(st.fixed_dictionaries({"role": st.text(), "content": PARTS | PLAIN})), st.sampled_from(sorted(READERS)))
+def test_any_content_is_read_or_refused(messages: list[Any], path: bytes) -> None:
+    body = {"model": "m", "messages": messages, "input": messages}
+    assert isinstance(READERS[path](json.dumps(body).encode()), Asked | BadRequest)
 
 
 @given(st.binary(), st.sampled_from(sorted(READERS)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,12 @@ def test_learning_the_ratio_keeps_the_ids() -> None:
     pieces.learn(5.0)
     after = pieces.identity(bytes(1000))
     assert before[0] == after[0] and after[1] == (51, 102, 153)
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, 257.0, float("nan")])
+def test_a_ratio_that_cannot_be(ratio: float) -> None:
+    with pytest.raises(ValueError, match="bytes_per_token"):
+        Pieces().learn(ratio)
 
 
 def test_many_salts_are_not_kept_for_ever() -> None:

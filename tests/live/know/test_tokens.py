@@ -197,3 +197,24 @@ def test_the_loop_goes_on_while_a_thread_tokenises() -> None:
         tokenising.close()
 
     asyncio.run(main())
+
+
+def test_a_failure_in_the_thread_leaves_nobody_waiting() -> None:
+    class Broken(Exact):
+        def identity(self, kind: str, body: bytes, lora: str = "") -> Identity | None:
+            raise RuntimeError("broken")
+
+    async def main() -> tuple[Identity | None, list[str]]:
+        reported: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        base = _exact()
+        tokenising = Tokenising(Broken(base.tokens, base.template, base.block_tokens))
+        answer: asyncio.Future[Identity | None] = loop.create_future()
+        assert tokenising.ask("chat", b"{}", "", answer.set_result)
+        async with asyncio.timeout(20):
+            found = await answer
+        tokenising.close()
+        return found, reported
+
+    assert asyncio.run(main()) == (None, ["broken"])
