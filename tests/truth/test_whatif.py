@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ from poise.report.latency import latencies, summary
 from poise.scenario.simulate import simulate
 from poise.truth.calibrate import calibrate
 from poise.truth.recording import recorded
+from poise.truth.show import show_whatif
 from poise.truth.whatif import RECORDED, Asked, WhatIf, whatif
 from tests.truth.days import TRUE, Day, a_day, cluster_of, traffic
 
@@ -194,6 +199,26 @@ def test_ctrl_c_during_calibration_writes_nothing(day_file: Path, monkeypatch: p
     monkeypatch.setattr("poise.truth.calibrate.simulate", stopped)
     assert main(["calibrate", str(day_file), "--json", str(day_file.parent / "x.json")]) == 130
     assert not (day_file.parent / "x.json").exists()
+
+
+def test_ctrl_c_keeps_the_candidates_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+
+    @contextmanager
+    def interrupts() -> Iterator[threading.Event]:
+        yield stop
+
+    def meter(label: str, done: int, total: int) -> None:
+        assert (label, done, total) == ("simulations", 2, 3)
+        stop.set()
+
+    monkeypatch.setattr("poise.truth.whatif.interrupts", interrupts)
+    changes = {name: {"router": build("router", name)} for name in ROUTERS}
+    found = whatif(recorded(a_day(requests=100).trace), Asked(changes), TRUE, meter=meter)
+    assert found.candidates == ["round_robin"] and found.comparison.interrupted
+    out = StringIO()
+    show_whatif(found, out)
+    assert "Interrupted: 1 of 2 candidates are done." in out.getvalue()
 
 
 @pytest.mark.slow
