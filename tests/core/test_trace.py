@@ -34,7 +34,7 @@ from poise.core.event import (
 )
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.trace import SCHEMA, Trace, replay
+from poise.core.trace import SCHEMA, Trace, hints, replay
 
 from .scripted import a_control, at_most
 
@@ -219,3 +219,11 @@ def test_reasons_may_hold_any_text(tmp_path: Path) -> None:
     said = [Cancelled(1, 2, text) for text in ("a\u2028b\x85c\x0bd\n", "\x00\x7f", "ü€😀", '"\\')]
     recorded([*said, Cancelled(1, 2, "half \ud800 of a pair")]).save(tmp_path / "day.jsonl")
     assert list(Trace.load(tmp_path / "day.jsonl").items()) == [*said, Cancelled(1, 2, "half ? of a pair")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
+def test_the_types_of_fields_are_known_where_compiled_classes_forget_them(kind: Any) -> None:
+    """Named tuples by the name of their field, and nothing in a tuple but arrays and plain values."""
+    assert hints(kind) == get_type_hints(kind)
+    forgetful = {name: hint.__origin__ if hasattr(hint, "__origin__") else hint for name, hint in hints(kind).items()}
+    assert not {list, set, frozenset} & set(forgetful.values())
