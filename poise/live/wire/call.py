@@ -1,0 +1,93 @@
+"""One request to an engine: who hears of its answer, and how it is called off."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from poise.live.wire.upstream import Upstream
+
+Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
+
+
+class Address(NamedTuple):
+    """Where an engine listens."""
+
+    host: str
+    port: int
+    tls: bool = False
+
+
+class Failure(NamedTuple):
+    """Why a request has no complete answer.
+
+    kind: refused (no connection, or no TLS on it), dns (no such host), reset (the connection broke), cut (the engine
+    closed before the end), timeout, garbage (not HTTP), stale (a kept connection was closed and nothing of an answer
+    came, so the engine has most likely not read the request).  answered: something of an answer came.
+    """
+
+    kind: Kind
+    reason: str
+    answered: bool
+
+
+class Heard(Protocol):
+    """Who sent a request: hears one of `end` and `failed`, once, and nothing after it or after `Call.cancel()`."""
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The answer began; headers are lower-cased, without those of the hop."""
+
+    def data(self, data: bytes) -> None:
+        """Bytes of the body, as they came: all of one read at once."""
+
+    def end(self) -> None:
+        """The answer is complete."""
+
+    def failed(self, why: Failure) -> None:
+        """There will be no complete answer."""
+
+
+class Call:
+    """A request under way.
+
+    answered: something of its answer has come.  over: it has ended, failed or was cancelled.
+    """
+
+    __slots__ = ("answered", "heard", "opening", "over", "paused", "upstream")
+
+    def __init__(self, heard: Heard) -> None:
+        self.heard = heard
+        self.answered = False
+        self.over = False
+        self.paused = False
+        self.upstream: Upstream | None = None
+        self.opening: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Call it off: the connection is closed at once, by which the engine learns that its client left."""
+        if self.over:
+            return
+        self.over = True
+        if self.upstream is not None:
+            self.upstream.drop()
+        elif self.opening is not None:
+            self.opening.cancel()
+
+    def pause(self) -> None:
+        """Read no more of the answer."""
+        self.paused = True
+        if self.upstream is not None:
+            self.upstream.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self.paused = False
+        if self.upstream is not None:
+            self.upstream.resume()
+
+    def fail(self, kind: Kind, reason: str) -> None:
+        """Tell who sent it, unless it is over."""
+        if not self.over:
+            self.over = True
+            self.heard.failed(Failure(kind, reason, self.answered))

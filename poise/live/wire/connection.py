@@ -1,0 +1,266 @@
+"""One client's connection: bytes from the socket to the reader, exchanges to the handler, answers to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from poise.live.clock import now
+from poise.live.wire.exchange import Exchange
+from poise.live.wire.header import CONTINUE, reply_head
+from poise.live.wire.request import HEAD, IDLE, Refusal, RequestReader
+from poise.live.wire.sweep import Wait
+
+if TYPE_CHECKING:
+    from poise.live.wire.server import Server
+
+FULL: Final = Refusal(503, "connections", "too many connections")
+SLOW_HEAD: Final = Refusal(408, "head_timeout", "the head did not come in time")
+SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
+
+
+class Connection(asyncio.Protocol):
+    """Serves one client: requests that come together are answered one after the other.
+
+    While one is under way nothing of the next is parsed: at most one read is kept, and no more is read. A client that
+    closes its sending side has gone: this cannot be told from a close, and a stream for nobody costs an engine.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_exchange",
+        "_loop",
+        "_paused",
+        "_peer",
+        "_reader",
+        "_server",
+        "_serving",
+        "_transport",
+        "_unread",
+        "_wait",
+        "closing",
+    )
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._reader = RequestReader(server.limits)
+        self._exchange: Exchange | None = None
+        self._ahead: tuple[bytes, int] | None = None
+        self._wait = Wait()
+        self._peer = ""
+        self._paused = False
+        self._serving = False
+        self._unread = 0
+        self.closing = False
+        """No request will be read after the one under way."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing of a request has come, and nothing is under way."""
+        return self._exchange is None and self._reader.state == IDLE and not self._unread
+
+    # Of the transport ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
+        peer = transport.get_extra_info("peername")
+        self._peer = peer[0] if isinstance(peer, tuple) else ""
+        self._transport.set_write_buffer_limits(high=self._server.limits.write_buffer_bytes)
+        if not self._server.join(self):
+            self._refuse(FULL)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._exchange is not None or self._ahead is not None:
+            self._keep(data)
+        elif self._unread:
+            self._drop(data)
+        else:
+            if self._reader.state == IDLE:
+                self._wait.since = 0
+            self._reader.feed(data, now())
+            self._serve()
+
+    def eof_received(self) -> None:
+        """The client sends no more: for us it has gone."""
+        if self._exchange is not None:
+            self._transport.abort()
+        self._leave()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._leave()
+        self._reader.close()
+        self._server.leave(self)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        self._paused = True
+        self._wait.since = 0
+        if self._exchange is not None and self._exchange.flow is not None:
+            self._exchange.flow(False)
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._paused = False
+        self._wait.since = 0
+        if self._exchange is None:
+            self._serve()
+        elif self._exchange.flow is not None:
+            self._exchange.flow(True)
+
+    # Of the exchange -------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        self._transport.write(data)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in the loop's next turn."""
+        self._loop.call_soon(call)
+
+    def over(self) -> None:
+        """The answer is complete: close, or go on with what has come meanwhile."""
+        exchange, self._exchange = self._exchange, None
+        assert exchange is not None
+        self._server.open -= 1
+        self._wait.since = 0
+        if exchange.keep_alive and not self.closing:
+            self._serve()
+        else:
+            self._close()
+
+    def cut(self, clean: bool) -> None:
+        """Close without an end; by a reset where a close would look like one."""
+        self._exchange = None
+        self._server.open -= 1
+        if clean:
+            self._close()
+        else:
+            _reset(self._transport)
+
+    # Of the server ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Answer what is under way, and close."""
+        if self.idle:
+            self._close()
+        self.closing = True
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._leave()
+        self._transport.abort()
+
+    def sweep(self, at: int) -> None:
+        """Act on what has waited too long."""
+        limits, wait, reader = self._server.limits, self._wait, self._reader
+        if self._exchange is not None or self._unread or self._transport.is_closing():
+            limit_s = limits.linger_s if self._unread else limits.read_s
+            if (self._paused or self._exchange is None) and wait.beyond(at, limit_s):
+                self._server.count("read_timeout")
+                self.abort()
+        elif reader.state == IDLE:
+            if wait.beyond(at, limits.idle_s):
+                self._close()
+        elif reader.state == HEAD:
+            if wait.beyond(at, limits.head_s):
+                self._refuse(SLOW_HEAD)
+        elif wait.beyond(at, limits.body_s + reader.received / limits.body_rate):
+            self._refuse(SLOW_BODY)
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Hand over what is ready, one at a time; answers given at once are a loop here, not a recursion."""
+        if self._serving:
+            return
+        self._serving = True
+        reader = self._reader
+        while self._exchange is None and not self._paused and not self._transport.is_closing():
+            if reader.ready:
+                self._begin(reader.ready.popleft())
+            elif reader.refusal is not None:
+                self._refuse(reader.refusal)
+            elif self._ahead is not None:
+                (data, at), self._ahead = self._ahead, None
+                self._transport.resume_reading()
+                reader.feed(data, at)
+            else:
+                if reader.expects:
+                    reader.expects = False
+                    self._transport.write(CONTINUE)
+                break
+        self._serving = False
+
+    def _begin(self, exchange: Exchange) -> None:
+        """Hand one request to the handler."""
+        self._exchange = exchange
+        self._server.open += 1
+        exchange.join(self, self._peer)
+        try:
+            self._server.handler(exchange)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": f"the handler failed on {exchange!r}", "exception": error, "protocol": self}
+            )
+            self._apologise(exchange)
+
+    def _apologise(self, exchange: Exchange) -> None:
+        if exchange.started:
+            exchange.cut()
+        else:
+            exchange.answer(500, self._server.refused(500, "the server failed"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Say why, and close; what the client still sends is read for a while, or a reset would swallow the answer."""
+        server = self._server
+        server.count(refusal.cause)
+        body = server.refused(refusal.status, refusal.reason)
+        tail = b"\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self._transport.write(reply_head(refusal.status, [(b"content-type", b"application/json")], tail) + body)
+        self.closing = True
+        self._wait.since = 0
+        self._unread = max(server.limits.linger_bytes, 1)
+        if refusal is FULL or not self._transport.can_write_eof():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what came too early."""
+        if self._ahead is not None:
+            data = self._ahead[0] + data
+        self._ahead = (data, now())
+        self._transport.pause_reading()
+
+    def _drop(self, data: bytes) -> None:
+        """Read on for a client that is told why it is refused, up to a bound."""
+        self._unread -= len(data)
+        if self._unread <= 0:
+            self._transport.abort()
+
+    def _close(self) -> None:
+        self.closing = True
+        self._wait.since = 0
+        self._transport.close()
+
+    def _leave(self) -> None:
+        """The client has gone: tell the handler, once."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            self._server.open -= 1
+            exchange.leave()
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close so that the other side sees an error: a plain close is how an answer without a length ends."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()

@@ -1,0 +1,254 @@
+"""One request of a client and the answer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import unquote
+
+from poise.live.wire.header import Headers, reply_head
+
+CHUNKED, LENGTH, UNTIL_CLOSE, NO_BODY = range(4)
+"""How an answer's end is told."""
+
+JOINED = 65_536
+"""Bytes up to which a chunk is copied into its frame, so that it is one write."""
+
+
+class Line(Protocol):
+    """What an exchange needs of its connection."""
+
+    closing: bool
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in the loop's next turn."""
+
+    def over(self) -> None:
+        """The answer is complete."""
+
+    def cut(self, clean: bool) -> None:
+        """The answer will never be complete; `clean`: its client can tell from what was sent."""
+
+
+class Exchange:
+    """One request of a client, complete with its body, and the answer to it.
+
+    target: path and query as sent.  path: decoded, without the query.  headers: names lower-cased, in order.
+    peer: the client's address.  begun_at: when its first byte came, in picoseconds.
+    gone: set by the handler; called once if the client leaves, or closes its sending side, before the answer's end.
+    flow: set by the handler; `flow(False)` when the client reads too slowly, `flow(True)` when it has caught up.
+    """
+
+    __slots__ = (
+        "_framing",
+        "_head",
+        "_left",
+        "_line",
+        "begun_at",
+        "body",
+        "ended",
+        "flow",
+        "gone",
+        "headers",
+        "keep_alive",
+        "method",
+        "modern",
+        "path",
+        "peer",
+        "query",
+        "started",
+        "target",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        begun_at: int,
+        *,
+        keep_alive: bool = True,
+        modern: bool = True,
+    ) -> None:
+        """keep_alive: the client may send another request.  modern: it speaks HTTP/1.1."""
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.body = body
+        self.begun_at = begun_at
+        self.keep_alive = keep_alive
+        self.modern = modern
+        path, _, self.query = target.decode("latin-1").partition("?")
+        if not path.startswith("/"):
+            path = _without_origin(path)
+        self.path = unquote(path) if "%" in path else path
+        self.peer = ""
+        self.gone: Callable[[], None] | None = None
+        self.flow: Callable[[bool], None] | None = None
+        self.started = False
+        self.ended = False
+        self._line: Line | None = None
+        self._head = b""
+        self._framing = NO_BODY
+        self._left = 0
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.method} {self.path}, {len(self.body)} bytes, from {self.peer})"
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of a header, by its lower-case name."""
+        for each, value in self.headers:
+            if each == name:
+                return value
+        return None
+
+    # The answer ------------------------------------------------------------------------------------------------------
+
+    def start(self, status: int, headers: Headers, length: int | None = None) -> None:
+        """Begin the answer; header names are lower-case, and those of the hop are left out.
+
+        length: of the body; None takes a `content-length` among the headers, and without one the body is chunked (to an
+        HTTP/1.0 client: ended by closing). The head leaves with the first bytes of the body; that of a chunked answer
+        leaves in the loop's next turn at the latest.
+        """
+        line = self._line
+        if line is None:
+            return self._late()
+        assert not self.started, "an answer begins once"
+        self.started = True
+        if length is None:
+            length = _length(headers)
+        if line.closing:
+            self.keep_alive = False
+        self._framing = self._frame(status, length)
+        self._left = length or 0
+        self._head = reply_head(status, headers, self._tail(length))
+        if self._framing != LENGTH:
+            line.soon(self._flush)
+
+    def write(self, data: bytes) -> None:
+        """Send one piece of the body at once."""
+        line = self._line
+        if line is None:
+            return self._late()
+        assert self.started, "an answer begins with start()"
+        if not data:
+            return
+        framing = self._framing
+        if framing == CHUNKED:
+            size = len(data)
+            if size > JOINED:
+                line.write(b"%b%x\r\n" % (self._head, size))
+                line.write(data)
+                line.write(b"\r\n")
+            else:
+                line.write(b"%b%x\r\n%b\r\n" % (self._head, size, data))
+        elif framing == NO_BODY:
+            return
+        else:
+            if framing == LENGTH:
+                self._left -= len(data)
+                if self._left < 0:
+                    raise ValueError(f"the answer is {-self._left} bytes longer than its stated length")
+            line.write(self._head + data if self._head else data)
+        self._head = b""
+
+    def end(self) -> None:
+        """The answer is complete. One that is shorter than its stated length is cut instead."""
+        line = self._line
+        if line is None:
+            return self._late()
+        assert self.started, "an answer begins with start()"
+        if self._framing == LENGTH and self._left:
+            return self.cut()
+        if self._framing == CHUNKED:
+            line.write(self._head + b"0\r\n\r\n")
+        elif self._head:
+            line.write(self._head)
+        self._head = b""
+        self.ended = True
+        self._line = None
+        line.over()
+
+    def answer(
+        self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Headers = ()
+    ) -> None:
+        """The whole answer at once."""
+        self.start(status, [(b"content-type", content_type), *headers], len(body))
+        self.write(body)
+        self.end()
+
+    def cut(self) -> None:
+        """The answer cannot be completed: end the connection so that the client sees it."""
+        line, self._line = self._line, None
+        if line is None:
+            return
+        if self._head:
+            line.write(self._head)
+            self._head = b""
+        line.cut(clean=self._framing in (CHUNKED, LENGTH))
+
+    # Of the connection -----------------------------------------------------------------------------------------------
+
+    def join(self, line: Line, peer: str) -> None:
+        """Its turn has come."""
+        self._line = line
+        self.peer = peer
+
+    def leave(self) -> None:
+        """The client has gone; what the handler still writes is dropped."""
+        if self._line is not None:
+            self._line = None
+            if self.gone is not None:
+                self.gone()
+
+    def _frame(self, status: int, length: int | None) -> int:
+        if status in (204, 304) or self.method == "HEAD":
+            return NO_BODY
+        if length is not None:
+            return LENGTH
+        if self.modern:
+            return CHUNKED
+        self.keep_alive = False
+        return UNTIL_CLOSE
+
+    def _tail(self, length: int | None) -> bytes:
+        """What frames the body, and the end of the head."""
+        if self._framing == CHUNKED:
+            framing = b"\r\ntransfer-encoding: chunked"
+        elif length is not None:
+            framing = b"\r\ncontent-length: %d" % length
+        else:
+            framing = b""
+        if not self.keep_alive:
+            framing += b"\r\nconnection: close"
+        elif not self.modern:
+            framing += b"\r\nconnection: keep-alive"
+        return framing + b"\r\n\r\n"
+
+    def _flush(self) -> None:
+        """Send the head of an answer whose body has not begun."""
+        if self._head and self._line is not None:
+            head, self._head = self._head, b""
+            self._line.write(head)
+
+    def _late(self) -> None:
+        """The client has gone, which is not the handler's fault; or the answer has ended, which is."""
+        assert not self.ended, "the answer has ended"
+
+
+def _length(headers: Headers) -> int | None:
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value)
+    return None
+
+
+def _without_origin(path: str) -> str:
+    """`http://host/path` as proxies are asked for it; `*` and the like stay."""
+    _, scheme, rest = path.partition("://")
+    return "/" + rest.partition("/")[2] if scheme else path

@@ -1,0 +1,145 @@
+"""Connections to one engine, kept alive and used again, the latest first."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+
+from poise.live.wire.call import Address, Call, Heard, Kind
+from poise.live.wire.header import request_head
+from poise.live.wire.limits import PoolLimits
+from poise.live.wire.sweep import Sweep, period
+from poise.live.wire.upstream import Upstream
+
+
+class Pool:
+    """Sends requests to the engine at `address`, each on a connection of its own for as long as it lasts.
+
+    tls: how to verify the engine where the address says TLS; None trusts what the system trusts.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        limits: PoolLimits = PoolLimits(),  # noqa: B008  # frozen
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.address = address
+        self.limits = limits
+        self._tls = (tls or ssl.create_default_context()) if address.tls else None
+        self._host = _authority(address)
+        self._idle: list[Upstream] = []
+        self._upstreams: set[Upstream] = set()
+        self._opening: dict[asyncio.Task[None], Call] = {}
+        self._empty: asyncio.Future[None] | None = None
+        waits = (limits.idle_s, limits.head_s, limits.stall_s)
+        self._sweep = Sweep(self._upstreams, period(*waits))
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open, in use or not."""
+        return len(self._upstreams)
+
+    @property
+    def idle(self) -> int:
+        """Connections that are kept without work."""
+        return len(self._idle)
+
+    def send(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes, heard: Heard
+    ) -> Call:
+        """Send a request; header names are lower-case, host, length and what belongs to the hop are written here.
+
+        `heard` is told of the answer later, never before this returns. Raises ValueError for a header that would break
+        its line.
+        """
+        request = (request_head(method, target, self._host, headers, len(body)), body)
+        call = Call(heard)
+        idle = self._idle
+        while idle:
+            upstream = idle.pop()
+            if upstream.usable:
+                upstream.begin(call, method, request)
+                return call
+        task = asyncio.get_running_loop().create_task(self._open(call, method, request))
+        call.opening = task
+        self._opening[task] = call
+        task.add_done_callback(self._opening.pop)
+        return call
+
+    async def close(self) -> None:
+        """Close every connection; a request under way fails as cut."""
+        for task, call in list(self._opening.items()):
+            task.cancel()
+            call.fail("cut", "the pool was closed")
+        for upstream in list(self._upstreams):
+            upstream.fail("cut", "the pool was closed")
+        if self._opening:
+            await asyncio.wait(list(self._opening))
+        if self._upstreams:
+            self._empty = asyncio.get_running_loop().create_future()
+            await self._empty
+        self._sweep.stop()
+
+    # Of the connections ----------------------------------------------------------------------------------------------
+
+    def join(self, upstream: Upstream) -> None:
+        """A connection is open."""
+        self._upstreams.add(upstream)
+        self._sweep.start()
+
+    def keep(self, upstream: Upstream) -> bool:
+        """An answer is complete: True if the connection is kept."""
+        if len(self._idle) >= self.limits.idle:
+            return False
+        self._idle.append(upstream)
+        return True
+
+    def leave(self, upstream: Upstream) -> None:
+        """A connection is closed."""
+        self._upstreams.discard(upstream)
+        if upstream in self._idle:
+            self._idle.remove(upstream)
+        if self._empty is not None and not self._upstreams and not self._empty.done():
+            self._empty.set_result(None)
+
+    async def _open(self, call: Call, method: bytes, request: tuple[bytes, bytes]) -> None:
+        """Connect, and send."""
+        try:
+            upstream = await self._connect()
+        except OSError as error:
+            call.fail(*_why(error, self.address, self.limits.connect_s))
+            return
+        call.opening = None
+        if call.over:
+            upstream.drop()
+        else:
+            upstream.begin(call, method, request)
+
+    async def _connect(self) -> Upstream:
+        host, port, _ = self.address
+        loop = asyncio.get_running_loop()
+        name = host if self._tls is not None else None
+        async with asyncio.timeout(self.limits.connect_s or None):
+            _, upstream = await loop.create_connection(
+                lambda: Upstream(self), host, port, ssl=self._tls, server_hostname=name
+            )
+        return upstream
+
+
+def _why(error: OSError, address: Address, connect_s: float) -> tuple[Kind, str]:
+    where = f"{address.host}:{address.port}"
+    if isinstance(error, TimeoutError):
+        return "timeout", f"no connection to {where} in {connect_s:g} s"
+    if isinstance(error, socket.gaierror):
+        return "dns", f"{address.host} has no address: {error.strerror}"
+    return "refused", f"no connection to {where}: {error}"
+
+
+def _authority(address: Address) -> bytes:
+    """The Host header: without the port where the scheme implies it, in brackets where the host is an IPv6 address."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    default = 443 if address.tls else 80
+    return (host if address.port == default else f"{host}:{address.port}").encode()

@@ -1,0 +1,103 @@
+"""The server side of HTTP/1.1: listens, hands whole requests to one handler, and drains."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable
+
+from poise.live.wire.connection import Connection
+from poise.live.wire.exchange import Exchange
+from poise.live.wire.limits import Limits
+from poise.live.wire.refuse import openai
+from poise.live.wire.sweep import Sweep, period
+
+
+class Server:
+    """Calls `handler` with each request that is complete; the handler answers at once or later, on the loop's thread.
+
+    refused: makes the JSON body of an error that the wire answers itself, of its status and reason.
+    open: exchanges under way.  connections: of clients, at present.  accepted: connections, ever.
+    causes: how many clients were refused, by reason.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Exchange], None],
+        limits: Limits = Limits(),  # noqa: B008  # frozen
+        refused: Callable[[int, str], bytes] = openai,
+    ) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.refused = refused
+        self.open = 0
+        self.accepted = 0
+        self.causes: Counter[str] = Counter()
+        self._connections: set[Connection] = set()
+        self._sockets: list[asyncio.Server] = []
+        self._draining = False
+        self._empty: asyncio.Future[None] | None = None
+        waits = (limits.head_s, limits.body_s, limits.idle_s, limits.read_s, limits.linger_s)
+        self._sweep = Sweep(self._connections, period(*waits))
+
+    @property
+    def connections(self) -> int:
+        """Clients connected at present."""
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Accept connections at `host`; returns the port, which the system chooses if 0 is asked for."""
+        loop = asyncio.get_running_loop()
+        socket = await loop.create_server(lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096)
+        self._sockets.append(socket)
+        return int(socket.sockets[0].getsockname()[1])
+
+    async def drain(self, grace_s: float) -> bool:
+        """Accept no more, close what is idle, let answers under way end, and cut those that take longer than `grace_s`.
+
+        True if all ended in time. An answer that has not begun says `connection: close`.
+        """
+        self._draining = True
+        for socket in self._sockets:
+            socket.close()
+        for connection in list(self._connections):
+            connection.finish()
+        in_time = await self._emptied(grace_s)
+        if not in_time:
+            for connection in list(self._connections):
+                connection.abort()
+            await self._emptied(None)
+        self._sweep.stop()
+        return in_time
+
+    async def _emptied(self, within_s: float | None) -> bool:
+        if self._connections:
+            self._empty = asyncio.get_running_loop().create_future()
+            try:
+                await asyncio.wait_for(self._empty, within_s)
+            except TimeoutError:
+                return False
+        return True
+
+    # Of the connections ----------------------------------------------------------------------------------------------
+
+    def join(self, connection: Connection) -> bool:
+        """A client has come; False if it is one too many."""
+        fits = len(self._connections) < self.limits.connections
+        self._connections.add(connection)
+        self.accepted += 1
+        self._sweep.start()
+        if self._draining:
+            connection.finish()
+        return fits
+
+    def leave(self, connection: Connection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+        if self._empty is not None and not self._connections and not self._empty.done():
+            self._empty.set_result(None)
+
+    def count(self, cause: str) -> None:
+        """A client was refused."""
+        self.causes[cause] += 1
