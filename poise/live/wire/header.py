@@ -33,6 +33,8 @@ ASKED = OURS | {b"expect", b"host"}
 STATUS = {status: b"HTTP/1.1 %d " % status for status in range(100, 1000)}
 STATUS.update({each.value: b"HTTP/1.1 %d %b" % (each.value, each.phrase.encode()) for each in HTTPStatus})
 
+PLAIN = frozenset((b"keep-alive", b"close", b"Keep-Alive"))
+
 EMPTY = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE"))
 """Methods that usually have no body: without one no length is sent."""
 
@@ -44,7 +46,9 @@ def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
 
     Raises ValueError where a name or a value would break its line.
     """
-    return _lines([STATUS[status], *[b"%b: %b" % pair for pair in headers if pair[0] not in OURS]]) + tail
+    lines = [STATUS[status]]
+    lines += [b": ".join(pair) for pair in headers if pair[0] not in OURS]
+    return _lines(lines, ends=len(lines) - 1) + tail
 
 
 def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, length: int) -> bytes:
@@ -52,34 +56,34 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
     Raises ValueError where the target, a name or a value would break its line.
     """
-    ours = ASKED
-    for name, value in headers:
-        if name == b"connection":
-            ours = ours | named(value)
-    lines = [b"%b %b HTTP/1.1" % (method, target), b"host: %b" % host]
-    lines += [b"%b: %b" % pair for pair in headers if pair[0] not in ours]
+    ours = ASKED | named(headers) if _names(headers) else ASKED
+    lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
+    lines += [b": ".join(pair) for pair in headers if pair[0] not in ours]
     if length or method not in EMPTY:
         lines.append(b"content-length: %d" % length)
-    return _lines(lines) + b"\r\n\r\n"
-
-
-def named(connection: bytes) -> frozenset[bytes]:
-    """The headers that a Connection header names as its own."""
-    return frozenset(token.strip() for token in connection.lower().split(b","))
+    return _lines(lines, ends=len(lines)) + b"\r\n\r\n"
 
 
 def end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers that go on past this hop."""
-    hop = HOP
-    for name, value in headers:
-        if name == b"connection":
-            hop = hop | named(value)
+    hop = HOP | named(headers) if _names(headers) else HOP
     return [pair for pair in headers if pair[0] not in hop]
 
 
-def _lines(lines: list[bytes]) -> bytes:
+def named(headers: Headers) -> frozenset[bytes]:
+    """The headers that Connection headers name as belonging to the hop."""
+    tokens = [value.lower().split(b",") for name, value in headers if name == b"connection"]
+    return frozenset(token.strip() for each in tokens for token in each)
+
+
+def _names(headers: Headers) -> bool:
+    """Whether a Connection header may name others: mostly it says `close` or `keep-alive`, or is not there."""
+    return dict(headers).get(b"connection", b"close") not in PLAIN
+
+
+def _lines(lines: list[bytes], ends: int) -> bytes:
     """Joined, after a look that no line holds the end of another: so nobody's value can write a head of its own."""
     joined = b"\r\n".join(lines)
-    if joined.count(b"\n") != len(lines) - 1 or joined.count(b"\r") != len(lines) - 1:
+    if joined.count(b"\n") != ends or joined.count(b"\r") != ends:
         raise ValueError(f"a header holds the end of a line: {joined!r}")
     return joined
