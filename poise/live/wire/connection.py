@@ -177,7 +177,7 @@ class Connection(Waiting, asyncio.Protocol):
 
     def _serve(self) -> None:
         """Hand over what is ready, one at a time; answers given at once are a loop here, not a recursion."""
-        if self._serving:
+        if self._serving or self._unread:
             return
         self._serving = True
         reader = self._reader
@@ -186,6 +186,7 @@ class Connection(Waiting, asyncio.Protocol):
                 self._begin(reader.ready.popleft())
             elif reader.refusal is not None:
                 self._refuse(reader.refusal)
+                break
             elif self._ahead is not None:
                 (data, at), self._ahead = self._ahead, None
                 self._transport.resume_reading()

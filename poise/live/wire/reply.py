@@ -89,7 +89,7 @@ class ReplyReader:
     def on_message_begin(self) -> None:
         """The first byte of an answer; after the end, one that nobody asked for."""
         if self.state == DONE:
-            self.reusable = False
+            raise HttpParserError("bytes after the end")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header of the head, or of a trailer, which is dropped."""

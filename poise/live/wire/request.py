@@ -200,6 +200,8 @@ class RequestReader:
         parts, parser, headers = self._parts, self._parser, self._headers
         if len(parts) == 1 and not self._body:
             body = parts.pop()
+            if len(body) > self._limits.body_bytes:
+                raise self._too_large()
         else:
             body = bytes(self._gather())
             self._body.clear()
