@@ -69,7 +69,7 @@ class ReplyReader:
         self._bare = 0
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        return b"" if self._bodiless else body
+        return b"" if self._bodiless or self.state == GARBAGE else body
 
     def finish(self) -> bool:
         """The engine closed: True if that is how this answer ends."""

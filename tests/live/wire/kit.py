@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from poise.live.wire import Call, Exchange, Failure, Limits, Pool, Server
@@ -207,10 +207,8 @@ async def connected(port: int) -> AsyncIterator[Streams]:
 async def closed(writer: asyncio.StreamWriter) -> None:
     """Close a stream, whatever state it is in."""
     writer.close()
-    try:
+    with suppress(ConnectionError):
         await writer.wait_closed()
-    except ConnectionError:
-        pass
 
 
 async def head(reader: asyncio.StreamReader) -> bytes:

@@ -151,7 +151,7 @@ def test_answers_without_a_body(method: bytes, status: int, said: bytes) -> None
     client = Client()
     client.send(method + b" / HTTP/1.1\r\nhost: g\r\n\r\n")
     client.exchanges[0].answer(status, b"{}")
-    first, _, rest = client.transport.written.partition(b"application/json\r\n")
+    _, _, rest = client.transport.written.partition(b"application/json\r\n")
     assert rest == said + b"\r\n" and not client.transport.closed
 
 

@@ -52,7 +52,7 @@ def test_a_split_anywhere_changes_nothing(answer: bytes) -> None:
 
 
 def test_answers_of_status_1xx_are_passed_over() -> None:
-    reader, body = _read(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
+    reader, _ = _read(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
     assert reader.state == HEAD
     assert reader.feed(LENGTH) == b"hello" and reader.status == 200
     assert (b"link", b"x") not in reader.headers

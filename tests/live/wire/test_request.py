@@ -12,7 +12,10 @@ from poise.live.wire.request import BODY, HEAD, IDLE, Refusal, RequestReader
 
 POST = b"POST /v1/x?a=b%20c HTTP/1.1\r\nHost: gate\r\nX-Id: 7\r\nContent-Length: 5\r\n\r\nhello"
 GET = b"GET /health HTTP/1.1\r\nHost: gate\r\n\r\n"
-CHUNKS = b"POST /c HTTP/1.1\r\nhost: g\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
+CHUNKS = (
+    b"POST /c HTTP/1.1\r\nhost: g\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
+)
 UPGRADE = (
     b"POST /u HTTP/1.1\r\nhost: g\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
     b"HTTP2-Settings: AA\r\nContent-Length: 4\r\n\r\nGET "
