@@ -183,7 +183,7 @@ class Connection(Waiting, asyncio.Protocol):
         reader = self._reader
         while self._exchange is None and not self._paused and not self._transport.is_closing():
             if reader.ready:
-                self._begin(reader.ready.popleft())
+                self._begin(reader.ready.pop(0))
             elif reader.refusal is not None:
                 self._refuse(reader.refusal)
                 break

@@ -166,10 +166,12 @@ def test_noise_never_breaks_the_reader(noise: bytes) -> None:
     assert reader.refusal is None or reader.refusal.status in (400, 501, 505)
 
 
-@given(st.integers(0, len(STREAM) - 1), st.integers(0, 255))
-def test_one_wrong_byte_is_read_or_refused(at: int, byte: int) -> None:
-    reader = _read(STREAM[:at] + bytes([byte]) + STREAM[at + 1 :])
-    assert reader.refusal is not None or len(reader.ready) <= 8
+@given(st.integers(0, len(STREAM) - 1), st.binary(max_size=3), st.integers(0, 3), st.integers(1, 60))
+def test_a_wrong_byte_is_taken_the_same_way_however_it_is_split(at: int, wrong: bytes, gone: int, size: int) -> None:
+    sent = STREAM[:at] + wrong + STREAM[at + gone :]
+    whole, split = _read(sent), _read(*[sent[at : at + size] for at in range(0, len(sent), size)])
+    assert [_told(each) for each in whole.ready] == [_told(each) for each in split.ready]
+    assert (whole.refusal and whole.refusal.status) == (split.refusal and split.refusal.status)
 
 
 HEADS = b"POST /a HTTP/1.1\r\nHost: g\r\n"
