@@ -154,6 +154,12 @@ class Fleet:
             self._turn(Draining(self._clock(), engine.slot))
         self.leave_if_idle(engine)
 
+    def stay(self, engine: Engine) -> None:
+        """A draining engine is wanted after all."""
+        if engine.status == DRAINING and self.slots[engine.slot] is engine:
+            engine.status = SERVING
+            self._turn(Joined(self._clock(), engine.slot))
+
     def leave_if_idle(self, engine: Engine) -> None:
         """A draining engine with nothing in flight leaves."""
         if engine.status == DRAINING and not self._busy(engine.slot):

@@ -75,6 +75,15 @@ class Gateway:
         self.host = ""
         self._sweeper: asyncio.Task[None] | None = None
 
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._draining
+
+    def watch(self, watcher: Callable[[Trip, int], None]) -> None:
+        """Tell `watcher` of every request that ends, with its status."""
+        self._watchers.append(watcher)
+
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; the port. Engines are taken up by `scout.add`."""
         self.host = host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 
 class Names:
@@ -42,3 +43,19 @@ class Names:
     def listed(self) -> list[str]:
         """All names that are remembered, by number."""
         return sorted(self._numbers, key=self._numbers.__getitem__)
+
+
+class Listed:
+    """The names of numbers, of a source that forgets none. listed: all its names, by number; asked for unknown ones."""
+
+    __slots__ = ("_listed", "_names")
+
+    def __init__(self, listed: Callable[[], list[str]]) -> None:
+        self._listed = listed
+        self._names: list[str] = []
+
+    def name(self, number: int) -> str:
+        """The name of a number; empty for none."""
+        if number >= len(self._names):
+            self._names = self._listed()
+        return self._names[number] if 0 <= number < len(self._names) else ""

@@ -83,11 +83,20 @@ class Scout:
         if engine is None:
             log.error("no slot is left for engine %s: raise `slots`", at.name)
             return None
+        self._look_after(engine)
+        return engine
+
+    def _look_after(self, engine: Engine) -> None:
         visit = self.visits[engine.slot] = Visit(engine)
         self.health.join(engine.slot, self._world.clock())
         visit.models = self._poll(visit, b"/v1/models", self._models)
         self._caches.add(engine)
-        return engine
+
+    def keep(self, engine: Engine) -> None:
+        """An engine that was to leave, and has not left, stays after all."""
+        self._world.fleet.stay(engine)
+        if engine.slot not in self.visits:
+            self._look_after(engine)
 
     def remove(self, engine: Engine) -> None:
         """Let an engine go: it gets nothing more, and ends what it has."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import Arrived, Cancelled, Event, Moved, Refused, Stayed, Tick
-from poise.live.gateway.fleet import DRAINING, EngineAt, Fleet, Note
+from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
 from poise.live.wire.pool import Pool
@@ -45,6 +45,11 @@ class World:
         )
         self.trips: dict[int, Trip] = {}
         self.policy_errors = 0
+        self.policy_error = ""
+        self.onlooker: Callable[[Event, Sequence[Action]], None] | None = None
+        """Told of arrivals and of what is decided, before it is done."""
+        self.sending: Callable[[Trip, Engine], None] | None = None
+        """Told of a request that goes to an engine, before it does."""
         self.keep: Callable[[Event | Action], None] | None = None
         self._later = later
         self._watcher = watcher
@@ -75,6 +80,8 @@ class World:
         except Exception as error:  # a policy is the user's code: its faults must not stop everybody
             self._policy_failed(event, error)
             return
+        if self.onlooker is not None and (actions or type(event) is Arrived):
+            self.onlooker(event, actions)
         for action in actions:
             if keep is not None:
                 keep(action)
@@ -83,6 +90,7 @@ class World:
     def _policy_failed(self, event: Event, error: Exception) -> None:
         self.policy_errors += 1
         said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        self.policy_error = said
         log.error("a policy failed at %s: %s", type(event).__name__, said, exc_info=self.policy_errors == 1)
         if isinstance(event, Arrived):
             trip = self.trips.get(event.request.id)
@@ -116,6 +124,8 @@ class World:
         if engine is None or decode is None:
             self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
             return
+        if self.sending is not None:
+            self.sending(trip, engine)
         trip.send(engine, None if decode is engine else decode)
 
     def _wake(self, at: int) -> None:
@@ -134,6 +144,8 @@ class World:
         now = self.clock()
         if trip is not None and trip.state == SENT and trip.call is not None and engine is not None:
             trip.stop()
+            if self.sending is not None:
+                self.sending(trip, engine)
             trip.send(engine)
             self._waiting.append(Moved(now, action.request, source, target))
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pickle
 
@@ -14,6 +13,7 @@ from poise.core.policy import Router
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.cost import Roofline
+from poise.live.wire.loop import run
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import build_world
@@ -67,7 +67,7 @@ async def served(router: Router) -> tuple[Trace, Control]:
 def test_every_router_decides_the_same_in_all_worlds(name: str) -> None:
     router = build("router", name)
     before = pickle.dumps(router)
-    for trace, control in (simulated(router), asyncio.run(served(router))):
+    for trace, control in (simulated(router), run(served(router))):
         kinds = {type(action).__name__ for action in trace.actions}
         assert "Dispatch" in kinds
         decided(trace, control)
@@ -77,6 +77,6 @@ def test_every_router_decides_the_same_in_all_worlds(name: str) -> None:
 def test_events_of_one_world_are_understood_in_the_other() -> None:
     """What was recorded live, told to a control that a simulation made, gives what was done live."""
     router = build("router", "cache_aware")
-    trace, _ = asyncio.run(served(router))
+    trace, _ = run(served(router))
     control = Control(router, [ReplicaSpec(up=False)] * 4, tries=3, resume=False, seed=0, belief=Belief())
     decided(trace, control)

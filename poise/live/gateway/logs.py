@@ -1,0 +1,133 @@
+"""Logs: a line for each record, as text or as JSON; and one for each request that ends, where it is asked for.
+
+What a client or an engine must keep to itself is never told: keys, headers, prompts, bodies. What looks like a key in
+a message of somebody else's is blanked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final, TextIO
+
+from poise.core.errors import UserError
+from poise.core.units import SECOND
+from poise.live.gateway.names import Listed
+from poise.live.gateway.trip import Trip
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMS: Final = ("text", "json")
+ROOT: Final = "poise"
+ACCESS: Final = "poise.access"
+
+_KEYS: Final = re.compile(
+    r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',;]+|\b(?:sk|hf|pk)[-_][\w-]{6,}|(://[^\s/:@]*:)[^\s/@]+(?=@)"
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def redacted(text: str) -> str:
+    """The text without what looks like a key: after `Bearer`, begun with `sk-`, or the password of a URL."""
+    return _KEYS.sub(lambda found: (found[1] or found[2] or "") + "…", text)
+
+
+class Line(logging.Formatter):
+    """One line of text: time (UTC), level, logger, message, fields; a value that holds a line's end cannot make one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as it is written."""
+        fields = [f"{name}={value}" for name, value in _fields(record).items()]
+        head = f"{_time(record)} {record.levelname.lower():7} {record.name}: "
+        line = head + _CONTROL.sub(_escape, " ".join([redacted(record.getMessage()), *fields]))
+        return f"{line}\n{redacted(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+class Json(logging.Formatter):
+    """One JSON object a line, in ASCII: `time` (UTC), `level`, `logger`, `message`, any fields, and `error` if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as it is written."""
+        told: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+            **_fields(record),
+        }
+        if record.exc_info:
+            told["error"] = redacted(self.formatException(record.exc_info))
+        return json.dumps(told)
+
+
+def start(level: str = "info", form: str = "text", stream: TextIO | None = None) -> logging.Handler:
+    """Log from now on, to standard error unless told otherwise; the handler. UserError for words that are none."""
+    for given, known, what in ((level, LEVELS, "level"), (form, FORMS, "form")):
+        if given not in known:
+            raise UserError(f"{given!r} is no {what} of logs; give one of {', '.join(known)}")
+    logger = logging.getLogger(ROOT)
+    for old in [each for each in logger.handlers if isinstance(each.formatter, Line | Json)]:
+        logger.removeHandler(old)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(Json() if form == "json" else Line())
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    return handler
+
+
+class Access:
+    """Logs every request that ends; one of a gateway's watchers. models: names by number.  clock: picoseconds."""
+
+    def __init__(self, models: Callable[[], list[str]], clock: Callable[[], int]) -> None:
+        self._models = Listed(models)
+        self._clock = clock
+        self._log = logging.getLogger(ACCESS)
+
+    def __call__(self, trip: Trip, status: int) -> None:
+        """A request has ended with `status`."""
+        if self._log.isEnabledFor(logging.INFO):
+            self._log.info("request", extra={"fields": self.fields(trip, status)})
+
+    def fields(self, trip: Trip, status: int) -> dict[str, Any]:
+        """What is told of a request; what is not known of it is missing."""
+        view, usage, came = trip.view, trip.usage, trip.view.arrived_at
+        told = {
+            "request": view.id,
+            "tenant": trip.tenant,
+            "model": self._models.name(view.model),
+            "engine": trip.engine.name if trip.engine is not None else "",
+            "status": status,
+            "stream": trip.stream,
+            "prompt_tokens": usage.prompt if usage.prompt >= 0 else view.prompt_tokens,
+            "output_tokens": usage.tokens,
+            "e2e_s": _s(self._clock() - came),
+        }
+        if usage.cached >= 0:
+            told["cached_tokens"] = usage.cached
+        if trip.sent_at >= 0:
+            told["wait_s"] = _s(trip.sent_at - came)
+        if trip.first_at >= 0:
+            told["ttft_s"] = _s(trip.first_at - came)
+        return told
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def _time(record: logging.LogRecord) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{whole}.{int(record.msecs):03d}Z"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _s(duration: int) -> float:
+    return round(duration / SECOND, 6)

@@ -1,0 +1,191 @@
+"""OpenTelemetry traces: a span for each request, with one for its wait and one for each engine that had it.
+
+    gateway (server) ─┬─ queue (internal)     from arrival to the first dispatch
+                      └─ engine (client)      from one dispatch to the next, or the end; the engine's `traceparent`
+
+The client's own `traceparent` (W3C Trace Context) is the parent, and whether it is sampled is the client's word, then
+the share's. Attributes are those of the semantic conventions for generative AI and HTTP; never a prompt, key or body.
+Spans are sent as OTLP over HTTP by a thread of the SDK, which drops them when the collector is too slow.
+Needs the extra `otel`; nothing of it is loaded before traces are asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from poise.core.errors import UserError
+from poise.core.units import SECOND
+from poise.live.gateway.fleet import Engine
+from poise.live.gateway.names import Listed
+from poise.live.gateway.trip import Trip
+from poise.live.gateway.world import World
+
+PATHS: Final = (("chat", "chat"), ("responses", "chat"), ("messages", "chat"), ("embeddings", "embeddings"))
+"""Operations by a part of the path; any other is `text_completion`."""
+CARRIED: Final = (b"traceparent", b"tracestate")
+
+
+class _Spans:
+    """Those of one request that have not ended."""
+
+    __slots__ = ("context", "engine", "gateway")
+
+    def __init__(self, gateway: Any, context: Any) -> None:
+        self.gateway = gateway
+        self.context = context
+        self.engine: Any = None
+
+
+class Traces:
+    """Makes the spans of a world's requests; `ended` is one of its gateway's watchers.
+
+    models: names by number.  endpoint: URL of the collector, as `http://127.0.0.1:4318/v1/traces`; empty for what
+    OpenTelemetry's own environment variables say.  share: of the requests whose client says nothing, from 0 to 1.
+    exporter: in place of OTLP over HTTP.  UserError where the SDK is not installed, or the share is none.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        models: Callable[[], list[str]],
+        *,
+        endpoint: str = "",
+        share: float = 1.0,
+        exporter: Any = None,
+    ) -> None:
+        if not 0 <= share <= 1:
+            raise UserError(f"{share} is no share of requests to trace; give one from 0 to 1")
+        self._api = _module("opentelemetry.trace")
+        self._provider = _provider(share)
+        export = _module("opentelemetry.sdk.trace.export")
+        self._provider.add_span_processor(export.BatchSpanProcessor(exporter or _otlp(endpoint)))
+        self._tracer = self._provider.get_tracer("poise.gateway")
+        self._context = _module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()
+        self._models = Listed(models)
+        self._world = world
+        self._wall = time.time_ns() - world.clock() // 1000
+        self._open: dict[int, _Spans] = {}
+        world.sending = self.sending
+
+    def close(self) -> None:
+        """Send what is left; it waits for the collector, so call it when nothing else waits."""
+        self._world.sending = None
+        self._provider.shutdown()
+
+    def sending(self, trip: Trip, engine: Engine) -> None:
+        """A request goes to an engine: its wait is over, and the engine is told under which span it works."""
+        now = self._world.clock()
+        spans = self._open.get(trip.view.id)
+        if spans is None:
+            spans = self._open[trip.view.id] = self._begin(trip)
+            self._span("queue", spans.context, "INTERNAL", trip.view.arrived_at, {}).end(self._at(now))
+        self._end_engine(spans, trip, now, "refused")
+        attributes = {
+            **self._asked(trip),
+            "server.address": engine.at.place.host,
+            "server.port": engine.at.place.port,
+            "poise.engine": engine.name,
+        }
+        name = f"{attributes['gen_ai.operation.name']} {attributes['gen_ai.request.model']}"
+        spans.engine = self._span(name, spans.context, "CLIENT", now, attributes)
+        carrier: dict[str, str] = {}
+        self._context.inject(carrier, self._api.set_span_in_context(spans.engine))
+        kept = [each for each in trip.exchange.headers if each[0] not in CARRIED]
+        trip.exchange.headers = [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
+
+    def ended(self, trip: Trip, status: int) -> None:
+        """A request is over for its client."""
+        now = self._world.clock()
+        spans = self._open.pop(trip.view.id, None) or self._begin(trip)
+        self._end_engine(spans, trip, now, str(status) if status >= 400 else "")
+        gateway = spans.gateway
+        if gateway.is_recording():
+            gateway.set_attributes({"http.response.status_code": status, **_used(trip)})
+            if trip.first_at >= 0:
+                waited = (trip.first_at - trip.view.arrived_at) / SECOND
+                gateway.set_attribute("gen_ai.response.time_to_first_chunk", waited)
+            if status >= 500:
+                self._fail(gateway, str(status))
+        gateway.end(self._at(now))
+
+    def _begin(self, trip: Trip) -> _Spans:
+        """The request's own span, begun when it arrived, under the client's if it names one."""
+        exchange = trip.exchange
+        carrier = {name.decode(): value.decode("latin-1") for name, value in exchange.headers if name in CARRIED}
+        attributes = {
+            **self._asked(trip),
+            "http.request.method": exchange.method,
+            "url.path": exchange.path,
+            "poise.request": trip.view.id,
+            "poise.tenant": trip.tenant,
+        }
+        parent = self._context.extract(carrier)
+        span = self._span(f"{exchange.method} {exchange.path}", parent, "SERVER", trip.view.arrived_at, attributes)
+        return _Spans(span, self._api.set_span_in_context(span))
+
+    def _end_engine(self, spans: _Spans, trip: Trip, now: int, wrong: str) -> None:
+        """An engine has the request no more; `wrong` is how it failed, empty for well."""
+        span, spans.engine = spans.engine, None
+        if span is None:
+            return
+        if span.is_recording():
+            if wrong:
+                self._fail(span, wrong)
+            else:
+                span.set_attributes(_used(trip))
+        span.end(self._at(now))
+
+    def _asked(self, trip: Trip) -> dict[str, Any]:
+        path, view = trip.exchange.path, trip.view
+        told: dict[str, Any] = {
+            "gen_ai.operation.name": next((name for part, name in PATHS if part in path), "text_completion"),
+            "gen_ai.provider.name": "poise",
+            "gen_ai.request.model": self._models.name(view.model),
+        }
+        if view.max_tokens:
+            told["gen_ai.request.max_tokens"] = view.max_tokens
+        return told
+
+    def _span(self, name: str, parent: Any, kind: str, at: int, attributes: dict[str, Any]) -> Any:
+        kinds = self._api.SpanKind
+        return self._tracer.start_span(name, parent, kinds[kind], attributes, start_time=self._at(at))
+
+    def _fail(self, span: Any, kind: str) -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR))
+
+    def _at(self, at: int) -> int:
+        """Nanoseconds of the wall clock."""
+        return self._wall + at // 1000
+
+
+def _used(trip: Trip) -> dict[str, Any]:
+    """Tokens, as far as the engine has said or they were counted."""
+    usage = trip.usage
+    told = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
+    told = {name: value for name, value in told.items() if value >= 0}
+    return told | {"gen_ai.usage.output_tokens": usage.tokens} if trip.first_at >= 0 else told
+
+
+def _provider(share: float) -> Any:
+    trace, sampling = _module("opentelemetry.sdk.trace"), _module("opentelemetry.sdk.trace.sampling")
+    resource = _module("opentelemetry.sdk.resources").Resource.create({"service.name": "poise"})
+    sampler = sampling.ParentBased(sampling.TraceIdRatioBased(share))
+    return trace.TracerProvider(sampler, resource, shutdown_on_exit=False)
+
+
+def _otlp(endpoint: str) -> Any:
+    exporter = _module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    return exporter.OTLPSpanExporter(endpoint=endpoint or None)
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise UserError(
+            f"traces need OpenTelemetry's SDK, which is not installed ({name}); run pip install 'poise[otel]'"
+        ) from None

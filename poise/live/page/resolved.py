@@ -1,0 +1,69 @@
+"""What the gateway was set up to do, as `/config` tells it: no key, no token, no header."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from poise.core.control import Control
+from poise.live.gateway.fleet import Engine
+from poise.live.gateway.gateway import Gateway
+from poise.live.page.merge import Json
+from poise.live.page.seen import plain
+
+PLAIN = (bool, int, float, str)
+PARTS = ("route", "admit", "rank", "rebalance", "foretell")
+"""Methods by which a parameter is known to be a policy itself."""
+
+
+def resolved(gateway: Gateway) -> Json:
+    """Policies with their parameters, limits and engines."""
+    return {
+        "policies": _policies(gateway.control),
+        "tries": gateway.control.tries,
+        "seed": gateway.control.seed,
+        "belief": asdict(gateway.control.state.belief),
+        "settings": asdict(gateway.settings),
+        "engines": [_engine(engine) for engine in gateway.world.fleet],
+        "slots": len(gateway.world.fleet.slots),
+    }
+
+
+def _policies(control: Control) -> Json:
+    slots: dict[str, Any] = {"router": control.router, "mover": control.mover, "order": control.order}
+    slots |= {"predictor": control.predictor}
+    told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
+    told["admission"] = [policy(each) for each in control.admission]
+    return told
+
+
+def policy(given: Any) -> Json:
+    """A policy's name and what it was built with, as far as these are plain values or policies."""
+    given = plain(given)
+    parameters: Json = {}
+    for name in inspect.signature(type(given)).parameters:
+        value = plain(getattr(given, name, None))
+        if isinstance(value, PLAIN):
+            parameters[name] = value
+        elif any(hasattr(value, part) for part in PARTS):
+            parameters[name] = policy(value)
+        elif isinstance(value, Sequence) and all(isinstance(each, PLAIN) for each in value):
+            parameters[name] = list(value)
+    return {"name": type(given).__name__, "parameters": parameters}
+
+
+def _engine(engine: Engine) -> Json:
+    at = engine.at
+    return {
+        "name": engine.name,
+        "host": at.place.host,
+        "port": at.place.port,
+        "tls": at.place.tls,
+        "role": at.role,
+        "models": list(at.models),
+        "prefill_rate": at.prefill_rate,
+        "own_key": bool(at.api_key),
+        "kv_events": at.kv_events,
+    }

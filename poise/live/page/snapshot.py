@@ -1,0 +1,230 @@
+"""The gateway at one instant as plain data: what `/state` answers and what the page shows.
+
+Seconds are floats, instants `*_at` seconds since the gateway's page was set up. What is not known is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from poise.core.shadow import Agreement
+from poise.core.units import SECOND
+from poise.live.gateway.fleet import Engine
+from poise.live.gateway.gateway import Gateway
+from poise.live.gateway.stats import Row
+from poise.live.gateway.trip import HELD, Trip
+from poise.live.know.health import Circuit
+from poise.live.page.merge import Json
+from poise.live.page.recent import PARTS, Recent, Totals, bound, totals
+from poise.live.page.seen import plain
+
+TENANTS: Final = 50
+"""Tenants that are shown, those with the most requests; the others are summed up."""
+OTHERS: Final = "(others)"
+MINUTE: Final = 60.0
+
+
+class Load(NamedTuple):
+    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came."""
+
+    open: int
+    held: int
+    oldest: int
+
+
+def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
+    """Everything, as it is at `now`; `began` is when instants begin (both picoseconds)."""
+    world = gateway.world
+    trips = list(world.trips.values())
+    at = Counter(trip.slot for trip in trips)
+    sums = totals(now, gateway.stats.engines.values(), trips)
+    told: Json = {
+        "at": _s(now - began),
+        "ready": not gateway.draining and bool(world.fleet.serving),
+        "draining": gateway.draining,
+        "models": gateway.desk.models.listed()[:TENANTS],
+        "requests": _requests(trips, now),
+        "engines": {str(engine.slot): _engine(gateway, engine, at[engine.slot], began) for engine in world.fleet},
+        "tenants": _tenants(gateway.stats.tenants, _loads(trips), now),
+        "latency": _latency(recent.last(sums, MINUTE)),
+        "rates": _rates(recent.last(sums, recent.step_s)),
+        "series": _series(recent, began),
+        "policy": {"errors": world.policy_errors, "last": world.policy_error[:500]},
+        "clients": {"connected": gateway.server.connections, "refused": dict(gateway.server.causes)},
+    }
+    told |= {name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value}
+    return told
+
+
+def _s(duration: int) -> float:
+    return round(duration / SECOND, 3)
+
+
+# Requests and tenants -------------------------------------------------------------------------------------------------
+
+
+def _requests(trips: Sequence[Trip], now: int) -> Json:
+    held = [trip.view.arrived_at for trip in trips if trip.state == HELD]
+    told: Json = {"open": len(trips), "held": len(held)}
+    if held:
+        told["oldest_wait_s"] = _s(now - min(held))
+    return told
+
+
+def _loads(trips: Iterable[Trip]) -> dict[str, Load]:
+    """By tenant."""
+    found: dict[str, Load] = {}
+    for trip in trips:
+        load = found.get(trip.tenant) or Load(0, 0, 0)
+        if trip.state == HELD:
+            came = trip.view.arrived_at
+            oldest = min(came, load.oldest) if load.oldest else came
+            found[trip.tenant] = Load(load.open + 1, load.held + 1, oldest)
+        else:
+            found[trip.tenant] = load._replace(open=load.open + 1)
+    return found
+
+
+def _tenants(rows: dict[str, Row], loads: dict[str, Load], now: int) -> Json:
+    """The busiest by name, "" being nobody in particular; the rest as one. share: of all tokens."""
+    names = dict.fromkeys([*rows, *loads])
+    told = {name: _tenant(rows.get(name) or Row(), loads.get(name) or Load(0, 0, 0), now) for name in names}
+    tokens = sum(each["prompt"] + each["output"] for each in told.values())
+    for each in told.values():
+        each["share"] = round((each["prompt"] + each["output"]) / tokens, 4) if tokens else 0.0
+    if len(told) <= TENANTS:
+        return told
+    ranked = sorted(told, key=lambda name: (-told[name]["held"], -told[name]["requests"], name))
+    shown = {name: told[name] for name in ranked[: TENANTS - 1]}
+    rest = [told[name] for name in ranked[TENANTS - 1 :]]
+    shown[OTHERS] = _together(rest)
+    return shown
+
+
+def _together(tenants: Sequence[Json]) -> Json:
+    names = dict.fromkeys(name for each in tenants for name in each)
+    return {name: (max if name == "oldest_wait_s" else sum)(each.get(name, 0) for each in tenants) for name in names}
+
+
+def _tenant(row: Row, load: Load, now: int) -> Json:
+    told: Json = {
+        "open": load.open,
+        "held": load.held,
+        "requests": sum(row.statuses.values()),
+        "failed": sum(count for status, count in row.statuses.items() if status >= 500),
+        "limited": row.statuses.get(429, 0),
+        "left": row.statuses.get(499, 0),
+        "prompt": row.prompt,
+        "output": row.output,
+    }
+    if load.oldest:
+        told["oldest_wait_s"] = _s(now - load.oldest)
+    return told
+
+
+# Engines --------------------------------------------------------------------------------------------------------------
+
+
+def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Json:
+    """One engine; what its last report said is missing where there was none."""
+    state, slot = gateway.control.state, engine.slot
+    told: Json = {
+        "name": engine.name,
+        "address": f"{engine.at.place.host}:{engine.at.place.port}",
+        "state": engine.status,
+        "role": engine.at.role,
+        "models": list(engine.models[:8]),
+        "in_flight": in_flight,
+        "sent": engine.sent,
+        "failures": dict(engine.failures),
+    }
+    visit = gateway.scout.visits.get(slot)
+    if visit is not None:
+        circuit = gateway.scout.health.circuit(slot)
+        if circuit is not Circuit.CLOSED:
+            told["circuit"] = circuit.value
+    if visit is not None and visit.reading is not None:
+        columns, blocks = visit.reading.columns, visit.reading.total_blocks
+        told |= {name: columns[name] for name in ("waiting", "running", "queued_tokens") if name in columns}
+        if blocks and "free_blocks" in columns:
+            told["kv_used"] = round(1 - columns["free_blocks"] / blocks, 4)
+    if state.measured_at[slot]:
+        told["measured_at"] = _s(state.measured_at[slot] - began)
+    rate = _hit_rate(gateway, engine)
+    if rate is not None:
+        told["hit_rate"] = round(rate, 4)
+    return told
+
+
+def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
+    """Share of prompt tokens found cached: as answers' usage says, else by the engine's own count."""
+    row = gateway.stats.engines.get(engine.name)
+    if row is not None and row.known_prompt:
+        return row.cached / row.known_prompt
+    visit = gateway.scout.visits.get(engine.slot)
+    counters = visit.reading.counters if visit is not None and visit.reading is not None else {}
+    asked = counters.get("prefix_queries", 0.0)
+    return counters.get("prefix_hits", 0.0) / asked if asked else None
+
+
+# The last minutes -----------------------------------------------------------------------------------------------------
+
+
+def _bounds(counts: Sequence[int]) -> Json:
+    """Percentiles as bounds of buckets; without any where nothing was counted."""
+    found = {f"p{round(100 * part)}": bound(counts, part) for part in PARTS}
+    return {"count": sum(counts), **{name: value for name, value in found.items() if value is not None}}
+
+
+def _latency(minute: Totals) -> Json:
+    return {"ttft": _bounds(minute.ttft), "e2e": _bounds(minute.e2e)}
+
+
+def _rates(step: Totals) -> Json:
+    """Per second."""
+    lasted = step.at / SECOND
+    names = ("requests", "failed", "limited", "prompt", "output")
+    return {name: round(getattr(step, name) / lasted, 3) if lasted > 0 else 0.0 for name in names}
+
+
+def _series(recent: Recent, began: int) -> Json:
+    """The steps gone by; `end_at` is where the last one ended, and a step without values has no percentiles."""
+    steps = recent.steps()
+    return {
+        "step_s": recent.step_s,
+        "end_at": _s(recent.marks[-1].at - began),
+        "ttft": [_points(step.ttft) for step in steps],
+        "e2e": [_points(step.e2e) for step in steps],
+        "rates": [[rate[name] for name in ("requests", "prompt", "output", "failed")] for rate in map(_rates, steps)],
+        "open": [[step.open, step.held] for step in steps],
+    }
+
+
+def _points(counts: Sequence[int]) -> list[float | None]:
+    return [bound(counts, part) for part in PARTS] if any(counts) else []
+
+
+# What may be set up beside --------------------------------------------------------------------------------------------
+
+
+def _shadow(gateway: Gateway) -> Json:
+    """How far a shadow router agrees, where there is one; a gain of tokens is of prompt tokens waited for."""
+    router = plain(gateway.control.router)
+    agreement = getattr(router, "agreement", None)
+    if not isinstance(agreement, Agreement):
+        return {}
+    return {
+        "active": type(plain(router.active)).__name__,
+        "shadow": type(plain(router.shadow)).__name__,
+        **agreement._asdict(),
+    }
+
+
+def _recording(gateway: Gateway) -> Json:
+    """How the recording does, where there is one."""
+    recorder: Any = gateway.recorder
+    names = ("path", "lines", "bytes", "dropped", "failed", "number")
+    told = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}
+    return {name: str(value) if name == "path" else value for name, value in told.items()}

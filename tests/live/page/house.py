@@ -1,0 +1,147 @@
+"""A gateway with emulated engines and its admin port, all on loopback; and a client that speaks plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from poise.core.control import Control
+from poise.core.policy import Admission, Router
+from poise.core.spec import ReplicaSpec
+from poise.live.engine.emulated import Emulated
+from poise.live.engine.options import Options
+from poise.live.gateway.fleet import EngineAt
+from poise.live.gateway.gateway import Gateway
+from poise.live.know.address import Engine as Place
+from poise.live.know.poll import Every
+from poise.live.know.tenant import Tenants
+from poise.live.page.admin import LIMITS, Admin
+from poise.live.wire.limits import Limits
+from poise.policies.batch.chunked import Chunked
+from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies.route.prefix_cache import PrefixCache
+
+WITHIN_S = 20.0
+MODEL = "llama-3.1-8b"
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def ask(
+    port: int, target: str, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
+) -> Answer:
+    """One request on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    given = {"host": f"127.0.0.1:{port}", "connection": "close", **(headers or {})}
+    if body or method == "POST":
+        given["content-length"] = str(len(body))
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    try:
+        raw = await asyncio.wait_for(reader.read(), WITHIN_S)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    head, _, rest = raw.partition(b"\r\n\r\n")
+    first, *others = head.decode().split("\r\n")
+    told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in others)}
+    return Answer(int(first.split()[1]), told, rest)
+
+
+@dataclass
+class House:
+    gateway: Gateway
+    admin: Admin
+    port: int
+    admin_port: int
+
+    async def complete(self, prompt: str, key: str = "", **given: Any) -> Answer:
+        """One request of a client."""
+        asked = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "max_tokens": 4, **given}
+        headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
+        return await ask(self.port, "/v1/chat/completions", "POST", headers, json.dumps(asked).encode())
+
+    async def look(self, target: str, method: str = "GET", **headers: str) -> Answer:
+        """One request to the admin port."""
+        return await ask(self.admin_port, target, method, {name.replace("_", "-"): to for name, to in headers.items()})
+
+
+@asynccontextmanager
+async def house(
+    engines: Sequence[str] = ("a", "b"),
+    *,
+    router: Router | None = None,
+    admission: Sequence[Admission] = (),
+    token: str = "",
+    tenants: Tenants | None = None,
+    engine_key: str = "",
+    step_s: float = 10.0,
+    limits: Limits = LIMITS,
+) -> AsyncIterator[House]:
+    """A house that is ready: every engine serves."""
+    async with AsyncExitStack() as stack:
+        emulated = [
+            await stack.enter_async_context(
+                Emulated(
+                    Options(model=MODEL, device="H100", port=0, faults=True), batcher=Chunked(), preempt=LastAdmitted()
+                )
+            )
+            for _ in engines
+        ]
+        control = Control(
+            router or PrefixCache(), [ReplicaSpec(up=False)] * (len(engines) + 1), tries=2, resume=False,
+            admission=admission,
+        )  # fmt: skip
+        gateway = Gateway(control, tenants=tenants, every=Every(period_s=0.05))
+        admin = Admin(gateway, token, limits=limits, step_s=step_s)
+        port = await gateway.start("127.0.0.1", 0)
+        for name, engine in zip(engines, emulated, strict=True):
+            gateway.scout.add(EngineAt(Place(name, "127.0.0.1", engine.port), api_key=engine_key))
+        admin_port = await admin.start()
+        try:
+            await until(lambda: len(gateway.world.fleet.serving) == len(engines))
+            yield House(gateway, admin, port, admin_port)
+        finally:
+            await admin.stop()
+            await gateway.stop(1.0)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for it."""
+    async with asyncio.timeout(WITHIN_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def events(port: int, enough: Callable[[list[tuple[str, Any]]], bool]) -> list[tuple[str, Any]]:
+    """What `/events` tells until it is enough."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /events HTTP/1.0\r\nhost: localhost:{port}\r\n\r\n".encode())
+    found: list[tuple[str, Any]] = []
+    try:
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WITHIN_S)
+        while not enough(found):
+            name, data = (await asyncio.wait_for(reader.readuntil(b"\n\n"), WITHIN_S)).split(b"\n")[:2]
+            found.append((name.removeprefix(b"event: ").decode(), json.loads(data.removeprefix(b"data: "))))
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return found
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """Run an asynchronous test."""
+    asyncio.run(main())  # type: ignore[arg-type]
