@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ async def scene() -> dict[str, Any]:
     ]
     (router,) = ROUTERS
     world = router._choices.world
+    await _until(lambda: not world.trips)
     waits = [handle.wait.remote(word + LONG) for word in WORDS[:2]]
+    await _until(lambda: len(world.control.flights) == 2)
     try:
         await handle.remote({"prompt": "me", "priority": 9})
     except BackPressureError as error:
@@ -91,16 +94,16 @@ async def scene() -> dict[str, Any]:
     except Exception as error:
         told["died"] = type(error).__name__
     told["after"] = [await handle.remote(WORDS[0] + LONG + str(turn)) for turn in range(4)]
-    await _settled(world)
+    await _until(lambda: not world.trips)
     told["balance"] = [len(world.control.flights), len(world.control.held), sum(world.control.state.requests)]
     told["trace"] = router.trace.lines
     return told
 
 
-async def _settled(world: Any) -> None:
-    """Ray tells of an answer's end after its caller has the answer."""
+async def _until(true: Callable[[], bool]) -> None:
+    """Ray tells of calls in a thread of its own, and of an answer's end after its caller has the answer."""
     async with asyncio.timeout(WAIT_S):
-        while world.trips:
+        while not true():
             await asyncio.sleep(0.01)
 
 
