@@ -23,7 +23,7 @@ class World:
     """All requests that are under way, and the one function through which everything happens: `turn`.
 
     clock: picoseconds.  later: calls a function at an instant.  connect: makes the connections to an engine.
-    keep: is told every event and action, in order (None: nobody).  watcher: told of every trip that ends with its status.
+    keep: is told every event and action, in order (None: nobody).  watcher: told of every trip that ends, and how.
     """
 
     def __init__(

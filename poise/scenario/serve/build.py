@@ -130,7 +130,7 @@ def record(plan: Plan, gateway: Gateway, now: int) -> None:
             part_bytes=int(section.part_mb * MIB),
             part_s=section.part_s,
             text=section.text,
-        )  # fmt: skip
+        )
     )
 
 

@@ -178,9 +178,9 @@ class Live:
         """Nothing is left of any request: not at the gateway, not in the books, not in any engine."""
         world, control = self.gateway.world, self.control
         await self.until(lambda: not world.trips and not self.gateway.server.open)
-        assert not control.flights and not control.held and not control.tried
+        left = control.flights, list(control.held), control.tried
+        assert not any(left), left
         assert not any(control.state.requests), control.state.requests
         for engine in self.engines:
             replica = engine.replica
-            await self.until(lambda replica=replica: replica.closed or not replica.sequences)  # type: ignore[misc]
-            assert replica.closed or not replica.running
+            await self.until(lambda r=replica: r.closed or not (r.sequences or r.running))  # type: ignore[misc]
