@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+import tomllib
 import venv
 from collections import Counter
 from pathlib import Path
@@ -24,23 +24,24 @@ from tests.live.fronts.shed import Shed
 pytestmark = pytest.mark.slow
 
 RAY = "ray[serve]==2.60.0"
+LIVE = ("httptools", "jinja2", "prometheus-client", "pyzmq", "tokenizers", "uvloop", "xxhash")
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter with Ray beside what this one has; POISE_RAY_PYTHON names one that is there already."""
+    """An interpreter with Ray and what Poise needs; POISE_RAY_PYTHON names one that is there already."""
     given = os.environ.get("POISE_RAY_PYTHON")
     if given:
         return given
     folder = tmp_path_factory.mktemp("ray")
     venv.create(folder, with_pip=True)
     made = folder / "bin" / "python"
-    done = subprocess.run([made, "-m", "pip", "install", "--quiet", RAY], capture_output=True, text=True, timeout=500)
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    command = [made, "-m", "pip", "install", "--quiet", RAY, *ours, *LIVE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     if done.returncode:
         pytest.skip(f"cannot install {RAY}: {done.stderr.strip()[-200:]}")
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    (site / "ours.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
     return str(made)
 
 
