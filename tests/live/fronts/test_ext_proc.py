@@ -20,7 +20,8 @@ from poise.core.control import Control
 from poise.core.errors import UserError
 from poise.core.event import Cancelled, Finished, FirstToken
 from poise.core.spec import ReplicaSpec
-from poise.live.fronts.ext_proc import BUFFERED, CHUNK, CUT, DUPLEX, NONE, STREAMED, ExtProc, Stream
+from poise.live.fronts.ext_proc import ExtProc
+from poise.live.fronts.stream import BUFFERED, CHUNK, CUT, DUPLEX, NONE, STREAMED, Stream
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
