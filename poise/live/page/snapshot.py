@@ -27,7 +27,7 @@ MINUTE: Final = 60.0
 
 
 class Load(NamedTuple):
-    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came."""
+    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came (or 0)."""
 
     open: int
     held: int
@@ -75,16 +75,15 @@ def _requests(trips: Sequence[Trip], now: int) -> Json:
 
 def _loads(trips: Iterable[Trip]) -> dict[str, Load]:
     """By tenant."""
-    found: dict[str, Load] = {}
+    open_: Counter[str] = Counter()
+    held: dict[str, list[int]] = {}
     for trip in trips:
-        load = found.get(trip.tenant) or Load(0, 0, 0)
+        open_[trip.tenant] += 1
         if trip.state == HELD:
-            came = trip.view.arrived_at
-            oldest = min(came, load.oldest) if load.oldest else came
-            found[trip.tenant] = Load(load.open + 1, load.held + 1, oldest)
-        else:
-            found[trip.tenant] = load._replace(open=load.open + 1)
-    return found
+            held.setdefault(trip.tenant, []).append(trip.view.arrived_at)
+    return {
+        tenant: Load(count, len(held.get(tenant, ())), min(held.get(tenant, (0,)))) for tenant, count in open_.items()
+    }
 
 
 def _tenants(rows: dict[str, Row], loads: dict[str, Load], now: int) -> Json:
@@ -191,7 +190,7 @@ def _rates(step: Totals) -> Json:
 
 def _series(recent: Recent, began: int) -> Json:
     """The steps gone by; `end_at` is where the last one ended, and a step without values has no percentiles."""
-    steps = recent.steps()
+    steps = recent.steps
     return {
         "step_s": recent.step_s,
         "end_at": _s(recent.marks[-1].at - began),
