@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import UnionType
-from typing import IO, Any, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, get_origin, get_type_hints
 
 from poise.core import action as actions
 from poise.core import event as events
@@ -14,6 +13,8 @@ from poise.core.action import Action
 from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import Event
+from poise.core.request import RequestView
+from poise.core.spec import ReplicaSpec
 
 SCHEMA = 1
 """Version of the file format; another one is refused."""
@@ -122,11 +123,20 @@ def replay(recorded: Iterable[Event], control: Control) -> list[Action]:
     return [action for event in recorded for action in control.handle(event)]
 
 
+def hints(kind: Any) -> dict[str, Any]:
+    """The types of a named tuple's fields, those of named tuples in it being themselves.
+
+    Compiled classes forget what is in a tuple, and which class a named one is; the name of its field says it.
+    """
+    told = get_type_hints(kind)
+    return {name: _NAMED[name] if hint is type or hasattr(hint, "_fields") else hint for name, hint in told.items()}
+
+
 def reader(kind: Any) -> Read:
     """From the array of a named tuple's fields to the tuple; trailing fields that an older line lacks take their
-    defaults, tuples and named tuples inside it are made by their type hints.
+    defaults, tuples and named tuples inside it are made by their types.
     """
-    inner = [(at, made) for at, hint in enumerate(get_type_hints(kind).values()) if (made := _inner(hint)) is not None]
+    inner = [(at, made) for at, hint in enumerate(hints(kind).values()) if (made := _inner(hint)) is not None]
     if not inner:
         return lambda fields: kind(*fields)
 
@@ -144,13 +154,13 @@ def _inner(hint: Any) -> Read | None:
     """How a value of this type is made of what JSON gives; None where it is that already."""
     if hasattr(hint, "_fields"):
         return reader(hint)
-    if get_origin(hint) in (Union, UnionType):
-        assert not any(map(_inner, get_args(hint))), "a union with an array in it cannot be read back"
-    if get_origin(hint) is not tuple:
-        return None
-    first, *rest = get_args(hint)
-    each = _inner(first)
-    return tuple if each is None or rest != [...] else lambda values: tuple(map(each, values))
+    return _tuple if hint is tuple or get_origin(hint) is tuple else None
 
 
+def _tuple(values: Any) -> Any:
+    """Arrays within a tuple are tuples too."""
+    return tuple(map(_tuple, values)) if values and type(values[0]) is list else tuple(values)
+
+
+_NAMED: dict[str, Any] = {"request": RequestView, "spec": ReplicaSpec}
 _KINDS: dict[str, Read] = {name: reader(kind) for name, kind in (EVENTS | ACTIONS).items()}

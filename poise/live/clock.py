@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic_ns
+import time
 
 
 def now() -> int:
     """Picoseconds since an arbitrary start; never goes back."""
-    return monotonic_ns() * 1000
+    return time.monotonic_ns() * 1000

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, get_args, get_type_hints
+from typing import IO, Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from poise.core.action import Action
 from poise.core.errors import UserError
 from poise.core.event import Event
-from poise.core.trace import ACTIONS, EVENTS, SCHEMA, line
+from poise.core.trace import ACTIONS, EVENTS, SCHEMA, hints, line
 from poise.core.units import SECOND
 from poise.live.parts import ENDINGS, free, part, to_parquet
 
@@ -165,7 +165,7 @@ def _raw(item: Event | Action) -> msgspec.Raw:
 
 def _has_float(hint: Any) -> bool:
     if hasattr(hint, "_fields"):
-        return any(map(_has_float, get_type_hints(hint).values()))
+        return any(map(_has_float, hints(hint).values()))
     return hint is float or any(map(_has_float, get_args(hint)))
 
 

@@ -33,10 +33,10 @@ def admissions(value: Any) -> Choice:
         raise ValueError(
             f"all: {value[ALL]!r} is no list of admissions; give one, as in {{all: [ceiling, saturation]}}"
         )
+    if any(isinstance(each, dict) and ALL in each for each in value[ALL]):
+        raise ValueError("all stands within all; name every admission in one list")
     members = [choice(each) for each in value[ALL]]
     for each in members:
-        if each[0] == ALL:
-            raise ValueError("all stands within all; name every admission in one list")
         if members.count(each) > 1:
             raise ValueError(f"{each[0]} stands twice in all; keep it once, or give it other parameters")
     return ALL, {"of": members}
@@ -70,7 +70,7 @@ def check_choices(value: Any, read: Callable[[Any], Choice] = choice) -> Any:
     chosen = choices(value, read)
     for each in chosen:
         if chosen.count(each) > 1:
-            said = "null" if each is None else f"{each[0]} with {each[1]}" if each[1] else each[0]
+            said = "null" if each is None else _name(each, parameters=True)
             raise ValueError(f"{said} stands twice in the list; keep it once, or give it other parameters")
     return value
 

@@ -153,7 +153,8 @@ class _Fitting:
     def _settled(self, fit: Fit, rows: int, most: int) -> Fit:
         """Go round until the coefficients stand still, else those that came nearest to what was observed."""
         target = self._regressed(self.day_run, rows)
-        values, best, least = fit.values, fit.values, np.inf
+        values = best = rounded(fit.values)
+        least = np.inf
         typical = target.typical(self._rows(self.day_run, rows))
         for number in range(most):
             self.meter("calibration", number, most)
@@ -163,7 +164,7 @@ class _Fitting:
             if off < least:
                 best, least = values, off
             step = target.values - self._regressed(run, rows, target.free).values
-            values = np.maximum(values + step, 0.0)
+            values = rounded(np.maximum(values + step, 0.0))
             if (np.abs(step) * typical).max() < STILL:
                 best = values
                 break
@@ -259,6 +260,11 @@ def _relative(simulated: NDArray[np.int64], observed: NDArray[np.int64], use: Ma
 def _middle(values: Floats) -> float:
     """The median of what is known."""
     return float(np.nanmedian(values))
+
+
+def rounded(values: Floats) -> Floats:
+    """To six digits, so that how a machine adds up does not decide which step a simulated request meets."""
+    return np.array([float(f"{value:.6g}") for value in values])
 
 
 def recipe(values: Floats) -> Fitted:

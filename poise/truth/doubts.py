@@ -22,8 +22,8 @@ def of_the_recording(day: Recorded) -> list[str]:
     missing = total - len(day.workload)
     if missing > MISSING * total:
         said.append(
-            f"{missing:,} of {total:,} requests have no end whose tokens are known; they are not simulated, so the load "
-            "is less than it was"
+            f"{missing:,} of {total:,} requests have no end whose tokens are known; they are not simulated, and the "
+            "load is less than it was"
         )
     if names := unknown(day.header):
         what = "how the engines batch" if len(names) == len(BATCHING) else f"the engines' {', '.join(names)}"

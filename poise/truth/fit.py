@@ -31,6 +31,10 @@ TELLING = 1e-3
 """The part of a coefficient's column that the others must leave unexplained, or the load hardly varies in it."""
 
 
+SAME = 1e-9
+"""Columns that differ by less are one and the same: what rounding leaves of a difference."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """x: what each latency consists of, [rows, coefficients].  y: latencies in seconds.  group: 0 to the first token,
@@ -81,8 +85,7 @@ def telling(x: Floats) -> Mask:
     free: Mask = np.asarray((np.abs(x) > 0).any(axis=0))
     while free.sum() > 1:
         own = x[:, free] / np.sqrt((x[:, free] ** 2).sum(axis=0))
-        left = 1 / np.diag(np.linalg.pinv(own.T @ own, rcond=1e-12, hermitian=True))
-        left = np.where(np.isfinite(left), left, 0.0)
+        left = 1 / np.diag(np.linalg.inv(own.T @ own + SAME * np.eye(own.shape[1])))
         if left.min() >= TELLING:
             break
         # Of two that move together the one later in COEFFICIENTS is the finer effect.

@@ -48,9 +48,7 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
     out = file or sys.stdout
     rows = []
     for name, value in found.cost.coefficients.items():
-        error = found.errors.get(name)
-        sure = "kept" if name in found.kept else MISSING if error is None else f"± {duration(error, 2)}"
-        rows.append((_MEANING[name], duration(value), sure))
+        rows.append((_MEANING[name], duration(value), _sure(found, name, value)))
     show(f"Step cost, fitted to {found.requests:,} requests", ("time of", "", "standard error"), rows, out)
     off = [
         (_LABELS[name], write(each["median"], "share", 3), write(each["p90"], "share", 3))
@@ -63,13 +61,20 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
         out.write(f"Note: {note}.\n")
 
 
+def _sure(found: Calibration, name: str, value: float) -> str:
+    error = found.errors.get(name)
+    if name in found.kept:
+        return "kept"
+    return "none seen" if not value else MISSING if error is None else f"± {duration(error, 2)}"
+
+
 def show_reproduction(found: Reproduction, file: TextIO | None = None) -> None:
     """What happened beside what its simulation comes to."""
     out = file or sys.stdout
     rows = []
     for figure in FIGURES:
         gap, observed = found.gap(figure.name), found.observed[figure.name]
-        off = MISSING if gap is None or not observed else percent(gap / observed)
+        off = MISSING if gap is None or not observed else f"{'+' if gap > 0 else ''}{percent(gap / observed)}"
         rows.append((figure.label, write(observed, "seconds"), write(found.simulated[figure.name], "seconds"), off))
     show("The recorded policies, simulated", ("", "happened", "simulated", "off"), rows, out)
     errors = [

@@ -34,7 +34,7 @@ from poise.core.event import (
 )
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.trace import SCHEMA, Trace, replay
+from poise.core.trace import SCHEMA, Trace, hints, replay
 
 from .scripted import a_control, at_most
 
@@ -182,3 +182,48 @@ def test_the_kinds_are_those_that_control_knows() -> None:
     """A kind that is not in the unions could not be read back."""
     assert {Dispatch, Refuse, Abort, Move, Wake} == set(actions.Action.__args__)
     assert {Arrived, Prefilled, Refused} < set(events.Event.__args__)
+
+
+def test_a_line_that_a_crash_cut_off_is_said_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl"
+    recorded([Tick(1), Cancelled(2, 3, "ü")]).save(path)
+    whole = path.read_bytes()
+    for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
+        path.write_bytes(whole[:-cut])
+        trace = Trace.load(path)
+        assert list(trace.items()) == [Tick(1)]
+        assert trace.torn == whole.splitlines(keepends=True)[-1][:-cut].decode(errors="replace")
+    path.write_bytes(whole)
+    assert not Trace.load(path).torn
+
+
+@pytest.mark.parametrize(
+    ("line", "item"),
+    [
+        ('["Refused",1,2,3,"busy"]', Refused(1, 2, 3, "busy", False)),
+        ('["Refuse",1,"full"]', Refuse(1, "full", 0)),
+        ('["Arrived",5,[7,5,100]]', Arrived(5, RequestView(7, 5, 100), 0)),
+        ('["Arrived",5,[7,5,100,0,[1],[9],0],1]', Arrived(5, RequestView(7, 5, 100, 0, (1,), (9,)), 1)),
+        ('["Reported",5,4,{"waiting":[1]}]', Reported(5, 4, {"waiting": [1]})),
+        ('["Known",5,0,[-1,"decode"]]', Known(5, 0, ReplicaSpec(-1, "decode"))),
+    ],
+)
+def test_a_line_from_before_a_field_came_takes_its_default(line: str, item: Any, tmp_path: Path) -> None:
+    path = tmp_path / "older.jsonl"
+    recorded([]).save(path)
+    path.write_text(path.read_text() + line + "\n")
+    assert list(Trace.load(path).items()) == [item]
+
+
+def test_reasons_may_hold_any_text(tmp_path: Path) -> None:
+    said = [Cancelled(1, 2, text) for text in ("a\u2028b\x85c\x0bd\n", "\x00\x7f", "ü€😀", '"\\')]
+    recorded([*said, Cancelled(1, 2, "half \ud800 of a pair")]).save(tmp_path / "day.jsonl")
+    assert list(Trace.load(tmp_path / "day.jsonl").items()) == [*said, Cancelled(1, 2, "half ? of a pair")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
+def test_the_types_of_fields_are_known_where_compiled_classes_forget_them(kind: Any) -> None:
+    """Named tuples by the name of their field, and nothing in a tuple but arrays and plain values."""
+    assert hints(kind) == get_type_hints(kind)
+    forgetful = {name: hint.__origin__ if hasattr(hint, "__origin__") else hint for name, hint in hints(kind).items()}
+    assert not {list, set, frozenset} & set(forgetful.values())

@@ -17,9 +17,20 @@ from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec
 from poise.core.view import ClusterView
+from poise.policies.admit.ceiling import Ceiling
+from poise.policies.admit.early_reject import EarlyReject
+from poise.policies.admit.saturation import Saturation
+from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.batch.chunked import Chunked
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
+from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
+from poise.policies.order.edf import Edf
+from poise.policies.order.shortest_predicted import ShortestPredicted
+from poise.policies.order.virtual_token_counter import VirtualTokenCounter
+from poise.policies.order.weighted_round_robin import WeightedRoundRobin
+from poise.policies.predict.constant import Constant
+from poise.policies.predict.history import History
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
 from poise.policies.route.bounded_hash import BoundedHash
@@ -92,6 +103,26 @@ ROUTERS: tuple[Callable[[], Any], ...] = (
     Pull,
     PdPair,
 )
+NOBODY: Callable[[], Any] = type(None)
+ORDERS: tuple[Callable[[], Any], ...] = (
+    *(NOBODY,) * 4,
+    Edf,
+    ShortestPredicted,
+    WeightedRoundRobin,
+    VirtualTokenCounter,
+    partial(VirtualTokenCounter, uncached=True),
+    partial(DeficitLongestPrefix, 20.0),
+)
+ADMISSIONS: tuple[Callable[[], Any], ...] = (
+    *(tuple,) * 4,
+    lambda: (Ceiling(2),),
+    lambda: (Ceiling(4, 60), TenantLimits(concurrency=6)),
+    lambda: (Saturation(1.0, 0.7, 1e-6, 3, "replica"),),
+    lambda: (EarlyReject(1e-5), Ceiling(0, kv_share=0.5)),
+)
+PREDICTORS: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 2, History, partial(Constant, 9))
+"""What stands before and beside the router; nothing for about half of the worlds."""
+
 REJECTING: tuple[Callable[[], Any], ...] = (eager_min_ttft, eager_pull)
 """Those that turn requests away: for the random worlds alone, the other proofs want everybody served."""
 
@@ -162,6 +193,9 @@ class Case:
     long_prefill: int
     mover: Callable[[], Any]
     last_blocks: int = 16
+    order: Callable[[], Any] = NOBODY
+    admission: Callable[[], Any] = tuple
+    predictor: Callable[[], Any] = NOBODY
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -195,6 +229,9 @@ class Case:
                 self.router(),
                 specs,
                 mover=self.mover(),
+                order=self.order(),
+                admission=self.admission(),
+                predictor=self.predictor(),
                 belief=self.belief,
                 seed=self.seed,
                 resume=self.resume,
@@ -230,6 +267,8 @@ def _workload(draw: st.DrawFn, step: int) -> Workload:
         more["timeout"] = np.array(patience, "i8") * step
     if _often(draw, 40):
         more["session"] = np.array(draw(st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)), "i4")
+    if _often(draw, 40):
+        more["tenant"] = np.array(draw(st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)), "i4")
     if _often(draw, 30):
         more["priority"] = np.array(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)), "i2")
     if _often(draw, 20):
@@ -353,4 +392,7 @@ def cases(draw: st.DrawFn) -> Case:
         long_prefill=draw(st.sampled_from((0, 5))),
         mover=draw(st.sampled_from(MOVERS)),
         last_blocks=draw(st.sampled_from((0, 1, 16))),
+        order=draw(st.sampled_from(ORDERS)),
+        admission=draw(st.sampled_from(ADMISSIONS)),
+        predictor=draw(st.sampled_from(PREDICTORS)),
     )

@@ -1,4 +1,4 @@
-"""Requests as vLLM reads them: JSON bodies checked by its rules, refused with its statuses and sentences.
+"""Requests as vLLM reads them: bodies checked by its rules, prompts turned into tokens, answers drawn.
 
 Unknown fields are accepted and ignored, as vLLM does. Not emulated, and refused: more than one prompt or choice in a
 request, and inputs other than text. Accepted without effect: sampling parameters, `stop`, tools (they lengthen the
@@ -7,16 +7,14 @@ prompt), response formats and `priority` (which vLLM ignores too under its defau
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from poise.core.chance import Chance
 from poise.live.engine.identity import chain, salted
+from poise.live.engine.refuse import Refused, invalid, missing, whole
 from poise.live.engine.tokens import Speech, complete, converse, encode
 
 LIKELY: Final = 512
@@ -24,22 +22,6 @@ LIKELY: Final = 512
 
 
 _U64: Final = (1 << 64) - 1
-
-
-class Refused(Exception):
-    """A request that the engine does not take: an HTTP status and what goes into the body of the answer."""
-
-    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.kind = kind
-        self.param = param
-
-    def body(self) -> bytes:
-        """vLLM's `ErrorResponse`."""
-        said = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
-        return msgspec.json.encode({"error": said})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +64,6 @@ class Ask:
         return "stop" if self.speech.stops else "length"
 
 
-def read_json(body: bytes) -> dict[str, Any]:
-    """The object in a body; refused as FastAPI does it where there is none."""
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json(body) from None
-    if not isinstance(found, dict):
-        raise invalid(
-            "model_attributes_type", (), "Input should be a valid dictionary or object to extract fields from", found
-        )
-    return found
-
-
-def _no_json(body: bytes) -> Refused:
-    """The refusal of a body that is no JSON, with the place and the words of Python's own reader."""
-    place, said = 0, "Expecting value"
-    try:
-        json.loads(body)
-    except json.JSONDecodeError as error:
-        place, said = error.pos, error.msg
-    except (UnicodeDecodeError, RecursionError):
-        return Refused(400, "There was an error parsing the body", "Bad Request")
-    found = {"type": "json_invalid", "loc": ("body", place), "msg": "JSON decode error", "input": {}}
-    found["ctx"] = {"error": said}
-    return Refused(400, f"1 validation error:\n  {found}", "Bad Request", f"body.{place}")
-
-
-def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object) -> Refused:
-    """The refusal of a field by its type, worded as pydantic's errors are."""
-    error = {"type": kind, "loc": ("body", *where), "msg": said, "input": given}
-    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", ".".join(map(str, ("body", *where))))
-
-
 class Reader:
     """Makes asks of bodies."""
 
@@ -152,7 +101,7 @@ class Reader:
             given = [{"role": "user", "content": given}]
         if not isinstance(given, list):
             raise (
-                _missing("input", body)
+                missing("input", body)
                 if given is None
                 else invalid("list_type", ("input",), "Input should be a valid list", given)
             )
@@ -167,7 +116,7 @@ class Reader:
         model = self._model(body)
         given = body.get("input")
         if given is None or given == [] or given == "":
-            raise _missing("input", body)
+            raise missing("input", body)
         many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
         return [self._made("embedding", model, {}, _prompt({"prompt": each})[0], 1, 1) for each in many]
 
@@ -179,7 +128,7 @@ class Reader:
             return converse(_messages(body), body.get("tools"))
         prompt = body.get("prompt")
         if not isinstance(prompt, str):
-            raise _missing("prompt", body)
+            raise missing("prompt", body)
         return complete(prompt) if body.get("add_special_tokens", True) else encode(prompt)
 
     def _model(self, body: Mapping[str, Any]) -> str:
@@ -246,27 +195,11 @@ class Reader:
         return chain(prompt + speech.ids()[:-1], self.limits.block, salted(salt or ""))
 
 
-def whole(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
-    """A field that is a whole number, None where it is not given."""
-    value = body.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise invalid("int_type", (name,), "Input should be a valid integer", value)
-    if least is not None and value < least:
-        raise Refused(400, f"{name} must be at least {least}, got {value}.", param=name)
-    return value
-
-
-def _missing(name: str, body: Mapping[str, Any]) -> Refused:
-    return invalid("missing", (name,), "Field required", dict(body))
-
-
 def _messages(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The messages, each with a role and a content that is text."""
     messages = body.get("messages")
     if messages is None:
-        raise _missing("messages", body)
+        raise missing("messages", body)
     if not isinstance(messages, list):
         raise invalid("list_type", ("messages",), "Input should be a valid list", messages)
     for place, message in enumerate(messages):
@@ -289,7 +222,7 @@ def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
     if isinstance(prompt, str):
         return complete(prompt), prompt
     if prompt is None:
-        raise _missing("prompt", body)
+        raise missing("prompt", body)
     if not isinstance(prompt, list) or not prompt:
         raise invalid("string_type", ("prompt",), "Input should be a valid string", prompt)
     if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in prompt):

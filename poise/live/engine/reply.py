@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from poise.core.chance import mix
 from poise.core.request import Sequence
 from poise.live.engine import shape
 from poise.live.engine.ask import Ask
@@ -17,7 +14,6 @@ NEVER_BREAKS: Final = 1 << 60
 """More tokens than any answer has."""
 
 _STREAM: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
-_WIDTH: Final = 16
 _WORDS: Final = tuple(word.encode() for word in WORDS)
 
 
@@ -226,46 +222,3 @@ class Events(Reply):
     def _send(self, kind: str, **said: Any) -> None:
         self.exchange.write(shape.named(self._number, {"type": kind, **said}))
         self._number += 1
-
-
-class Vectors:
-    """The inputs of one embeddings request; sends the answer when the last one is computed."""
-
-    def __init__(self, asks: list[Ask], exchange: Outlet, name: str, created: int, packed: bool) -> None:
-        self.asks = asks
-        self.exchange = exchange
-        self.name = name
-        self.created = created
-        self.packed = packed
-        self.left = len(asks)
-
-    def one_more(self) -> None:
-        """One input is computed."""
-        self.left -= 1
-        if not self.left:
-            vectors = [self._vector(ask) for ask in self.asks]
-            self.exchange.answer(200, shape.embeddings(self.asks, self.name, self.created, vectors))
-
-    def _vector(self, ask: Ask) -> Any:
-        vector = embedding(ask)
-        return base64.b64encode(struct.pack(f"<{_WIDTH}f", *vector)).decode() if self.packed else vector
-
-
-class Vector(Reply):
-    """One input of an embeddings request."""
-
-    __slots__ = ("vectors",)
-
-    vectors: Vectors
-
-    def close(self) -> None:
-        """Its part is there."""
-        self.vectors.one_more()
-
-
-def embedding(ask: Ask) -> list[float]:
-    """A vector of length 1, drawn by the prompt's tokens."""
-    bits = ask.speech.bits
-    values = [(mix(bits + place) >> 11) * 2.0**-52 - 1 for place in range(_WIDTH)]
-    length = sum(value * value for value in values) ** 0.5
-    return [value / length for value in values]

@@ -12,13 +12,15 @@ import msgspec
 import poise
 from poise.core.errors import UserError
 from poise.live.engine import shape
-from poise.live.engine.ask import Ask, Limits, Reader, Refused, read_json
+from poise.live.engine.ask import Ask, Limits, Reader
 from poise.live.engine.engine import Core
 from poise.live.engine.fault import Fault, Faults, read_fault
 from poise.live.engine.nonsense import arm
 from poise.live.engine.options import Plan
-from poise.live.engine.reply import Events, Stream, Vector, Vectors, Whole
+from poise.live.engine.refuse import Refused, read_json
+from poise.live.engine.reply import Events, Stream, Whole
 from poise.live.engine.tokens import decode
+from poise.live.engine.vectors import Vector, Vectors
 from poise.live.wire import Exchange
 
 OUTPUT: Final = b"x-emulated-output-tokens"

@@ -31,6 +31,7 @@ class Desk:
     pieces: how prompts are cut to be recognised.  tenants: who may ask; None: everybody, as nobody in particular.
     tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are taken.
     exact: finds prompts' identities by their tokens, as engines' KV events have them; None: by their text.
+    trips: how a request goes to its engine, by the kind of its exchange.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Desk:
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
+        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip}
         self._tenants = tenants
         self._tenant_header = tenant_header
         self._exact = exact
@@ -146,7 +148,8 @@ class Desk:
             asked.priority + tenant.priority,
             now + ttft if ttft else 0,
         )
-        self.world.arrive(Trip(self.world, exchange, view, asked.stream, tenant.name))
+        trip = self.trips[type(exchange)]
+        self.world.arrive(trip(self.world, exchange, view, asked.stream, tenant.name))
 
     def _who(self, exchange: Exchange) -> Tenant | BadRequest:
         if self._tenants is None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from msgspec import DecodeError, Meta, Raw, Struct, ValidationError
+from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder, encode
 from xxhash import xxh3_64_hexdigest
 
-Count = Annotated[int, Meta(ge=0, le=1 << 53)]
-Token = Annotated[int, Meta(ge=0, lt=1 << 32)]
-Prompt = str | list[str | Token | list[Token]] | None
+from poise.live.know import bodies
+from poise.live.know.bodies import ABSENT, Prompt, Token
 
 PART: Final = "\x1f"
 TURN: Final = "\x1e"
@@ -71,61 +70,7 @@ class BadRequest(NamedTuple):
         return encode({"error": error})
 
 
-class _StreamOptions(Struct, gc=False):
-    include_usage: bool | None = None
-
-
-class _Common(Struct, gc=False, kw_only=True):
-    model: str
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    n: Count | None = None
-    priority: int | None = None
-    user: str | None = None
-    prompt_cache_key: str | None = None
-    cache_salt: str | None = None
-
-
-class _Message(Struct, gc=False):
-    role: str
-    content: str | list[Raw] | None = None
-    tool_calls: Raw | None = None
-
-
-class _Chat(_Common, gc=False, kw_only=True):
-    messages: list[_Message]
-    tools: Raw | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
-
-
-class _Completion(_Common, gc=False, kw_only=True):
-    prompt: Prompt = None
-    max_tokens: Count | None = None
-
-
-class _Responses(_Common, gc=False, kw_only=True):
-    input: str | list[Raw] | None = None
-    instructions: str | None = None
-    tools: Raw | None = None
-    max_output_tokens: Count | None = None
-    previous_response_id: str | None = None
-
-
-class _Embeddings(_Common, gc=False, kw_only=True):
-    input: Prompt = None
-    messages: list[_Message] | None = None
-
-
-class _Item(Struct, gc=False):
-    """An item of a response's input: a message where it has a role, else a call, its output, a thought."""
-
-    role: str | None = None
-    content: str | list[Raw] | None = None
-
-
-class _Part(Struct, gc=False):
-    text: str | None = None
+_Kind = TypeVar("_Kind")
 
 
 class _Prompt(NamedTuple):
@@ -137,43 +82,22 @@ class _Prompt(NamedTuple):
 
 def read_chat(body: bytes) -> Asked | BadRequest:
     """The body of /v1/chat/completions."""
-    asked = _decoded(_CHAT, body)
-    if isinstance(asked, BadRequest):
-        return asked
-    limit = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
-    return _asked("chat", asked, _conversation(asked.messages, asked.tools), limit)
+    return _guarded(_chat, body)
 
 
 def read_completion(body: bytes) -> Asked | BadRequest:
     """The body of /v1/completions."""
-    asked = _decoded(_COMPLETION, body)
-    if isinstance(asked, BadRequest):
-        return asked
-    return _asked("completion", asked, _prompts(asked.prompt), asked.max_tokens)
+    return _guarded(_completion, body)
 
 
 def read_responses(body: bytes) -> Asked | BadRequest:
     """The body of /v1/responses."""
-    asked = _decoded(_RESPONSES, body)
-    if isinstance(asked, BadRequest):
-        return asked
-    try:
-        prompt = _items(asked)
-    except ValidationError as error:
-        return _invalid(error, "input")
-    return _asked("responses", asked, prompt, asked.max_output_tokens, asked.previous_response_id)
+    return _guarded(_responses, body)
 
 
 def read_embeddings(body: bytes) -> Asked | BadRequest:
     """The body of /v1/embeddings; vLLM takes messages in place of `input`."""
-    asked = _decoded(_EMBEDDINGS, body)
-    if isinstance(asked, BadRequest):
-        return asked
-    if asked.messages is not None:
-        return _asked("embeddings", asked, _conversation(asked.messages, None), None)
-    if asked.input is None:
-        return _bad("`input` is missing; give the text or texts to embed", "input")
-    return _asked("embeddings", asked, _prompts(asked.input), None)
+    return _guarded(_embeddings, body)
 
 
 READERS: Final[dict[bytes, Callable[[bytes], Asked | BadRequest]]] = {
@@ -184,35 +108,59 @@ READERS: Final[dict[bytes, Callable[[bytes], Asked | BadRequest]]] = {
 }
 """For each path that takes a prompt, how its body is read."""
 
-_CHAT = Decoder(_Chat)
-_COMPLETION = Decoder(_Completion)
-_RESPONSES = Decoder(_Responses)
-_EMBEDDINGS = Decoder(_Embeddings)
-_ITEM = Decoder(_Item)
-_PART = Decoder(_Part)
-
-_Body = TypeVar("_Body", bound=_Common)
+_CHAT = Decoder(bodies.Chat)
+_COMPLETION = Decoder(bodies.Completion)
+_RESPONSES = Decoder(bodies.Responses)
+_EMBEDDINGS = Decoder(bodies.Embeddings)
+_ITEM = Decoder(bodies.Item)
+_PART = Decoder(bodies.Part)
 
 
-def _decoded(decoder: Decoder[_Body], body: bytes) -> _Body | BadRequest:
+def _guarded(read: Callable[[bytes], Asked | BadRequest], body: bytes) -> Asked | BadRequest:
+    """What `read` makes of a body. What is kept raw is decoded late, so any step may find the body wrong."""
     try:
-        return decoder.decode(body)
+        return read(body)
     except ValidationError as error:
-        return _invalid(error)
+        return _invalid(str(error))
     except (DecodeError, UnicodeDecodeError) as error:
         return _bad(f"the body is no JSON: {error}; send one JSON object in UTF-8")
     except RecursionError:
         return _bad("the body is nested too deeply; send a JSON object of at most a few hundred levels")
 
 
+def _chat(body: bytes) -> Asked:
+    asked = _CHAT.decode(body)
+    limit = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
+    return _asked("chat", asked, _conversation(asked.messages, asked.tools), limit)
+
+
+def _completion(body: bytes) -> Asked:
+    asked = _COMPLETION.decode(body)
+    return _asked("completion", asked, _prompts(asked.prompt), asked.max_tokens)
+
+
+def _responses(body: bytes) -> Asked:
+    asked = _RESPONSES.decode(body)
+    return _asked("responses", asked, _items(asked), asked.max_output_tokens, asked.previous_response_id)
+
+
+def _embeddings(body: bytes) -> Asked | BadRequest:
+    asked = _EMBEDDINGS.decode(body)
+    if asked.messages is not None:
+        return _asked("embeddings", asked, _conversation(asked.messages, ABSENT), None)
+    if asked.input is None:
+        return _bad("`input` is missing; give the text or texts to embed", "input")
+    return _asked("embeddings", asked, _prompts(asked.input), None)
+
+
 def _bad(message: str, param: str | None = None) -> BadRequest:
     return BadRequest(400, "invalid_request_error", param, message)
 
 
-def _invalid(error: ValidationError, inside: str = "") -> BadRequest:
+def _invalid(said: str) -> BadRequest:
     """msgspec's "Expected `str`, got `int` - at `$.messages[0].role`" with the field as OpenAI's `param`."""
-    said, _, path = str(error).partition(" - at `$")
-    field = (inside + path.rstrip("`")).lstrip(".") or None
+    said, _, path = said.partition(" - at `$")
+    field = path.rstrip("`").lstrip(".") or None
     if said.startswith("Object missing required field"):
         missing = said.split("`")[1]
         field = f"{field}.{missing}" if field else missing
@@ -222,7 +170,7 @@ def _invalid(error: ValidationError, inside: str = "") -> BadRequest:
     return _bad(f"{field}: {said}", field)
 
 
-def _asked(kind: str, body: _Common, prompt: _Prompt, limit: int | None, previous: str | None = None) -> Asked:
+def _asked(kind: str, body: bodies.Common, prompt: _Prompt, limit: int | None, previous: str | None = None) -> Asked:
     options = body.stream_options
     return Asked(
         kind,
@@ -243,11 +191,12 @@ def _asked(kind: str, body: _Common, prompt: _Prompt, limit: int | None, previou
     )
 
 
-def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
+def _conversation(messages: list[bodies.Message], tools: Raw) -> _Prompt:
     said: list[str] = []
     media = 0
-    if tools is not None:
-        said += (_text(tools), TURN)
+    head = _text(tools)
+    if head:
+        said += (head, TURN)
     for message in messages:
         said += (message.role, PART)
         content = message.content
@@ -255,17 +204,26 @@ def _conversation(messages: list[_Message], tools: Raw | None) -> _Prompt:
             said.append(content)
         elif content is not None:
             media += _parts(content, said)
-        if message.tool_calls is not None:
+        if message.tool_calls is not ABSENT:
             said += (PART, _text(message.tool_calls))
         said.append(TURN)
     return _Prompt("".join(said).encode(), False, 0, media)
+
+
+def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
+    """Decode what was kept raw; errors say of which field."""
+    try:
+        return decoder.decode(raw)
+    except ValidationError as error:
+        said, _, path = str(error).partition(" - at `$")
+        raise ValidationError(f"{said} - at `${where}[...]{path.rstrip('`')}`") from None
 
 
 def _parts(parts: list[Raw], said: list[str]) -> int:
     """Add the texts of a message's parts and the hashes of the others; how many of those there are."""
     media = 0
     for part in parts:
-        text = _PART.decode(part).text
+        text = _inner(_PART, part, "content").text
         if text is None:
             media += 1
             text = xxh3_64_hexdigest(memoryview(part))
@@ -273,16 +231,16 @@ def _parts(parts: list[Raw], said: list[str]) -> int:
     return media
 
 
-def _items(body: _Responses) -> _Prompt:
+def _items(body: bodies.Responses) -> _Prompt:
     said: list[str] = []
     media = 0
-    for head in (body.instructions, None if body.tools is None else _text(body.tools)):
-        if head is not None:
+    for head in (body.instructions, _text(body.tools)):
+        if head:
             said += (head, TURN)
     if isinstance(body.input, str):
         said += ("user", PART, body.input, TURN)
     for raw in body.input if isinstance(body.input, list) else ():
-        item = _ITEM.decode(raw)
+        item = _inner(_ITEM, raw, "input")
         if item.role is None:
             said += (_text(raw), TURN)
             continue
@@ -314,4 +272,6 @@ def _packed(tokens: list[Token] | list[str | Token | list[Token]]) -> bytes:
 
 
 def _text(raw: Raw) -> str:
-    return str(memoryview(raw), "utf-8")
+    """JSON as it was sent; empty for null and where there is none."""
+    text = str(memoryview(raw), "utf-8")
+    return "" if text == "null" else text

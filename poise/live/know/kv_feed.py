@@ -47,7 +47,8 @@ class Feed:
     """
 
     __slots__ = (
-        "_asked", "_held", "_live", "_next", "_stamps", "_verify", "blocks", "can_replay", "counts", "sync", "whole",
+        "_asked", "_held", "_live", "_next", "_stamps", "_suspect", "_verify", "blocks", "can_replay", "counts", "sync",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, can_replay: bool) -> None:
@@ -62,7 +63,8 @@ class Feed:
         self._next = 0  # number of the next message to apply
         self._live = -1  # number of the last message that came unasked; these never go back, unless the engine did
         self._stamps: dict[int, int] = {}  # hashes of the last messages applied
-        self._verify = False  # whether the next answer must be that very message
+        self._verify = False  # whether the next answer must be the last message applied
+        self._suspect = False  # whether another process may publish now
         self._asked = -1  # `_next` when it was asked last
         self._held: dict[int, bytes] = {}
 
@@ -76,10 +78,16 @@ class Feed:
         self._begin()
         return [Change(cleared=True)]
 
-    def interrupted(self) -> None:
-        """The connection broke: before the next message is believed, the last one must be found again."""
-        if self.can_replay and self.sync is Sync.SYNCED:
-            self._verify = True
+    def interrupted(self) -> list[Step]:
+        """The connection broke, after all that came over it: find the last message again, or believe nothing."""
+        if not self.can_replay:
+            return self.reset()
+        if self.sync is Sync.WAITING:
+            return []
+        self._suspect = True
+        self._live = -1
+        self._held = {}
+        return self._ask(self._next)
 
     def message(self, number: int, payload: bytes) -> list[Step]:
         """A message came unasked."""
@@ -91,7 +99,7 @@ class Feed:
         if number < self._next:  # on its way while a replay brought it, or another's
             same = self._stamps.get(number) == xxh3_64_intdigest(payload)
             return [] if same else self._restarted(number, payload)
-        if number == self._next and not self._verify and (self.sync is Sync.SYNCED or number == 0):
+        if number == self._next and (self.sync is Sync.SYNCED or number == 0):
             return self._apply(number, payload)
         return self._missed(number, payload)
 
@@ -131,6 +139,9 @@ class Feed:
         """No answer, or not all of them, in time."""
         if self.sync is not Sync.REPLAYING:
             return []
+        if self._suspect:
+            self.counts["losses"] += 1
+            return self.reset()
         steps = self._lose("losses")
         held = sorted(self._held)
         for before, number in zip([-1, *held], held, strict=False):
@@ -142,8 +153,8 @@ class Feed:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _apply(self, number: int, payload: bytes) -> list[Step]:
-        self.sync = Sync.SYNCED
-        return self._take(number, payload)
+        steps = self._take(number, payload)
+        return self._settled(steps)
 
     def _take(self, number: int, payload: bytes) -> list[Step]:
         """Apply one message, whatever came before it."""
@@ -195,9 +206,7 @@ class Feed:
         self._held = {}
         self._live = number
         if number == 0:
-            steps = self._lose("restarts")
-            self._verify = False
-            return steps + self._apply(number, payload)
+            return self._lose("restarts") + self._apply(number, payload)
         if not self.can_replay:
             return self._lose("restarts") + self._apply(number, payload)
         steps = self._afresh("restarts")
@@ -213,6 +222,6 @@ class Feed:
 
     def _settled(self, steps: list[Step]) -> list[Step]:
         self._held = {}
-        self._verify = False
+        self._verify = self._suspect = False
         self.sync = Sync.SYNCED if self._next else Sync.WAITING
         return steps

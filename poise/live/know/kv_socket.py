@@ -7,13 +7,13 @@ connects, and the gateway binds. Many engines may push into one bound port, told
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, NamedTuple
 
 import zmq
 import zmq.asyncio
-from zmq.utils.monitor import parse_monitor_message
 
 from poise.core.errors import UserError
 from poise.live.know.kv_events import Change
@@ -137,11 +137,19 @@ class Subscriber:
         self._perform(frames[0], feed.message(int.from_bytes(frames[1], "big"), frames[2]))
 
     async def _watch(self) -> None:
-        """A broken connection may hide a restart: let each engine prove that it is the same."""
+        """A broken connection may hide a restart: each engine that it may have been must prove to be the same."""
         while True:
-            parse_monitor_message(await self._monitor.recv_multipart())
-            for feed in self.feeds.values():
-                feed.interrupted()
+            await self._monitor.recv_multipart()
+            await self._drain()
+            for topic, feed in self.feeds.items():
+                if feed.can_replay or not self._bind:  # whose connection it was is not told
+                    self._perform(topic, feed.interrupted())
+
+    async def _drain(self) -> None:
+        """Take what came before the connection broke."""
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._message(await self._socket.recv_multipart(zmq.NOBLOCK))
 
     def _perform(self, topic: bytes, steps: list[Step]) -> None:
         source = self.sources[topic]
@@ -161,16 +169,20 @@ class Subscriber:
         feed = self.feeds[topic]
         socket = self._context.socket(zmq.DEALER)
         socket.set(zmq.LINGER, 0)
+        this = asyncio.current_task()
         try:
             socket.connect(self.sources[topic].replay)
             await socket.send_multipart([b"", start.to_bytes(8, "big")])
             while True:
                 frames = await asyncio.wait_for(socket.recv_multipart(), self._replay_s)
+                if self._replays.get(topic) is not this:
+                    return  # a newer question was asked; a cancel waits for an await that waits
                 if len(frames) < 2 or frames[-2] == END:
                     break
                 self._perform(topic, feed.replayed(int.from_bytes(frames[-2], "big"), frames[-1]))
             self._perform(topic, feed.replay_ended())
         except (TimeoutError, zmq.ZMQError):
-            self._perform(topic, feed.replay_failed())
+            if self._replays.get(topic) is this:
+                self._perform(topic, feed.replay_failed())
         finally:
             socket.close(0)

@@ -234,61 +234,25 @@ def _llama_cpp(families: Families) -> _Said:
     )
 
 
+VLLM: Final = [
+    "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "gpu_cache_usage_perc", "cache_config_info",
+    "prefix_cache_queries_total", "prefix_cache_hits_total",
+    "gpu_prefix_cache_queries_total", "gpu_prefix_cache_hits_total",
+    "num_preemptions_total", "prompt_tokens_total", "request_prompt_tokens_count", "request_prompt_tokens_sum",
+]  # fmt: skip
+SGLANG: Final = [
+    "num_running_reqs", "num_queue_reqs", "token_usage", "max_total_num_tokens",
+    "num_used_tokens", "kv_used_tokens", "page_size",
+    "prompt_tokens_total", "cached_tokens_total", "num_requests_total",
+]  # fmt: skip
+LLAMA_CPP: Final = [
+    "requests_processing", "requests_deferred", "kv_cache_usage_ratio", "kv_cache_tokens", "prompt_tokens_total",
+]  # fmt: skip
+"""What is read of each engine's page."""
+
 PROFILES: Final = (
-    Profile(
-        "vllm",
-        Reader(
-            "vllm:",
-            [
-                "num_requests_running",
-                "num_requests_waiting",
-                "kv_cache_usage_perc",
-                "gpu_cache_usage_perc",
-                "cache_config_info",
-                "prefix_cache_queries_total",
-                "prefix_cache_hits_total",
-                "gpu_prefix_cache_queries_total",
-                "gpu_prefix_cache_hits_total",
-                "num_preemptions_total",
-                "prompt_tokens_total",
-                "request_prompt_tokens_count",
-                "request_prompt_tokens_sum",
-            ],
-        ),
-        _vllm,
-    ),
-    Profile(
-        "sglang",
-        Reader(
-            "sglang:",
-            [
-                "num_running_reqs",
-                "num_queue_reqs",
-                "token_usage",
-                "max_total_num_tokens",
-                "num_used_tokens",
-                "kv_used_tokens",
-                "page_size",
-                "prompt_tokens_total",
-                "cached_tokens_total",
-                "num_requests_total",
-            ],
-        ),
-        _sglang,
-    ),
-    Profile(
-        "llama.cpp",
-        Reader(
-            "llamacpp:",
-            [
-                "requests_processing",
-                "requests_deferred",
-                "kv_cache_usage_ratio",
-                "kv_cache_tokens",
-                "prompt_tokens_total",
-            ],
-        ),
-        _llama_cpp,
-    ),
+    Profile("vllm", Reader("vllm", VLLM), _vllm),
+    Profile("sglang", Reader("sglang", SGLANG), _sglang),
+    Profile("llama.cpp", Reader("llamacpp", LLAMA_CPP), _llama_cpp),
 )
 """Engine families, in the order in which a page is tried."""

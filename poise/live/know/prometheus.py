@@ -30,22 +30,23 @@ _ESCAPED = re.compile(r"\\(.)")
 class Reader:
     """Reads pages for some families of one engine.
 
-    prefix: what all its names begin with, as in `vllm:`.  names: of samples without it, so counters end in `_total`.
+    engine: what all its names begin with, before a colon (`vllm:`), or the underscore that OpenMetrics makes of it.
+    names: of samples, without that beginning; those of counters end in `_total`.
     """
 
-    __slots__ = ("_lines", "_mark")
+    __slots__ = ("_any", "_lines")
 
-    def __init__(self, prefix: str, names: Sequence[str]) -> None:
-        self._mark = f"\n{prefix}".encode()
+    def __init__(self, engine: str, names: Sequence[str]) -> None:
         either = "|".join(re.escape(name) for name in names)
-        self._lines = re.compile(rf"\n{re.escape(prefix)}({either})(?=[{{ \t])([^\n]*)".encode())
+        self._any = re.compile(rf"^{engine}[:_]|\n{engine}[:_]".encode())
+        self._lines = re.compile(rf"\n{engine}[:_]({either})(?=[{{ \t])([^\n]*)".encode())
 
     def knows(self, page: bytes) -> bool:
-        """Whether the page has any name with this prefix."""
-        return page.startswith(self._mark[1:]) or self._mark in page
+        """Whether the page has any name of this engine."""
+        return self._any.search(page) is not None
 
     def read(self, page: bytes) -> Families | str:
-        """The samples of the wanted families, by their names without prefix, or what is wrong with the page."""
+        """The samples of the wanted families, by their names without the engine's, or what is wrong with the page."""
         found: Families = {}
         for name, rest in self._lines.findall(b"\n" + page):
             sample = _sample(rest)

@@ -61,10 +61,11 @@ class Tenants:
     def __init__(
         self, tenants: Sequence[tuple[Tenant, bytes]], refuse_unknown: bool = True, trust_header: bool = False
     ) -> None:
-        named = {tenant.name: tenant for tenant, _ in tenants}
-        default = named.setdefault(DEFAULT, Tenant(0, DEFAULT))
-        ordered = [default, *(tenant for name, tenant in named.items() if name != DEFAULT)]
-        self.all = tuple(tenant._replace(id=place) for place, tenant in enumerate(ordered))
+        named: dict[str, Tenant] = {}
+        for tenant, _ in tenants:
+            named.setdefault(tenant.name, tenant)  # further entries only bring keys
+        default = named.pop(DEFAULT, Tenant(0, DEFAULT))
+        self.all = tuple(tenant._replace(id=place) for place, tenant in enumerate([default, *named.values()]))
         self._by_name = {tenant.name: tenant for tenant in self.all}
         self._by_digest: dict[bytes, tuple[bytes, Tenant | None]] = {
             digest: (digest, self._by_name[tenant.name]) for tenant, digest in tenants
@@ -105,12 +106,16 @@ class Tenants:
 
 
 def parse(text: str, name: str) -> list[tuple[Tenant, bytes]]:
-    """The tenants of a key file and the SHA-256 of their keys; one tenant may have several entries, with other keys."""
+    """The tenants of a key file and the SHA-256 of their keys; further entries of a tenant bring further keys."""
     found: list[tuple[Tenant, bytes]] = []
     seen: dict[bytes, str] = {}
+    names: set[str] = set()
     for row in parse_rows(text, name, "tenants", secret=True):
         row.only(FIELDS)
         tenant, digest = _tenant(row), _digest(row)
+        if tenant.name in names and set(row.fields) - set(FIELDS[:3]):
+            raise row.error(f"is another entry of {tenant.name!r}; give it name and key alone, the rest in the first")
+        names.add(tenant.name)
         if digest in seen:
             raise row.error(f"has the key of {seen[digest]!r}; give every entry a key of its own")
         seen[digest] = tenant.name

@@ -36,7 +36,9 @@ class Pieces:
         self.learn(bytes_per_token)
 
     def learn(self, bytes_per_token: float) -> None:
-        """Guess tokens by another ratio from now on; ids stay what they are."""
+        """Guess tokens by another ratio from now on; ids stay what they are. ValueError outside of (0, `piece`]."""
+        if not 0 < bytes_per_token <= self._cuts[0]:
+            raise ValueError(f"bytes_per_token is {bytes_per_token}; it must be above 0 and at most {self._cuts[0]}")
         self.bytes_per_token = bytes_per_token
         self._ends = tuple(int(cut / bytes_per_token) for cut in self._cuts)
 

@@ -3,7 +3,7 @@
 Tokenising is dear (about 0.3 ms for 1.3 kB), and a conversation's next turn repeats all of the last one. So a text is
 cut before each special token (`<|user|>` and its like), and the token ids of each cut are remembered. That is exact: a
 tokenizer takes its added tokens out of the text first, leftmost and longest, and handles what lies between them alone.
-Only tokens whose match depends on nothing beside them make a cut.
+Only tokens whose match depends on nothing before them make a cut.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Tokens:
         first = [each for each in tokenizer.get_added_tokens_decoder().values() if not each.normalized and each.content]
         first.sort(key=lambda each: len(each.content), reverse=True)  # so the leftmost match is the longest there
         self._special = re.compile("|".join(re.escape(each.content) for each in first)) if first else None
-        self._plain = {
-            each.content for each in first if not (each.lstrip or each.rstrip or each.single_word)
-        }  # these match whatever stands beside them
+        # A match of these depends on nothing before it; what follows it stays in its cut.
+        self._plain = {each.content for each in first if not (each.lstrip or each.single_word)}
         self._known: OrderedDict[str, array[int]] = OrderedDict()
         self._size = 0
         self.room = room
@@ -129,8 +128,8 @@ class Exact:
         try:
             asked = msgspec.json.decode(body)
             tokens = self._chat(asked) if kind == "chat" else self._prompt(asked)
-        except (msgspec.DecodeError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-            return None
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            return None  # not as it should be; the engine will say so
         if tokens is None:
             return None
         block = self.block_tokens
@@ -177,14 +176,18 @@ class Tokenising:
         self.waiting += 1
 
         def done(future: Future[Identity | None]) -> None:
-            self._loop.call_soon_threadsafe(self._heard, future, heard)
+            if not future.cancelled():
+                self._loop.call_soon_threadsafe(self._heard, future, heard)
 
         self._thread.submit(self._exact.identity, kind, body, lora).add_done_callback(done)
         return True
 
     def _heard(self, future: Future[Identity | None], heard: Callable[[Identity | None], None]) -> None:
         self.waiting -= 1
-        heard(future.result())
+        error = future.exception()
+        heard(None if error else future.result())
+        if error:
+            raise error  # the event loop reports it; the request goes on without an identity
 
     def close(self) -> None:
         """Wait for the question under way, forget the others."""

@@ -177,15 +177,16 @@ class Connection(Waiting, asyncio.Protocol):
 
     def _serve(self) -> None:
         """Hand over what is ready, one at a time; answers given at once are a loop here, not a recursion."""
-        if self._serving:
+        if self._serving or self._unread:
             return
         self._serving = True
         reader = self._reader
         while self._exchange is None and not self._paused and not self._transport.is_closing():
             if reader.ready:
-                self._begin(reader.ready.popleft())
+                self._begin(reader.ready.pop(0))
             elif reader.refusal is not None:
                 self._refuse(reader.refusal)
+                break
             elif self._ahead is not None:
                 (data, at), self._ahead = self._ahead, None
                 self._transport.resume_reading()

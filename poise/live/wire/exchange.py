@@ -89,7 +89,7 @@ class Exchange:
         path, _, self.query = target.decode("latin-1").partition("?")
         self.path = path if path[:1] == "/" and "%" not in path else _plain(path)
         self.peer = ""
-        self._first = dict(reversed(headers)) if first is None else first
+        self._first = first
         self.gone: Callable[[], None] | None = None
         self.flow: Callable[[bool], None] | None = None
         self.started = False
@@ -104,6 +104,8 @@ class Exchange:
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of a header, by its lower-case name."""
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
         return self._first.get(name)
 
     # The answer ------------------------------------------------------------------------------------------------------
@@ -197,6 +199,10 @@ class Exchange:
             line.write(self._head)
             self._head = b""
         line.cut(clean=self._framing in (CHUNKED, LENGTH))
+
+    def again(self, headers: list[tuple[bytes, bytes]], body: bytes, begun_at: int) -> Exchange:
+        """Another request with the same first line."""
+        return Exchange(self.method, self.target, headers, body, begun_at, None, self.keep_alive, self.modern)
 
     # Of the connection -----------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ STATUS = {status: b"HTTP/1.1 %d " % status for status in range(100, 1000)}
 STATUS.update({each.value: b"HTTP/1.1 %d %b" % (each.value, each.phrase.encode()) for each in HTTPStatus})
 
 PLAIN = frozenset((b"keep-alive", b"close", b"Keep-Alive"))
+"""Connection headers that name no other."""
 
 EMPTY = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE"))
 """Methods that usually have no body: without one no length is sent."""
@@ -56,7 +57,7 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
     Raises ValueError where the target, a name or a value would break its line.
     """
-    ours = ASKED | named(headers) if _names(headers) else ASKED
+    ours = _and_named(ASKED, headers)
     lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
     lines += [b": ".join(pair) for pair in headers if pair[0] not in ours]
     if length or method not in EMPTY:
@@ -66,19 +67,14 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
 def end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers that go on past this hop."""
-    hop = HOP | named(headers) if _names(headers) else HOP
+    hop = _and_named(HOP, headers)
     return [pair for pair in headers if pair[0] not in hop]
 
 
-def named(headers: Headers) -> frozenset[bytes]:
-    """The headers that Connection headers name as belonging to the hop."""
-    tokens = [value.lower().split(b",") for name, value in headers if name == b"connection"]
-    return frozenset(token.strip() for each in tokens for token in each)
-
-
-def _names(headers: Headers) -> bool:
-    """Whether a Connection header may name others: mostly it says `close` or `keep-alive`, or is not there."""
-    return dict(headers).get(b"connection", b"close") not in PLAIN
+def _and_named(ours: frozenset[bytes], headers: Headers) -> frozenset[bytes]:
+    """With the headers that Connection headers name as belonging to the hop, which mostly are none."""
+    values = [value for name, value in headers if name == b"connection" and value not in PLAIN]
+    return ours.union(token.strip() for value in values for token in value.lower().split(b",")) if values else ours
 
 
 def _lines(lines: list[bytes], ends: int) -> bytes:

@@ -109,7 +109,7 @@ class Pool:
         """Connect, and send."""
         try:
             upstream = await self._connect()
-        except OSError as error:
+        except Exception as error:
             call.fail(*_why(error, self.address, self.limits.connect_s))
             return
         call.opening = None
@@ -129,12 +129,13 @@ class Pool:
         return upstream
 
 
-def _why(error: OSError, address: Address, connect_s: float) -> tuple[Kind, str]:
+def _why(error: Exception, address: Address, connect_s: float) -> tuple[Kind, str]:
+    """What to call it that there is no connection; a host that no name can have raises a UnicodeError."""
     where = f"{address.host}:{address.port}"
     if isinstance(error, TimeoutError):
         return "timeout", f"no connection to {where} in {connect_s:g} s"
-    if isinstance(error, socket.gaierror):
-        return "dns", f"{address.host} has no address: {error.strerror}"
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return "dns", f"{address.host} has no address: {error}"
     return "refused", f"no connection to {where}: {error}"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from poise.live.wire.again import Again
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
 
@@ -38,6 +38,7 @@ class RequestReader:
     """
 
     __slots__ = (
+        "_again",
         "_at",
         "_bare",
         "_begun_at",
@@ -51,6 +52,7 @@ class RequestReader:
         "_parser",
         "_parts",
         "_raw",
+        "_seen",
         "_size",
         "_target",
         "expects",
@@ -61,12 +63,14 @@ class RequestReader:
     )
 
     def __init__(self, limits: Limits) -> None:
-        self.ready: deque[Exchange] = deque()
+        self.ready: list[Exchange] = []
         self.refusal: Refusal | None = None
         self._limits = limits
         self._at = self._begun_at = self._bare = self._raw = self._size = 0
         self._parts: list[bytes] = []
         self.on_body = self._parts.append
+        self._again: Again | None = None
+        self._seen = 0
         self._body = bytearray()
         self.state = IDLE
         self._begin()
@@ -83,6 +87,11 @@ class RequestReader:
 
     def feed(self, data: bytes, at: int) -> None:
         """Read what came at `at`."""
+        if self._again is not None and self.state == IDLE:
+            exchange = self._again.read(data, at)
+            if exchange is not None:
+                self.ready.append(exchange)
+                return
         self._at = at
         try:
             rest = self._take(data) if self._raw else data
@@ -94,7 +103,8 @@ class RequestReader:
     def _parse(self, data: bytes) -> bytes:
         """Parse all of it, or up to where the parser expects another protocol; returns the rest."""
         self._size = len(data)
-        if self.state == IDLE:
+        fresh = self.state == IDLE
+        if fresh:
             self.state = HEAD
             self._begun_at = self._at
             self._bare = 0
@@ -109,7 +119,18 @@ class RequestReader:
             raise Refused(400, "malformed", f"malformed request: {error}") from None
         if self.state != IDLE:
             self._wait(data)
+        elif fresh and len(self.ready) == 1:
+            self._remember(data)
         return b""
+
+    def _remember(self, data: bytes) -> None:
+        """Keep the second head of a connection for those after it; a client whose heads vary is let be."""
+        if self._again is not None:
+            if self._again.differs:
+                self._again = None
+        elif self._seen == 1:
+            self._again = Again.of(data, self.ready[0], self._limits.body_bytes)
+        self._seen += 1
 
     def _wait(self, data: bytes) -> None:
         """The request is not complete: put together what came of its body, and see that it stays within its limits."""
@@ -168,8 +189,7 @@ class RequestReader:
         self._count = len(headers)
         if len(headers) > limits.headers:
             raise Refused(431, "head", f"more than {limits.headers} headers")
-        came = self._size + max(self._bare, 0)
-        if came > limits.header_bytes and self._head_bytes() > limits.header_bytes:
+        if (self._bare or self._size > limits.header_bytes) and self._head_bytes() > limits.header_bytes:
             raise self._too_long()
         if len(self.ready) > limits.pipelined:
             raise Refused(503, "pipelined", f"more than {limits.pipelined} requests wait on this connection")
@@ -200,6 +220,8 @@ class RequestReader:
         parts, parser, headers = self._parts, self._parser, self._headers
         if len(parts) == 1 and not self._body:
             body = parts.pop()
+            if len(body) > self._limits.body_bytes:
+                raise self._too_large()
         else:
             body = bytes(self._gather())
             self._body.clear()

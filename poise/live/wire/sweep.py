@@ -23,7 +23,7 @@ def period(*limits_s: float) -> float:
 
 
 class Sweep:
-    """Looks at all of `members` once in `period_s`, from `start()` until there are none left."""
+    """Looks at all of `members` once in `period_s`, from `start()` to `stop()`."""
 
     __slots__ = ("_members", "_period_s", "_timer")
 
@@ -48,8 +48,7 @@ class Sweep:
         at = now()
         for member in list(self._members):
             member.sweep(at)
-        if self._members:
-            self.start()
+        self.start()
 
 
 class Waiting:

@@ -102,7 +102,8 @@ class Upstream(Waiting, asyncio.Protocol):
         self.since = 0
         if not self._told and reader.state != HEAD and reader.state != GARBAGE:
             self._told = True
-            call.heard.head(reader.status, end_to_end(reader.headers))
+            headers, reader.headers = end_to_end(reader.headers), []
+            call.heard.head(reader.status, headers)
         if body and self._call is call:
             call.heard.data(body)
         if reader.state != BODY and self._call is call:

@@ -55,8 +55,8 @@ class DeficitLongestPrefix:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The column read."""
-        return ("cached_tokens",)
+        """The columns read."""
+        return ("requests", "cached_tokens")
 
     def flow(self, request: RequestView) -> Hashable:
         """Those with the same prompt, of one tenant and model."""
@@ -71,9 +71,10 @@ class DeficitLongestPrefix:
         spent = self._deficits[flow[:2]] <= 0
         if spent or flow[2] < 0 or len(self._shown) > self.most:
             return spent, 0
-        request = self._shown[flow]
-        cached = cluster.cached_tokens(request)
-        return False, -max((cached[replica] for replica in cluster.able(request)), default=0)
+        request, requests = self._shown[flow], cluster.requests
+        cached, able = cluster.cached_tokens(request), cluster.able(request)
+        least = min((requests[replica] for replica in able), default=0)
+        return False, -max((cached[replica] for replica in able if requests[replica] == least), default=0)
 
     def joined(self, request: RequestView) -> None:
         """Know its prompt, and its tenant."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from poise.live.engine.ask import LIKELY, Ask, Limits, Reader, Refused, read_json
+from poise.live.engine.ask import LIKELY, Ask, Limits, Reader
+from poise.live.engine.refuse import Refused, read_json
 from poise.live.engine.tokens import complete, converse
 
 READER = Reader(Limits(("tiny", "alias"), 4096, 16, True, 0))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+from collections import Counter
 
 import pytest
 
 from poise.live.engine.emulated import Emulated
+from poise.live.engine.fault import FORMS, KINDS
 from poise.live.wire import loop
 from tests.live.engine.clients import CHAT, Line, an_engine, ask, chat, events, until
 
@@ -230,3 +234,62 @@ def test_stopping_in_the_middle_of_everything() -> None:
             await line.close()
 
     loop.run(main())
+
+
+async def meet(engine: Emulated, number: int, stream: bool) -> str:
+    """One request, and how it ended for its client."""
+    try:
+        line = await Line.to(engine)
+    except ConnectionError:
+        return "refused"
+    line.send("POST", CHAT, chat(f"{number} " * 20, max_tokens=30, ignore_eos=True, stream=stream), connection="close")
+    try:
+        got = await line.rest()
+    finally:
+        await line.close()
+    if got.startswith(b"HTTP/1.1 200") and got.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
+        return "spoilt" if b"no json" in got else "whole"
+    if got.startswith(b"HTTP/1.1 200") and b'"completion_tokens":30' in got:
+        return "whole"
+    return "rejected" if got.startswith(b"HTTP/1.1 503") else "broken"
+
+
+def storm(seed: int, faults: int) -> Counter[str]:
+    """Requests by the dozen while one random fault follows the other; nothing is left behind any of them."""
+    rng = random.Random(seed)
+    ends: Counter[str] = Counter()
+
+    async def main() -> None:
+        async with an_engine(num_gpu_blocks_override=200, max_model_len=1000, max_num_seqs=6) as engine:
+            for number in range(faults):
+                kind = rng.choice([kind for kind in KINDS if kind != "half_open"])
+                asked = [asyncio.ensure_future(meet(engine, 20 * number + n, rng.random() < 0.6)) for n in range(12)]
+                for _ in range(rng.randrange(400)):
+                    await asyncio.sleep(0)
+                count = rng.choice((None, 1, 5)) if kind in ("cut", "garbage", "reject") else None
+                form, factor = rng.choice([*FORMS]), rng.choice((0.5, 9.0))
+                engine.fault(kind, after_tokens=rng.randrange(33), count=count, form=form, factor=factor)
+                asked += [asyncio.ensure_future(meet(engine, 20 * number + n, True)) for n in range(12, 16)]
+                for _ in range(rng.randrange(400)):
+                    await asyncio.sleep(0)
+                engine.clear()
+                await engine.settled()
+                ends.update(await asyncio.gather(*asked))
+                await well(engine)
+                engine.replica.pool.check(0)
+                assert engine.server.open == 0 and not engine.service.parked
+
+    loop.run(main())
+    return ends
+
+
+def test_a_storm_of_faults() -> None:
+    ends = storm(1, 10)
+    assert sum(ends.values()) == 10 * 16 and ends["whole"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_longer_storms(seed: int) -> None:
+    ends = storm(seed, 30)
+    assert sum(ends.values()) == 30 * 16 and ends["whole"] > 0

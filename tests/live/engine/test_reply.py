@@ -8,7 +8,8 @@ from typing import Any
 from poise.core.request import RequestView, Sequence
 from poise.live.engine.ask import Limits, Reader
 from poise.live.engine.metrics import Metrics
-from poise.live.engine.reply import Events, Reply, Stream, Vector, Vectors, Whole
+from poise.live.engine.reply import Events, Reply, Stream, Whole
+from poise.live.engine.vectors import Vector, Vectors
 
 READER = Reader(Limits(("tiny",), 4096, 16, True, 0))
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "ignore_eos": True}

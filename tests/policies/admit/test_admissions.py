@@ -12,15 +12,21 @@ from poise.core.action import Dispatch, Hold, Refuse, Reject
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.event import Arrived, Cancelled, Finished, Measured, Tick
-from poise.core.spec import ReplicaSpec
+from poise.core.records import FINISHED
+from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND, ps
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.early_reject import EarlyReject
 from poise.policies.admit.saturation import Saturation
 from poise.policies.admit.tenant_limits import Bucket, TenantLimits
 from poise.policies.find import build
 from poise.policies.route.least_requests import LeastRequests
+from poise.scenario.simulate import build_world
 from poise.testing import a_cluster, a_replica, a_request
+from poise.workload import poisson
+from tests.sim.cases import DEVICE, MODEL
+from tests.sim.test_fair_shares import Recipe
 
 MINUTE = 60 * SECOND
 
@@ -213,3 +219,19 @@ def test_requests_at_once_are_those_held_too() -> None:
 def test_parameters_that_make_no_sense(name: str, parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         build("admission", name, parameters)
+
+
+# In a simulation ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period_s", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize(
+    "policy", [Ceiling(1), Ceiling(0, tokens=150), Saturation(1.0, 0.5, 10.0, 1), Saturation(scope="replica")]
+)
+def test_nobody_is_held_for_ever_by_old_news(policy: Any, period_s: float) -> None:
+    """What is in flight does not count, so the last ones wait for a report made when nothing runs any more."""
+    workload = poisson(3.0, requests=12, prompt_tokens=100, output_tokens=20, seed=3)
+    cluster = Cluster((Pool(MODEL, DEVICE, replicas=2, engine=Engine(kv_blocks=100)),))
+    belief = Belief(period_s, 0.05, in_flight=False)
+    run = build_world(cluster, workload, Policies(admission=(policy,)), Recipe(), belief).simulate()
+    assert {*run.records.status} == {FINISHED}

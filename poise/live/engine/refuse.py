@@ -1,0 +1,75 @@
+"""What vLLM's server does not take, refused with its statuses and sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Refused(Exception):
+    """A request that the engine does not take: an HTTP status and what goes into the body of the answer."""
+
+    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.param = param
+
+    def body(self) -> bytes:
+        """vLLM's `ErrorResponse`."""
+        said = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
+        return msgspec.json.encode({"error": said})
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object in a body; refused as FastAPI does it where there is none."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _no_json(body) from None
+    if not isinstance(found, dict):
+        raise invalid(
+            "model_attributes_type", (), "Input should be a valid dictionary or object to extract fields from", found
+        )
+    return found
+
+
+def _no_json(body: bytes) -> Refused:
+    """The refusal of a body that is no JSON, with the place and the words of Python's own reader."""
+    place, said = 0, "Expecting value"
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        place, said = error.pos, error.msg
+    except (UnicodeDecodeError, RecursionError):
+        return Refused(400, "There was an error parsing the body", "Bad Request")
+    found = {"type": "json_invalid", "loc": ("body", place), "msg": "JSON decode error", "input": {}}
+    found["ctx"] = {"error": said}
+    return Refused(400, f"1 validation error:\n  {found}", "Bad Request", f"body.{place}")
+
+
+def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object) -> Refused:
+    """The refusal of a field by its type, worded as pydantic's errors are."""
+    error = {"type": kind, "loc": ("body", *where), "msg": said, "input": given}
+    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", ".".join(map(str, ("body", *where))))
+
+
+def whole(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
+    """A field that is a whole number, None where it is not given."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid("int_type", (name,), "Input should be a valid integer", value)
+    if least is not None and value < least:
+        raise Refused(400, f"{name} must be at least {least}, got {value}.", param=name)
+    return value
+
+
+def missing(name: str, body: Mapping[str, Any]) -> Refused:
+    """The refusal of a body that lacks a field."""
+    return invalid("missing", (name,), "Field required", dict(body))
