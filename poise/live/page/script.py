@@ -175,7 +175,8 @@ SCRIPT: Final = r"""
       report(cells[4], each.running, short);
       filled(cells[5], each.kv_used);
       cells[5].className = doubt ? "doubt" : "";
-      put(cells[6], said(each.hit_rate, share));
+      const kv = each.kv_events, trouble = kv ? Object.entries(kv.counts).map(([word, n]) => `${n} ${word}`) : [];
+      named(cells[6], said(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
       put(cells[7], short(each.sent));
       const failed = sum(each.failures);
       put(cells[8], failed ? `${short(failed)} (${Object.keys(each.failures).join(", ")})` : "0");

@@ -38,6 +38,7 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
     """Everything, as it is at `now`; `began` is when instants begin (both picoseconds)."""
     world = gateway.world
     trips = list(world.trips.values())
+    followed = _followed(gateway)
     at = Counter(trip.slot for trip in trips)
     sums = totals(now, gateway.stats.engines.values(), trips)
     told: Json = {
@@ -46,7 +47,10 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
         "draining": gateway.draining,
         "models": gateway.desk.models.listed()[:TENANTS],
         "requests": _requests(trips, now),
-        "engines": {str(engine.slot): _engine(gateway, engine, at[engine.slot], began) for engine in world.fleet},
+        "engines": {
+            str(engine.slot): _engine(gateway, engine, at[engine.slot], began) | followed.get(engine.slot, {})
+            for engine in world.fleet
+        },
         "tenants": _tenants(gateway.stats.tenants, _loads(trips), now),
         "latency": _latency(recent.last(sums, MINUTE)),
         "rates": _rates(recent.last(sums, recent.step_s)),
@@ -155,6 +159,14 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
     if rate is not None:
         told["hit_rate"] = round(rate, 4)
     return told
+
+
+def _followed(gateway: Gateway) -> dict[int, Json]:
+    """Of engines that publish KV events: how far they are followed, and what went wrong."""
+    return {
+        slot: {"kv_events": {"state": state, "counts": counts}}
+        for slot, (state, counts) in gateway.caches.followed().items()
+    }
 
 
 def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
