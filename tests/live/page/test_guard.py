@@ -20,7 +20,8 @@ def asked(peer: str = "127.0.0.1", **headers: str) -> Exchange:
     [
         ("localhost", True), ("LOCALHOST:8001", True), ("127.0.0.1:8001", True), ("[::1]:8001", True), ("[::1]", True),
         ("10.1.2.3", True), ("gateway.internal", True), ("evil.example", False), ("localhost.evil.example", False),
-        ("127.0.0.1.evil.example", False), ("127.0.0.1@evil.example", False), ("", False), ("[", False), ("\xff", False),
+        ("127.0.0.1.evil.example", False), ("127.0.0.1@evil.example", False), ("", False), ("[", False),
+        ("\xff", False),
     ],
 )  # fmt: skip
 def test_only_names_of_its_own_and_addresses_lead_here(host: str, own: bool) -> None:
