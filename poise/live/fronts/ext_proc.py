@@ -2,8 +2,10 @@
 
 The protocol is that of the Gateway API Inference Extension ("Endpoint Picker Protocol", 1.0.0) on Envoy's ext_proc
 (envoy.service.ext_proc.v3): the choice is a header and dynamic metadata, `x-gateway-destination-endpoint`, with those
-to try after it; refusals are immediate responses. Request bodies come BUFFERED or FULL_DUPLEX_STREAMED. Answers should
-be shown too, STREAMED or FULL_DUPLEX_STREAMED: where they are not, a request counts as ended when its answer begins.
+to try after it; refusals are immediate responses. Request bodies come BUFFERED or FULL_DUPLEX_STREAMED. Answers
+may be shown too (STREAMED or FULL_DUPLEX_STREAMED), at some 0.1 ms for each chunk. Where their bodies are not (NONE),
+an answer's end is that of Envoy's stream, which lasts as long if `response_trailer_mode` is SEND; its tokens are not
+known then, and a client that leaves counts as served.
 
 Needs `grpcio` and `xds-protos` (the extra `envoy`).
 """
@@ -82,8 +84,12 @@ class Stream:
 
     def over(self) -> None:
         """Envoy has ended the stream."""
-        if self._passage is not None:
-            self._passage.over()
+        passage = self._passage
+        if passage is None:
+            return
+        if self._answer_mode == NONE and passage.trip is not None:
+            passage.trip.passed()  # whether its client stayed to the end is not shown
+        passage.over()
 
     # The request -----------------------------------------------------------------------------------------------------
 
@@ -176,8 +182,10 @@ class Stream:
         trip = self._passage.trip if self._passage is not None else None
         if trip is not None:
             trip.answered(status, [pair for pair in pairs if not pair[0].startswith(b":")], _served(message))
-            if part.end_of_stream or self._answer_mode == NONE:
+            if part.end_of_stream:
                 trip.passed()
+            elif self._answer_mode == NONE:
+                trip.passes(b"")
         self._say(_ANSWER_ON)
 
     def _response_body(self, part: Any, message: Any) -> None:

@@ -179,7 +179,7 @@ class Picked(Trip):
 
     def answered(self, status: int, headers: list[tuple[bytes, bytes]], served: str) -> None:
         """An answer begins, from the engine at the endpoint `served` ("": the proxy does not say)."""
-        if self.state == ENDED:
+        if self.state == ENDED or self.heard:
             return
         self.heard = True
         self._head = status, headers

@@ -20,6 +20,7 @@ from poise.core.shadow import shadowed
 from poise.core.spec import Belief, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND, seconds
 from poise.cost import Roofline
+from poise.live.fronts.choice import Fallback, Subset
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
@@ -82,12 +83,15 @@ def plan(loaded: LoadedGateway) -> Plan:
     router = policies["router"]
     if gateway.shadow is not None:
         router = shadowed(router, _shadow(loaded))
+    admission = policies["admission"] or ()
+    if gateway.envoy is not None:
+        router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
     control = Control(
         router,
         [ReplicaSpec(up=False)] * slots,
         mover=policies["mover"],
         order=policies["order"],
-        admission=policies["admission"] or (),
+        admission=admission,
         predictor=policies["predictor"],
         belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
         seed=gateway.seed,

@@ -14,6 +14,7 @@ from poise.live.gateway.gateway import Gateway
 from poise.live.know.discover import Diff
 from poise.live.know.watch import watch_file, watch_name
 from poise.scenario.serve.build import Plan, gateway_of, record
+from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.roll import Roll
 
 log = logging.getLogger("poise.gateway")
@@ -33,9 +34,11 @@ async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callabl
     roll = Roll(gateway)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reread(roll, reread))
     tasks: list[asyncio.Task[None]] = []
+    front = None
     try:
         port = await _open(plan, gateway)
         roll.list(plan.engines)
+        front = await open_envoy(plan, gateway)
         record(plan, gateway, now())
         tasks = [loop.create_task(work) for work in _watching(plan, roll)]
         ready(gateway, port)
@@ -44,6 +47,8 @@ async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callabl
     finally:
         for task in tasks:
             task.cancel()
+        if front is not None:
+            await front.stop(section.limits.drain_s)
         in_time = await gateway.stop(section.limits.drain_s)
     return in_time
 

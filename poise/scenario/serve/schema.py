@@ -64,6 +64,16 @@ class DiscoverSection(Section):
     period_s: float = Field(default=5.0, gt=0, description="the seconds between two looks, as in 5")
 
 
+class EnvoySection(Section):
+    """Where Envoy asks for endpoints; needs the extra `envoy`."""
+
+    host: str = Field(default="127.0.0.1", description="the address to listen on, as in 0.0.0.0 for all")
+    port: Port = Field(default=9002, description="the port of the external processing service, as in 9002")
+    tls_cert: str | None = Field(default=None, description="a PEM file with the certificate chain")
+    tls_key: str | None = Field(default=None, description="a PEM file with the certificate's key")
+    fallbacks: Whole = Field(default=1, ge=0, description="the engines that Envoy may try after the one chosen")
+
+
 class TenantsSection(Section):
     """Who may ask, and as whom."""
 
@@ -138,6 +148,7 @@ class Gateway(Section):
     )
     discover: DiscoverSection = Field(default=DiscoverSection(), description="a section discover, as in {file: FILE}")
     slots: Whole = Field(default=0, ge=0, description="how many engines there may be at once, 0 for twice as many")
+    envoy: EnvoySection | None = Field(default=None, description="a section envoy, as in {port: 9002}")
     policies: PoliciesSection = Field(
         default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"
     )

