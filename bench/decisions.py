@@ -21,7 +21,7 @@ from poise.core.action import Dispatch
 from poise.core.control import Control
 from poise.core.event import Arrived, Event, Finished, FirstToken, Reported
 from poise.core.request import RequestView
-from poise.core.state import ReplicaSpec
+from poise.core.spec import ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import REPORTED
 from poise.policies.find import build, names

@@ -21,8 +21,7 @@ from poise.core.errors import PolicyError
 from poise.core.event import Arrived
 from poise.core.records import Run
 from poise.core.request import RequestView
-from poise.core.spec import Belief
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.core.view import ClusterView
 from poise.cost import Roofline

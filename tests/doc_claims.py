@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from poise.claims.find import claim, names
 from poise.claims.record import measured
+from tests.doc_table import Marked
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
-BEGIN, END = "<!-- claims -->\n", "<!-- end of claims -->"
+PLACE = Marked("claims.md", "claims")
 
 
 def table() -> str:
@@ -30,17 +28,5 @@ def _row(name: str) -> tuple[str, ...]:
     return system, about.headline, f"**{record.verdict}**, {met}", told, f"{record.cpu_s:.0f} s", by
 
 
-def written() -> str:
-    """The table as the page has it."""
-    return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-
-
-def main() -> None:
-    """Write the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2], encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PLACE.write(table())

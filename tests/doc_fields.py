@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 from poise.scenario.schema import Scenario
 from poise.scenario.schema_workload import Generated
 from poise.scenario.section import Section
+from tests.doc_table import Marked
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "getting-started.md"
-BEGIN, END = "<!-- fields -->\n", "<!-- end of fields -->"
+PLACE = Marked("getting-started.md", "fields")
 
 
 def sections(annotation: Any) -> list[type[Section]]:
@@ -64,17 +63,5 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def written() -> str:
-    """The table as the page has it."""
-    return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-
-
-def main() -> None:
-    """Write the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2], encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PLACE.write(table())

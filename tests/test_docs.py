@@ -202,7 +202,7 @@ def test_links_lead_somewhere(page: str, target: str) -> None:
 
 
 def test_field_table_is_that_of_the_schema() -> None:
-    assert doc_fields.written() == doc_fields.table(), "run `python -m tests.doc_fields`"
+    assert doc_fields.PLACE.read() == doc_fields.table(), "run `python -m tests.doc_fields`"
 
 
 def test_parts_of_blame_are_told_as_they_are() -> None:

@@ -24,9 +24,10 @@ class Hold(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A router's answer: turn the request away."""
+    """A router's or an admission's answer: turn the request away, to try again after `retry_after` picoseconds."""
 
     reason: str
+    retry_after: int = 0
 
 
 class Dispatch(NamedTuple):
@@ -42,10 +43,11 @@ class Dispatch(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """Tell the client of `request` that it is turned away."""
+    """Tell the client of `request` that it is turned away, and after how many picoseconds to try again (0: unsaid)."""
 
     request: int
     reason: str
+    retry_after: int = 0
 
 
 class Abort(NamedTuple):

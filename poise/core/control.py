@@ -12,14 +12,18 @@ from poise.core.chance import Chance
 from poise.core.errors import PolicyError
 from poise.core.event import (
     Arrived,
+    CacheChanged,
     Cancelled,
     Draining,
     Event,
+    Failed,
     Finished,
     FirstToken,
     Joined,
+    Known,
     Left,
     Lost,
+    Measured,
     Moved,
     Prefilled,
     Refused,
@@ -30,20 +34,22 @@ from poise.core.event import (
 from poise.core.flight import Flight
 from poise.core.held import Held
 from poise.core.made import made
-from poise.core.policy import Mover, Router
+from poise.core.policy import Admission, Mover, Order, Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
-from poise.core.spec import Belief
-from poise.core.state import DRAINING, GONE, SERVING, ReplicaSpec, State
+from poise.core.spec import Belief, ReplicaSpec
+from poise.core.state import DRAINING, GONE, SERVING, State
 
 Actions = Sequence[Action]
 
 
 class Control:
-    """Routes, holds, rejects and moves requests on belief.
+    """Admits, routes, holds, rejects and moves requests on belief.
 
-    router, mover: the policies (deep-copied, so that two controls never share their state); a router that can
-    `rebalance` is its own mover where none is given.  replicas: what is known beforehand.
+    router, mover, order, admission: the policies (deep-copied, so that two controls never share their state); a router
+    that can `rebalance` is its own mover where none is given; several admissions narrow one another's choice.
+    replicas: what is known beforehand.  tries: replicas that a request is sent to before it is refused for good,
+    where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again.
     index: the true prefix index, where `belief.prefix` is `oracle`.
     """
@@ -54,27 +60,33 @@ class Control:
         replicas: Sequence[ReplicaSpec],
         *,
         mover: Mover | None = None,
+        order: Order | None = None,
+        admission: Sequence[Admission] = (),
         belief: Belief | None = None,
         seed: int = 0,
+        tries: int = 1,
         resume: bool = True,
         index: PrefixIndex | None = None,
     ) -> None:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover = copy.deepcopy((router, mover))
-        needs = {*getattr(router, "needs", ()), *getattr(mover, "needs", ())}
+        self.router, self.mover, self.order, self.admission = copy.deepcopy((router, mover, order, tuple(admission)))
+        asked: list[Any] = []  # an object may be several policies in one
+        for policy in (self.router, self.mover, self.order, *self.admission):
+            if policy is not None and not any(policy is each for each in asked):
+                asked.append(policy)
+        needs = {name for policy in asked for name in getattr(policy, "needs", ())}
         self.state = State(replicas, belief or Belief(), needs, index)
         self.seed = seed
         self.chance = Chance(seed)
+        self.tries = tries
+        self.tried: dict[int, tuple[int, ...]] = {}
         self.resume = resume
-        self.held = Held(getattr(self.router, "group", _model))
+        self.held = Held(getattr(self.router, "group", _model), self.order, self.state)
         self.books = Books(self.state, "flights" in needs)
         self.flights = self.books.flights
-        policies: list[Any] = [self.router]
-        if mover is not None and mover is not router:  # type: ignore[comparison-overlap]  # one object may be both
-            policies.append(self.mover)
-        self._observers = [policy for policy in policies if hasattr(policy, "observe")]
+        self._observers = [policy for policy in asked if hasattr(policy, "observe")]
         self._eager = getattr(self.mover, "eager", False)
         self.observes = bool(self._observers) or self.books.tracks
 
@@ -106,7 +118,7 @@ class Control:
     def _arrived(self, event: Arrived) -> Actions:
         request = event.request
         if self.held and self.held.join_queue(request):
-            return ()
+            return self._ask_held() if self.order is not None and self.held.leads(request) else ()
         action = self._decide(request)
         if action is None or type(action) is Wake:
             self.held.add(request)
@@ -122,7 +134,10 @@ class Control:
             reason = state.hopeless(request)
             return Refuse(request.id, reason) if reason else None
         self.chance.key = request.id
-        decision = self.router.route(request, state, self.chance)
+        if self.admission or self.tried:
+            decision, able = self._narrowed(request, able)
+        else:
+            decision = self.router.route(request, state, self.chance)
         if type(decision) is Route:
             replica = decision.replica
             if replica not in able:
@@ -135,18 +150,41 @@ class Control:
                 if chosen is None:
                     return None
                 decode = chosen
+            if self.order is not None:
+                self.order.taken(request, replica, state)
             self.books.send(Flight(request, replica, decode, decision.fallback, state.now))
             return made(Dispatch, (request.id, replica, decode, self.resume))
         if type(decision) is Hold:
             return Wake(decision.wake_at) if decision.wake_at > state.now else None
         if type(decision) is Reject:
-            return Refuse(request.id, decision.reason)
+            self.tried.pop(request.id, None)
+            return Refuse(request.id, decision.reason, decision.retry_after)
         raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
+
+    def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
+        """What the router says where it may choose only among some of the able, and who they are."""
+        tried = self.tried.get(request.id)
+        if tried is not None:
+            able = [replica for replica in able if replica not in tried]
+        for policy in self.admission:
+            if not able:
+                break
+            answer = policy.admit(request, able, self.state)
+            if type(answer) is Hold or type(answer) is Reject:
+                return answer, able
+            able = answer  # type: ignore[assignment]
+        if not able:
+            return Hold("no replica may be sent more now"), able
+        self.state.narrow = able
+        try:
+            return self.router.route(request, self.state, self.chance), able
+        finally:
+            self.state.narrow = None
 
     def _decode(self, request: RequestView, route: Route) -> int | None:
         """The decode half of a P/D pair: the router's own choice, or the router asked again for that stage."""
         state = self.state
-        state.stage = "decode"
+        state.stage, narrow, state.narrow = "decode", state.narrow, None
         try:
             able = state.able(request)
             if not able:
@@ -163,17 +201,26 @@ class Control:
                 )
             return chosen
         finally:
-            state.stage = "serve"
+            state.stage, state.narrow = "serve", narrow
 
     def _finished(self, event: Finished) -> Actions:
         self.books.end(event.request)
+        if self.tried:
+            self.tried.pop(event.request, None)
         return self._ask_held() if self.held else ()
+
+    def _failed(self, event: Failed) -> Actions:
+        flight = self.books.end(event.request)
+        self.tried.pop(event.request, None)
+        aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
+        return (*aborts, *self._ask_held())
 
     def _prefilled(self, event: Prefilled) -> Actions:
         self.books.prefilled(event.request)
         return self._ask_held() if self.held else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
+        self.tried.pop(event.request, None)
         if event.request not in self.flights:
             self.held.remove(event.request)
             return self._ask_held() if self.held else ()
@@ -188,6 +235,12 @@ class Control:
             if replica in self.state.able(flight.request):
                 decode = replica if flight.decode == flight.replica else flight.decode
                 return (self._send_again(flight, replica, decode),)
+        tried = (*self.tried.get(event.request, ()), event.replica)
+        if event.again and len(tried) < self.tries and set(self.state.able(flight.request)) - set(tried):
+            self.tried[event.request] = tried
+            self.held.put_back([flight.request])
+            return self._ask_held()
+        self.tried.pop(event.request, None)
         return (Refuse(event.request, event.reason), *self._ask_held())
 
     def _send_again(self, flight: Flight, replica: int, decode: int) -> Dispatch:
@@ -247,6 +300,14 @@ class Control:
         self.state.report(event.measured_at, event.columns, event.cached)
         return self._look_again()
 
+    def _measured(self, event: Measured) -> Actions:
+        self.state.measure(event.measured_at, event.replica, event.values)
+        return self._look_again()
+
+    def _cache_changed(self, event: CacheChanged) -> Actions:
+        self.state.cache_changed(event.replica, event.entered, event.left, event.cleared)
+        return ()
+
     def _lost(self, event: Lost) -> Actions:
         """Send what ran on the lost replica elsewhere, oldest first, ahead of what is held."""
         victims = [
@@ -269,6 +330,10 @@ class Control:
     def _joined(self, event: Joined) -> Actions:
         self.state.set_status(event.replica, SERVING)
         return self._ask_held()
+
+    def _known(self, event: Known) -> Actions:
+        self.state.know(event.replica, event.spec)
+        return ()
 
     def _draining(self, event: Draining) -> Actions:
         self.state.set_status(event.replica, DRAINING)
@@ -306,11 +371,15 @@ _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Finished: Control._finished,
     Cancelled: Control._cancelled,
     Refused: Control._refused,
+    Failed: Control._failed,
     Moved: Control._moved,
     Stayed: Control._stayed,
     Reported: Control._reported,
+    Measured: Control._measured,
+    CacheChanged: Control._cache_changed,
     Lost: Control._lost,
     Joined: Control._joined,
+    Known: Control._known,
     Draining: Control._draining,
     Left: Control._left,
     Tick: Control._tick,

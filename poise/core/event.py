@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from poise.core.request import RequestView
+from poise.core.spec import ReplicaSpec
 
 
 class Arrived(NamedTuple):
@@ -25,6 +26,25 @@ class Reported(NamedTuple):
     measured_at: int
     columns: dict[str, list[int]]
     cached: tuple[tuple[int, int, bool], ...] = ()
+
+
+class Measured(NamedTuple):
+    """One replica's own report: its columns as they were at `measured_at`."""
+
+    at: int
+    measured_at: int
+    replica: int
+    values: dict[str, int]
+
+
+class CacheChanged(NamedTuple):
+    """A replica tells which prefix extents its cache holds since, and which no more; `cleared`: all others are gone."""
+
+    at: int
+    replica: int
+    entered: tuple[int, ...]
+    left: tuple[int, ...]
+    cleared: bool = False
 
 
 class FirstToken(NamedTuple):
@@ -60,7 +80,17 @@ class Cancelled(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An engine would not take a request."""
+    """An engine would not take a request; `again`: another one may, for its client has not seen a byte."""
+
+    at: int
+    request: int
+    replica: int
+    reason: str
+    again: bool = False
+
+
+class Failed(NamedTuple):
+    """A request ended badly at its replica when its client had part of the answer already."""
 
     at: int
     request: int
@@ -101,6 +131,14 @@ class Joined(NamedTuple):
     replica: int
 
 
+class Known(NamedTuple):
+    """What is known of a replica beforehand has changed, or is known only now."""
+
+    at: int
+    replica: int
+    spec: ReplicaSpec
+
+
 class Draining(NamedTuple):
     """A replica takes no new requests."""
 
@@ -124,15 +162,19 @@ class Tick(NamedTuple):
 Event = (
     Arrived
     | Reported
+    | Measured
+    | CacheChanged
     | FirstToken
     | Prefilled
     | Finished
     | Cancelled
     | Refused
+    | Failed
     | Moved
     | Stayed
     | Lost
     | Joined
+    | Known
     | Draining
     | Left
     | Tick

@@ -1,12 +1,14 @@
-"""The requests that wait at the gateway: one queue for each group, and nobody overtakes within a group."""
+"""The requests that wait at the gateway: one queue for each group; groups do not wait for one another."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 
+from poise.core.line import Fifo, Line
+from poise.core.policy import Order
 from poise.core.request import RequestView
+from poise.core.view import ClusterView
 
 
 def _order(request: RequestView) -> tuple[int, int]:
@@ -14,16 +16,24 @@ def _order(request: RequestView) -> tuple[int, int]:
 
 
 class Held:
-    """First come, first served within a group; groups do not wait for one another.
+    """First come, first served within a group, or in the order of a policy; nobody overtakes the head of its group.
 
     group: names a request's group (its model, or what the router's own `group` says).
+    order: the policy, which looks at `cluster`.
     """
 
-    __slots__ = ("_queues", "group")
+    __slots__ = ("_cluster", "_order", "_queues", "group")
 
-    def __init__(self, group: Callable[[RequestView], Hashable]) -> None:
+    def __init__(
+        self,
+        group: Callable[[RequestView], Hashable],
+        order: Order | None = None,
+        cluster: ClusterView | None = None,
+    ) -> None:
         self.group = group
-        self._queues: dict[Hashable, deque[RequestView]] = {}
+        self._order = order
+        self._cluster = cluster
+        self._queues: dict[Hashable, Fifo | Line] = {}
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -43,14 +53,18 @@ class Held:
         queue.append(request)
         return True
 
+    def leads(self, request: RequestView) -> bool:
+        """Whether a held request goes next in its group."""
+        return self._queues[self.group(request)].head is request
+
     def add(self, request: RequestView) -> None:
-        """Hold a request, last in its group."""
-        self._queues.setdefault(self.group(request), deque()).append(request)
+        """Hold a request."""
+        self._queue(request).append(request)
 
     def put_back(self, requests: Iterable[RequestView]) -> None:
         """Hold requests that were sent before, oldest first ahead of the others in their groups."""
         for request in sorted(requests, key=_order, reverse=True):
-            self._queues.setdefault(self.group(request), deque()).appendleft(request)
+            self._queue(request).appendleft(request)
 
     def remove(self, request: int) -> None:
         """Forget the request of this id, if it is held."""
@@ -68,24 +82,39 @@ class Held:
             (group,) = self._queues
             self._ask_one(group, decide)
             return
-        heads = [(_order(queue[0]), place, group) for place, (group, queue) in enumerate(self._queues.items())]
+        heads = [(_order(queue.head), place, group) for place, (group, queue) in enumerate(self._queues.items())]
         heapify(heads)
         while heads:
             _, place, group = heads[0]
             queue = self._queues[group]
-            if not decide(queue[0]):
+            head = queue.head
+            if not decide(head):
                 heappop(heads)
                 continue
-            queue.popleft()
+            queue.take(head)
             if queue:
-                heapreplace(heads, (_order(queue[0]), place, group))
+                heapreplace(heads, (_order(queue.head), place, group))
             else:
                 del self._queues[group]
                 heappop(heads)
 
     def _ask_one(self, group: Hashable, decide: Callable[[RequestView], bool]) -> None:
         queue = self._queues[group]
-        while queue and decide(queue[0]):
-            queue.popleft()
-        if not queue:
-            del self._queues[group]
+        while queue:
+            head = queue.head
+            if not decide(head):
+                return
+            queue.take(head)
+        del self._queues[group]
+
+    def _queue(self, request: RequestView) -> Fifo | Line:
+        group = self.group(request)
+        queue = self._queues.get(group)
+        if queue is None:
+            if self._order is None:
+                queue = Fifo()
+            else:
+                assert self._cluster is not None, "an order needs the cluster's view"
+                queue = Line(self._order, self._cluster)
+            self._queues[group] = queue
+        return queue

@@ -6,7 +6,7 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from poise.core.action import Batch, Hold, Move, Reject, Route
@@ -25,6 +25,45 @@ class Router(Protocol):
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
         """Decide for one request; `cluster.able(request)` is never empty."""
+        ...
+
+
+class Order(Protocol):
+    """The order in which the gateway sends what it holds: requests queue in flows, and one flow goes first.
+
+    `needs`, as a router's, may name columns. A class may have `observe(event)` as well.
+    """
+
+    def flow(self, request: RequestView) -> Hashable:
+        """The queue that a request joins, fixed while it waits."""
+        ...
+
+    def key(self, request: RequestView) -> Any:
+        """Its place in that queue, the least first, fixed while it waits. Ties go by arrival, then id."""
+        ...
+
+    def rank(self, flow: Hashable, cluster: ClusterView) -> Any:
+        """Which of several flows goes first, the least; it may change from one decision to the next."""
+        ...
+
+    def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
+        """A request of some flow is sent to `replica` now (before the view counts it)."""
+        ...
+
+
+class Admission(Protocol):
+    """Whether a request may be sent now, and where to; asked before the router.
+
+    `needs`, as a router's, names the columns that it reads. A class may have `observe(event)` as well.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int] | Hold | Reject:
+        """Those of the `able` replicas, in order, that may be sent it now; none of them: hold it."""
         ...
 
 
@@ -92,6 +131,8 @@ class Policies(Protocol):
 
     router: Router
     mover: Mover | None
+    order: Order | None
+    admission: Sequence[Admission]
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class PrefixIndex:
@@ -11,37 +11,46 @@ class PrefixIndex:
 
     Ids are chained (an id names its whole prefix), so the longest match walks the extents of a prompt until no
     replica is left: O(extents), whatever the number of replicas.
-
-    holders: for each extent its replicas as bits; none for extents that nobody holds.
     """
 
-    __slots__ = ("holders", "replicas")
+    __slots__ = ("_holders", "replicas")
 
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
-        self.holders: dict[int, int] = {}
+        self._holders: dict[int, int] = {}
 
     def add(self, replica: int, extent: int) -> None:
         """`replica` holds `extent` from now on."""
-        self.holders[extent] = self.holders.get(extent, 0) | 1 << replica
+        self.add_all(replica, (extent,))
 
     def remove(self, replica: int, extent: int) -> None:
         """`replica` holds `extent` no longer."""
-        left = self.holders.get(extent, 0) & ~(1 << replica)
-        if left:
-            self.holders[extent] = left
-        else:
-            self.holders.pop(extent, None)
+        self.remove_all(replica, (extent,))
+
+    def add_all(self, replica: int, extents: Iterable[int]) -> None:
+        """`replica` holds these extents from now on."""
+        holders, bit = self._holders, 1 << replica  # `add` in place: a decision may enter hundreds
+        for extent in extents:
+            holders[extent] = holders.get(extent, 0) | bit
+
+    def remove_all(self, replica: int, extents: Iterable[int]) -> None:
+        """`replica` holds these extents no longer."""
+        holders, others = self._holders, ~(1 << replica)
+        for extent in extents:
+            left = holders.get(extent, 0) & others
+            if left:
+                holders[extent] = left
+            else:
+                holders.pop(extent, None)
 
     def forget(self, replica: int) -> None:
         """`replica` holds nothing any more."""
-        for extent in [extent for extent, holders in self.holders.items() if holders >> replica & 1]:
-            self.remove(replica, extent)
+        self.remove_all(replica, [extent for extent, holders in self._holders.items() if holders >> replica & 1])
 
     def match(self, ids: Sequence[int], ends: Sequence[int]) -> list[int]:
         """Tokens of the longest known prefix on each replica."""
         tokens = [0] * self.replicas
-        holders = self.holders
+        holders = self._holders
         alive = -1
         end = 0
         for extent, reach in zip(ids, ends, strict=True):
@@ -63,46 +72,72 @@ def _fill(tokens: list[int], mask: int, value: int) -> None:
         mask ^= low
 
 
+class Sent:
+    """The extents that one replica was sent, the least recently sent first; `tokens` is their sum.
+
+    A prompt's extents are touched from its end to its beginning, so an extent is never older than one that goes on
+    from it: what is dropped first is always a leaf, as in an engine.
+    """
+
+    __slots__ = ("_extents", "tokens")
+
+    def __init__(self) -> None:
+        self._extents: OrderedDict[int, int] = OrderedDict()
+        self.tokens = 0
+
+    def add(self, ids: Sequence[int], ends: Sequence[int]) -> list[int]:
+        """A prompt made of these extents was sent; those that had not been."""
+        extents, tokens = self._extents, self.tokens
+        new = []
+        for place in range(len(ids) - 1, -1, -1):
+            extent = ids[place]
+            if extent in extents:
+                extents.move_to_end(extent)
+            else:
+                size = ends[place] - ends[place - 1] if place else ends[0]
+                extents[extent] = size
+                tokens += size
+                new.append(extent)
+        self.tokens = tokens
+        return new
+
+    def oldest(self) -> Iterator[tuple[int, int]]:
+        """The extents and their tokens, the least recently sent first."""
+        return iter(self._extents.items())
+
+    def drop(self, room: int) -> list[int]:
+        """Forget the oldest extents until at most `room` tokens are left; what was forgotten."""
+        dropped = []
+        while self.tokens > room and self._extents:
+            extent, tokens = self._extents.popitem(last=False)
+            self.tokens -= tokens
+            dropped.append(extent)
+        return dropped
+
+
 class SentPrefixes:
     """The control side's own guess at the caches: what it sent where, the least recently sent forgotten first.
 
     room: tokens that each replica's cache can hold.
     """
 
-    __slots__ = ("_sent", "_used", "index", "room")
+    __slots__ = ("_sent", "index", "room")
 
     def __init__(self, index: PrefixIndex, room: Sequence[int]) -> None:
         self.index = index
         self.room = list(room)
-        self._sent: list[OrderedDict[int, int]] = [OrderedDict() for _ in room]
-        self._used = [0] * len(self.room)
+        self._sent = [Sent() for _ in room]
 
     def send(self, replica: int, ids: Sequence[int], ends: Sequence[int]) -> None:
-        """A prompt made of these extents goes to `replica`; as in an engine, its tail is forgotten before its head."""
-        sent, used = self._sent[replica], self._used[replica]
-        holders, bit = self.index.holders, 1 << replica  # `add` and `remove` in place: this is most of a decision
-        for place in range(len(ids) - 1, -1, -1):
-            extent = ids[place]
-            if extent in sent:
-                sent.move_to_end(extent)
-            else:
-                tokens = ends[place] - ends[place - 1] if place else ends[0]
-                sent[extent] = tokens
-                used += tokens
-                holders[extent] = holders.get(extent, 0) | bit
-        while used > self.room[replica] and sent:
-            extent, tokens = sent.popitem(last=False)
-            used -= tokens
-            left = holders[extent] & ~bit
-            if left:
-                holders[extent] = left
-            else:
-                del holders[extent]
-        self._used[replica] = used
+        """A prompt made of these extents goes to `replica`."""
+        sent = self._sent[replica]
+        new = sent.add(ids, ends)
+        if new:
+            self.index.add_all(replica, new)
+        if sent.tokens > self.room[replica]:
+            self.index.remove_all(replica, sent.drop(self.room[replica]))
 
     def forget(self, replica: int) -> None:
         """`replica` lost its cache."""
-        for extent in self._sent[replica]:
-            self.index.remove(replica, extent)
-        self._sent[replica].clear()
-        self._used[replica] = 0
+        self.index.remove_all(replica, [extent for extent, _ in self._sent[replica].oldest()])
+        self._sent[replica] = Sent()

@@ -47,6 +47,7 @@ class RequestView(NamedTuple):
     id: dense, never reused.  ids, ends: prompt identity as extents (see `workload.Prefixes`), empty without identity.
     max_tokens: the client's limit, 0 for none.
     arrived_at, deadline_at: picoseconds; `deadline_at` is 0 for none.  priority: lower goes first.
+    predicted_tokens: output tokens that somebody foretold, 0 where nobody did.
     """
 
     id: int
@@ -61,6 +62,7 @@ class RequestView(NamedTuple):
     lora: int = -1
     priority: int = 0
     deadline_at: int = 0
+    predicted_tokens: int = 0
 
 
 class Sequence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from poise.core.model import Model
 
@@ -168,3 +168,24 @@ class Belief:
     in_flight: bool = True
     prefix: Literal["own", "reported", "oracle"] = "own"
     gateways: int = 1
+
+
+class ReplicaSpec(NamedTuple):
+    """What the control side is told of a replica beforehand.
+
+    model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
+    cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
+    prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
+    link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
+    """
+
+    model: int = -1
+    role: Role = "mixed"
+    capacity_tokens: int = 1 << 40
+    cache_tokens: int = 1 << 40
+    up: bool = True
+    blocks: int = 0
+    prefill_rate: float = 0.0
+    kv_token_bytes: float = 0.0
+    link_bw: float = 0.0
+    link_latency_s: float = 0.0

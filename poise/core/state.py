@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
 from poise.core.request import RequestView
-from poise.core.spec import Belief, Role
+from poise.core.spec import Belief, ReplicaSpec
 from poise.core.view import COLUMNS, REPORTED, FlightView
 
 STARTING: Final = 0
@@ -19,31 +19,11 @@ GONE: Final = 3
 """What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
 
 
-class ReplicaSpec(NamedTuple):
-    """What the control side is told of a replica beforehand.
-
-    model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
-    cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
-    prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
-    link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
-    """
-
-    model: int = -1
-    role: Role = "mixed"
-    capacity_tokens: int = 1 << 40
-    cache_tokens: int = 1 << 40
-    up: bool = True
-    blocks: int = 0
-    prefill_rate: float = 0.0
-    kv_token_bytes: float = 0.0
-    link_bw: float = 0.0
-    link_latency_s: float = 0.0
-
-
 class State:
     """The belief, as columns over replicas; it is the `ClusterView` that routers are handed.
 
     needs: the columns that the policies read; the others are neither reported nor kept.
+    narrow: while one decision is made, the only replicas that it may choose from; None: all that are able.
     index: a shared prefix index, for `belief.prefix = "oracle"`.
     """
 
@@ -76,7 +56,9 @@ class State:
         self.sent_prefixes: SentPrefixes | None = None
         if self.prefix is not None and belief.prefix == "own":
             self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in replicas])
-        self._since_report: deque[tuple[int, int, int, int]] = deque()
+        self.measured_at = [0] * count
+        self.narrow: Sequence[int] | None = None
+        self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
         # A report made for the decision itself already shows all that was sent.
         self._corrects = (
             belief.in_flight
@@ -89,7 +71,7 @@ class State:
 
     def able(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
-        return self._fit(self.stage, request)
+        return self._fit(self.stage, request) if self.narrow is None else self.narrow
 
     def partners(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that can make its output where another computes its prompt."""
@@ -148,6 +130,17 @@ class State:
             return f"prompt and one more token exceed the {most} tokens that a replica can hold"
         return ""
 
+    def know(self, replica: int, spec: ReplicaSpec) -> None:
+        """What is known of a replica beforehand has changed; one that was gone may come back as another."""
+        self.replicas[replica] = spec
+        self.total_blocks[replica] = spec.blocks
+        self.prefill_rate[replica] = spec.prefill_rate
+        if self.sent_prefixes is not None:
+            self.sent_prefixes.room[replica] = spec.cache_tokens
+        if self.status[replica] == GONE:
+            self.status[replica] = STARTING
+        self._able.clear()
+
     def set_status(self, replica: int, status: int) -> None:
         """A replica joined, drains or is gone."""
         self.status[replica] = status
@@ -180,18 +173,43 @@ class State:
         """Take over a report, and add again what was sent since it was measured."""
         for name, column in columns.items():
             setattr(self, name, list(column))  # the event stays as it was told
+        self.measured_at = [measured_at] * len(self.replicas)
         if self._corrects:
-            since = self._since_report
-            while since and since[0][0] < measured_at:
-                since.popleft()
-            for _, replica, tokens, waiting in since:
-                self._apply(replica, tokens, waiting)
+            for replica, since in enumerate(self._since_report):
+                if since:
+                    self._recount(replica, measured_at)
         if self.prefix is not None:
             for replica, extent, entered in cached:
                 (self.prefix.add if entered else self.prefix.remove)(replica, extent)
 
+    def measure(self, measured_at: int, replica: int, values: dict[str, int]) -> None:
+        """Take over one replica's own report; columns that nobody reads are passed over."""
+        for name in self.reported:
+            if name in values:
+                getattr(self, name)[replica] = values[name]
+        self.measured_at[replica] = measured_at
+        if self._corrects:
+            self._recount(replica, measured_at)
+
+    def cache_changed(self, replica: int, entered: Iterable[int], left: Iterable[int], cleared: bool) -> None:
+        """Take over what a replica tells of its cache, where that is what is believed."""
+        if self.prefix is None or self.sent_prefixes is not None:
+            return
+        if cleared:
+            self.prefix.forget(replica)
+        self.prefix.remove_all(replica, left)
+        self.prefix.add_all(replica, entered)
+
+    def _recount(self, replica: int, measured_at: int) -> None:
+        """Add again what happened at a replica since it was measured."""
+        since = self._since_report[replica]
+        while since and since[0][0] < measured_at:
+            since.popleft()
+        for _, tokens, waiting in since:
+            self._apply(replica, tokens, waiting)
+
     def _correct(self, at: int, replica: int, tokens: int, waiting: int) -> None:
-        self._since_report.append((at, replica, tokens, waiting))
+        self._since_report[replica].append((at, tokens, waiting))
         self._apply(replica, tokens, waiting)
 
     def _apply(self, replica: int, tokens: int, waiting: int) -> None:

@@ -14,6 +14,7 @@ from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import Event
 from poise.core.request import RequestView
+from poise.core.spec import ReplicaSpec
 
 SCHEMA = 1
 """Version of the file format; another one is refused."""
@@ -108,5 +109,9 @@ def _read(name: str, fields: list[Any]) -> Event | Action:
         return events.Reported(
             at, measured_at, columns, tuple((replica, extent, entered) for replica, extent, entered in cached)
         )
+    if name == "CacheChanged":
+        fields[2], fields[3] = tuple(fields[2]), tuple(fields[3])
+    if name == "Known":
+        fields[2] = ReplicaSpec(*fields[2])
     kind = _EVENTS.get(name) or _ACTIONS[name]
     return kind(*fields)  # type: ignore[no-any-return]

@@ -74,6 +74,11 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def measured_at(self) -> Sequence[int]:
+        """The instant at which each replica was last measured, 0 for never: what is old is uncertain, not zero."""
+        ...
+
+    @property
     def total_blocks(self) -> Sequence[int]:
         """KV blocks that each replica has; known beforehand, like the two below, and no part of `needs`."""
         ...

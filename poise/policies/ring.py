@@ -90,3 +90,8 @@ class Ring:
                 self._points.append(place & ~_REPLICA | replica)
         self._points.sort()
         self._replicas = replicas
+
+
+def kept(ring: Ring | None, seed: int, points: int = 150) -> Ring:
+    """`ring` as long as it is of this seed, else a new one: a router learns the seed with its first decision."""
+    return ring if ring is not None and ring.seed == seed else Ring(seed, points)

@@ -2,47 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-
-class Sent:
-    """The extents that one replica was sent; `tokens` is their sum.
-
-    A prompt's extents are touched from its end to its beginning, so an extent is never older than one that goes on
-    from it: what is dropped first is always a leaf.
-    """
-
-    __slots__ = ("_extents", "tokens")
-
-    def __init__(self) -> None:
-        self._extents: OrderedDict[int, int] = OrderedDict()
-        self.tokens = 0
-
-    def add(self, ids: Sequence[int], ends: Sequence[int]) -> None:
-        """A prompt made of these extents was sent."""
-        extents = self._extents
-        for place in range(len(ids) - 1, -1, -1):
-            extent = ids[place]
-            if extent in extents:
-                extents.move_to_end(extent)
-            else:
-                tokens = ends[place] - ends[place - 1] if place else ends[place]
-                extents[extent] = tokens
-                self.tokens += tokens
-
-    def oldest(self) -> Iterator[tuple[int, int]]:
-        """The extents and their tokens, the least recently sent first."""
-        return iter(self._extents.items())
-
-    def drop(self, room: int) -> list[int]:
-        """Forget the oldest extents until at most `room` tokens are left; what was forgotten."""
-        dropped = []
-        while self.tokens > room:
-            extent, tokens = self._extents.popitem(last=False)
-            self.tokens -= tokens
-            dropped.append(extent)
-        return dropped
+from poise.core.prefix import Sent
 
 
 class Tree:

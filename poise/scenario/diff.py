@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,17 +63,13 @@ def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.run import only_bundle
-    from poise.scenario.simulate import simulate
+    from poise.scenario.run import first_seed, only_bundle
 
     problem = build(load(path, sets))
     label, policies = only_bundle(problem)
     workload = problem.traffic.make(problem.seeds[0])
-    run = simulate(
-        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
-        until=problem.until_s, drain=problem.drain, blame=True,
-        progress=None if meter is None else lambda ended, rows: meter(label, ended, rows),
-    )  # fmt: skip
+    progress = None if meter is None else partial(meter, label)
+    run = first_seed(problem, policies, workload, blame=True, progress=progress)
     if run.interrupted:
         raise KeyboardInterrupt
     return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)

@@ -18,6 +18,8 @@ from poise.scenario.resolve import provenance
 from poise.scenario.simulate import simulate
 
 if TYPE_CHECKING:
+    from poise.core.diary import Diaries, Diary
+    from poise.core.records import Run
     from poise.core.trace import Trace
     from poise.policies import Policies
     from poise.workload import Workload
@@ -73,6 +75,22 @@ def only_bundle(problem: Problem) -> tuple[str, Policies]:
     slot = next(slot for slot in SLOTS if isinstance(value := getattr(section, slot), list) and len(value) > 1)
     said = f"lists {len(getattr(section, slot))} policies, and a run has one"
     raise places.error(("policies", slot), f"{said}; compare them with `poise compare`, or name one")
+
+
+def first_seed(
+    problem: Problem,
+    policies: Policies,
+    workload: Workload,
+    *,
+    blame: bool = False,
+    diary: Diary | Diaries | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """The run of a problem's first seed, to look at closely."""
+    return simulate(
+        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
+        until=problem.until_s, drain=problem.drain, blame=blame, diary=diary, progress=progress,
+    )  # fmt: skip
 
 
 def _one(

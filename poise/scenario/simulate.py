@@ -12,8 +12,7 @@ from poise.core.estimate import Chunk, Estimator, StepShape
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks

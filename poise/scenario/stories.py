@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poise.core.diary import Diaries
 from poise.report.requests import requests_frame
 from poise.report.worst import as_rows, worst
-from poise.scenario.simulate import simulate
+from poise.scenario.run import first_seed
 from poise.scenario.story import story_of
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ def stories(
     if not rows or len(workload) > MOST:
         return {}
     diaries = Diaries(sorted(rows))
-    again = simulate(
-        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
-        until=problem.until_s, drain=problem.drain, diary=diaries, progress=progress,
-    )  # fmt: skip
+    again = first_seed(problem, policies, workload, diary=diaries, progress=progress)
     if again.interrupted:
         return {}
     frame = requests_frame(again, workload)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def tell(
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.simulate import simulate
+    from poise.scenario.run import first_seed
 
     file = _scenario(path)
     if sets and path.is_dir():
@@ -43,11 +44,8 @@ def tell(
     if not 0 <= request < len(workload):
         raise _unknown(path, request, len(workload))
     diary = Diary(request)
-    run = simulate(
-        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
-        until=problem.until_s, drain=problem.drain, diary=diary,
-        progress=None if meter is None else lambda ended, rows: meter(label, ended, rows),
-    )  # fmt: skip
+    progress = None if meter is None else partial(meter, label)
+    run = first_seed(problem, policies, workload, diary=diary, progress=progress)
     if run.interrupted:
         raise KeyboardInterrupt
     frame = requests_frame(run, workload)

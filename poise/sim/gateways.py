@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from poise.core.chance import Chance
 from poise.core.control import Control
-from poise.core.event import Draining, Event, Joined, Left, Lost, Reported, Tick
+from poise.core.event import CacheChanged, Draining, Event, Joined, Known, Left, Lost, Measured, Reported, Tick
 from poise.core.flight import Flight
 from poise.core.request import RequestView
 
-_FOR_ALL = (Reported, Tick, Joined, Draining, Left, Lost)
+_OF_REPLICAS = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost)
 
 
 class Gateways:
@@ -35,7 +35,7 @@ class Gateways:
 
     def told(self, event: Event) -> Iterator[tuple[int, Control]]:
         """Those that learn of an event, with their numbers: of replicas all, of a request its own."""
-        if len(self.controls) == 1 or isinstance(event, _FOR_ALL):
+        if len(self.controls) == 1 or isinstance(event, _OF_REPLICAS):
             yield from enumerate(self.controls)
         else:
             request = event.request

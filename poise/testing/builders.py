@@ -65,6 +65,7 @@ def a_replica(
     capacity_tokens: int = 1 << 40,
     total_blocks: int = 1000,
     prefill_rate: float = 10_000.0,
+    measured_at: int = 0,
     flights: tuple[FlightView, ...] = (),
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
@@ -82,6 +83,7 @@ def a_replica(
         capacity_tokens,
         total_blocks,
         prefill_rate,
+        measured_at,
         flights,
     )
 

@@ -19,7 +19,8 @@ class ReplicaColumns(NamedTuple):
 
     able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
     capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
-    prefill_rate: prompt tokens per second.  flights: what was sent to it and has not ended, in order of dispatch.
+    prefill_rate: prompt tokens per second.  measured_at: when it was measured last, 0 for never.
+    flights: what was sent to it and has not ended, in order of dispatch.
     """
 
     requests: int = 0
@@ -35,6 +36,7 @@ class ReplicaColumns(NamedTuple):
     capacity_tokens: int = 1 << 40
     total_blocks: int = 1000
     prefill_rate: float = 10_000.0
+    measured_at: int = 0
     flights: tuple[FlightView, ...] = ()
 
 
@@ -60,6 +62,7 @@ class ClusterColumns:
         self.kv_rate = kv_rate
         self.total_blocks = [replica.total_blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
+        self.measured_at = [replica.measured_at for replica in replicas]
         self._replicas = tuple(replicas)
         self._columns = {name: [getattr(replica, name) for replica in replicas] for name in LOADS}
 
@@ -142,7 +145,7 @@ class ClusterColumns:
     def picture(self) -> dict[str, Any]:
         """A copy of everything that the view shows, to compare with later."""
         columns = {name: tuple(column) for name, column in self._columns.items()}
-        known = {"total_blocks": tuple(self.total_blocks), "prefill_rate": tuple(self.prefill_rate)}
+        known = {name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "measured_at")}
         return {"now": self.now, "stage": self.stage, "needs": self.needs, **columns, **known}
 
     def _read(self, name: str) -> list[int]:

@@ -10,7 +10,7 @@ from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.event import Arrived
 from poise.core.request import RequestView
-from poise.core.state import ReplicaSpec
+from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
 
 Rule = Callable[[RequestView, ClusterView], Any]

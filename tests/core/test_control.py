@@ -18,7 +18,7 @@ from poise.core.event import (
     Tick,
 )
 from poise.core.request import RequestView
-from poise.core.state import ReplicaSpec
+from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
 
 from .scripted import a_control, arrive, at_most, held

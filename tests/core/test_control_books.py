@@ -10,8 +10,8 @@ from poise.core.action import Abort, Decision, Dispatch, Hold, Refuse, Reject, R
 from poise.core.control import Control
 from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, Joined, Left, Lost, Prefilled, Refused, Tick
 from poise.core.request import RequestView
-from poise.core.spec import Role
-from poise.core.state import DRAINING, GONE, SERVING, STARTING, ReplicaSpec
+from poise.core.spec import ReplicaSpec, Role
+from poise.core.state import DRAINING, GONE, SERVING, STARTING
 from poise.core.view import ClusterView
 
 from .scripted import a_control, a_request

@@ -21,8 +21,7 @@ from poise.core.event import (
     Prefilled,
 )
 from poise.core.request import RequestView
-from poise.core.spec import Belief
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, ReplicaSpec
 from poise.core.view import ClusterView
 
 from .scripted import Rule, a_control, a_request, arrive, at_most, first_able, held

@@ -13,8 +13,7 @@ from poise.core.errors import ScenarioError, TraceError
 from poise.core.event import Arrived, Cancelled, Reported
 from poise.core.replica import Replica
 from poise.core.request import RequestView
-from poise.core.spec import Belief, Engine
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Engine, ReplicaSpec
 from poise.core.trace import Trace
 from poise.policies.batch.chunked import Chunked
 from poise.policies.find import find

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
-from poise.core.spec import Belief
-from poise.core.state import DRAINING, GONE, SERVING, STARTING, ReplicaSpec, State
+from poise.core.spec import Belief, ReplicaSpec
+from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
 from poise.core.view import REPORTED
 
 

@@ -18,20 +18,22 @@ from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import (
     Arrived,
+    CacheChanged,
     Cancelled,
     Event,
     Finished,
     FirstToken,
     Joined,
+    Known,
     Lost,
+    Measured,
     Prefilled,
     Refused,
     Reported,
     Tick,
 )
 from poise.core.request import RequestView
-from poise.core.spec import Belief
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, ReplicaSpec
 from poise.core.trace import SCHEMA, Trace, replay
 
 from .scripted import a_control, at_most
@@ -43,9 +45,16 @@ requests = st.builds(
 )
 columns = st.dictionaries(st.sampled_from(["tokens", "waiting"]), st.lists(numbers, max_size=3))
 changes = st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=3).map(tuple)
+rates = st.floats(0, 1e12)
+specs = st.builds(
+    ReplicaSpec, numbers, st.just("decode"), numbers, numbers, st.booleans(), numbers, rates, rates, rates, rates
+)
 SPECIAL: dict[type, st.SearchStrategy[Any]] = {
     Arrived: st.builds(Arrived, numbers, requests, st.integers(0, 3)),
     Reported: st.builds(Reported, numbers, numbers, columns, changes),
+    Measured: st.builds(Measured, numbers, numbers, numbers, st.dictionaries(st.just("tokens"), numbers)),
+    CacheChanged: st.builds(CacheChanged, numbers, numbers, extents, extents, st.booleans()),
+    Known: st.builds(Known, numbers, numbers, specs),
 }
 PLAIN: dict[type, st.SearchStrategy[Any]] = {int: numbers, str: st.text(), bool: st.booleans()}
 

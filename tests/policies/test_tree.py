@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.policies.tree import Sent, Tree
+from poise.core.prefix import Sent
+from poise.policies.tree import Tree
 
 chains = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 sends = st.lists(st.tuples(st.integers(0, 3), chains), max_size=25)

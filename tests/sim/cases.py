@@ -15,8 +15,7 @@ from poise.core.control import Control
 from poise.core.model import Model
 from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies.batch.chunked import Chunked
 from poise.policies.move.central_search import CentralSearch

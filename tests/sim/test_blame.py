@@ -16,8 +16,7 @@ from poise.core.control import Control
 from poise.core.diary import Diary
 from poise.core.records import FINISHED, TIMED_OUT, Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import Chunked

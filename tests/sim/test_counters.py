@@ -12,8 +12,7 @@ from poise.core.estimate import Piece, StepShape
 from poise.core.event import Arrived
 from poise.core.replica import Replica
 from poise.core.request import RequestView
-from poise.core.spec import Belief, Cluster, Engine, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import build_world

@@ -13,8 +13,7 @@ from poise.core.errors import PolicyError
 from poise.core.event import Moved, Stayed
 from poise.core.records import FINISHED, Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView

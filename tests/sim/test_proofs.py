@@ -16,8 +16,7 @@ from poise.core.action import ALL, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.control import Control
 from poise.core.records import FINISHED, Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Engine, Fault, Lane, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Fault, Lane, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import Chunked

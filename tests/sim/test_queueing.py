@@ -10,8 +10,7 @@ import pytest
 from poise.core.control import Control
 from poise.core.records import FINISHED, Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Engine, Pool
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted

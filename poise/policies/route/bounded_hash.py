@@ -20,7 +20,7 @@ from poise.core.action import Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ring import Ring, head, spot
+from poise.policies.ring import Ring, head, kept, spot
 
 
 @dataclass(slots=True)
@@ -52,8 +52,6 @@ class BoundedHash:
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         """The first with room, clockwise."""
-        ring = self._ring
-        if ring is None or ring.seed != chance.seed:
-            ring = self._ring = Ring(chance.seed, self.points)
+        ring = self._ring = kept(self._ring, chance.seed, self.points)
         key = head(request, self.prefix_tokens) if request.ids else request.id
         return Route(ring.below(spot(key), cluster.able(request), cluster.requests, self.factor))

@@ -29,7 +29,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND, ps
 from poise.core.view import ClusterView
 from poise.policies.hotness import Hotness
-from poise.policies.ring import Ring, spot
+from poise.policies.ring import Ring, kept, spot
 
 _DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, Stayed)
 """Events after which a request is not to be moved: a move that came to nothing met one whose prompt is under way."""
@@ -106,9 +106,7 @@ class DualMap:
 
     def _pair(self, request: RequestView, able: Sequence[int], chance: Chance) -> tuple[int, int]:
         """The two candidates; twice the same where there is no other."""
-        ring = self._ring
-        if ring is None or ring.seed != chance.seed:
-            ring = self._ring = Ring(chance.seed)
+        ring = self._ring = kept(self._ring, chance.seed)
         if request.ids:
             hotness = self._hotness.get(request.model)
             if hotness is None:

@@ -21,7 +21,7 @@ from poise.core.action import Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ring import Ring, head, spot
+from poise.policies.ring import Ring, head, kept, spot
 
 
 @dataclass(slots=True)
@@ -57,9 +57,7 @@ class SessionAffinity:
         key = self._key(request)
         if key is None:
             return Route(chance.least(able, cluster.requests))
-        ring = self._ring
-        if ring is None or ring.seed != chance.seed:
-            ring = self._ring = Ring(chance.seed, self.points)
+        ring = self._ring = kept(self._ring, chance.seed, self.points)
         if self.overload:
             return Route(ring.below(spot(key), able, cluster.requests, self.overload))
         return Route(ring.successor(spot(key), able))

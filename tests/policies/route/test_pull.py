@@ -17,8 +17,7 @@ from poise.core.control import Control
 from poise.core.event import Arrived, Finished, FirstToken, Tick
 from poise.core.records import FINISHED, REJECTED, Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Engine, Pool, Role
-from poise.core.state import ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec, Role
 from poise.core.units import SECOND
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
