@@ -54,6 +54,38 @@ def serve(wish: Wish) -> bool:
     return in_loop(run(planned, _say_ready, read))
 
 
+@dataclass(frozen=True, slots=True)
+class DemoWish:
+    """The options of `poise demo-live`."""
+
+    out: Path
+    router: str
+    seconds: float
+    port: int
+    admin_port: int
+    browser: bool
+
+
+def show_live(wish: DemoWish) -> bool:
+    """Run the live demonstration and say what came of it; whether it was interrupted."""
+    need_live("poise demo-live")
+    import webbrowser
+
+    from poise.scenario.meter import Bars
+    from poise.scenario.serve.demo import demo_live, summary
+
+    with Bars() as bars:
+        demo = in_loop(
+            demo_live(
+                wish.out, wish.router, seconds=wish.seconds, port=wish.port, admin_port=wish.admin_port,
+                opened=webbrowser.open if wish.browser else lambda page: None,
+                told=lambda ended, rows: bars(wish.router, ended, rows),
+            )
+        )  # fmt: skip
+    print(summary(demo, wish.router))
+    return demo.interrupted
+
+
 def emulate(given: dict[str, Any]) -> int:
     """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
     need_live("poise engine")
