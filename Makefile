@@ -4,10 +4,11 @@ BIN := .venv/bin
 TRACE ?=
 DEMO_OUT ?= demo-out
 
-.PHONY: help venv demo test test-slow lint bench compile uncompile clean
+.PHONY: help venv demo demo-live test test-slow lint bench compile uncompile clean
 
 help:
 	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
+	@echo "make demo-live  a gateway before four emulated engines, a minute of traffic, its page"
 	@echo "make test       the tests (under 10 minutes); make test-slow runs the long ones"
 	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment"
 	@echo "make compile    the same simulator at twice the speed, with a C compiler; make uncompile undoes it"
@@ -23,6 +24,9 @@ venv: .venv/ready
 
 demo: venv
 	@$(BIN)/poise demo --out $(DEMO_OUT) $(if $(TRACE),--trace $(TRACE))
+
+demo-live: venv
+	@$(BIN)/poise demo-live --out demo-live-out
 
 test: venv
 	$(BIN)/python -m pytest
@@ -44,4 +48,4 @@ uncompile: venv
 
 clean:
 	$(PYTHON) tools/compile.py --remove
-	rm -rf .venv demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo-out demo-live-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

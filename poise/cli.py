@@ -197,6 +197,21 @@ def serve(
     raise typer.Exit(DONE if serve_file(wish) else FAILED)
 
 
+@app.command("demo-live")
+def demo_live(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the recording goes.")] = Path("demo-live-out"),
+    router: Annotated[str, typer.Option(metavar="NAME", help="The router.")] = "prefix_cache",
+    seconds: Annotated[float, typer.Option(metavar="N", help="Of traffic.", min=1.0)] = 60.0,
+    port: Annotated[int, typer.Option(metavar="N", help="The port for clients; 0 takes a free one.")] = 8000,
+    admin_port: Annotated[int, typer.Option(metavar="N", help="The port of the page; 0 takes a free one.")] = 8001,
+    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+) -> None:
+    """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
+    from poise.scenario.serve.command import DemoWish, show_live
+
+    raise typer.Exit(INTERRUPTED if show_live(DemoWish(out, router, seconds, port, admin_port, browser)) else DONE)
+
+
 _VLLM = "vLLM's"
 
 

@@ -27,6 +27,7 @@ MAY: dict[str, set[str]] = {
     **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
     **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
     "claims": GROUND | TOOLS | {"scenario"},  # experiments are comparisons
+    "truth": GROUND | TOOLS | WORLDS | {"scenario"},  # what-ifs are comparisons too
     "cli": GROUND | TOOLS | WORLDS | TASKS,
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily

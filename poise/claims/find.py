@@ -68,8 +68,8 @@ def _module(name: str) -> ModuleType:
 
 
 def policy_file(name: str) -> Path:
-    """The file of a policy, in the folder of whichever slot it fills."""
-    (found,) = (_ROOT / "policies").glob(f"*/{name}.py")
+    """The file of a policy, in the folder of whichever slot it fills; `folder/name` where several have one."""
+    (found,) = (_ROOT / "policies").glob(f"{name}.py" if "/" in name else f"*/{name}.py")
     return found
 
 

@@ -34,18 +34,19 @@ class Line:
     least rank, then the one whose head arrived first.
     """
 
-    __slots__ = ("_cluster", "_flows", "_order")
+    __slots__ = ("_cluster", "_flow_of", "_flows", "_order")
 
     def __init__(self, order: Order, cluster: ClusterView) -> None:
         self._order = order
         self._cluster = cluster
         self._flows: dict[Hashable, list[_Item]] = {}
+        self._flow_of: dict[int, Hashable] = {}
 
     def __bool__(self) -> bool:
         return bool(self._flows)
 
     def __len__(self) -> int:
-        return sum(map(len, self._flows.values()))
+        return len(self._flow_of)
 
     def __iter__(self) -> Iterator[RequestView]:
         return (item[3] for heap in self._flows.values() for item in heap)
@@ -64,7 +65,8 @@ class Line:
     def append(self, request: RequestView) -> None:
         """Queue a request where it belongs."""
         item = (self._order.key(request), request.arrived_at, request.id, request)
-        heappush(self._flows.setdefault(self._order.flow(request), []), item)
+        flow = self._flow_of[request.id] = self._order.flow(request)
+        heappush(self._flows.setdefault(flow, []), item)
 
     def appendleft(self, request: RequestView) -> None:
         """Queue a request that was sent before: it finds its own place again."""
@@ -72,7 +74,7 @@ class Line:
 
     def take(self, head: RequestView) -> None:
         """Take the head out, even if others go before it since it was looked at."""
-        flow = self._order.flow(head)
+        flow = self._flow_of.pop(head.id)
         heap = self._flows[flow]
         heappop(heap)
         if not heap:
@@ -80,7 +82,7 @@ class Line:
 
     def remove(self, request: RequestView) -> None:
         """Take any request out."""
-        flow = self._order.flow(request)
+        flow = self._flow_of.pop(request.id)
         heap = [item for item in self._flows[flow] if item[2] != request.id]
         heapify(heap)
         if heap:

@@ -37,11 +37,11 @@ class Order(Protocol):
     """
 
     def flow(self, request: RequestView) -> Hashable:
-        """The queue that a request joins, fixed while it waits."""
+        """The queue that a request joins; asked once, when it begins to wait."""
         ...
 
     def key(self, request: RequestView) -> Any:
-        """Its place in that queue, the least first, fixed while it waits. Ties go by arrival, then id."""
+        """Its place in that queue, the least first; asked with the flow. Ties go by arrival, then id."""
         ...
 
     def rank(self, flow: Hashable, cluster: ClusterView) -> Any:

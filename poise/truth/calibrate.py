@@ -13,21 +13,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poise.core.action import Route
 from poise.core.chance import Chance
 from poise.core.errors import TraceError
-from poise.core.records import FINISHED, Run
+from poise.core.records import Run
 from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.core.view import ClusterView
 from poise.cost.fitted import COEFFICIENTS, Fitted
 from poise.policies import Policies
+from poise.report.latency import finished
 from poise.scenario.simulate import simulate
 from poise.truth.cluster import cluster_of
-from poise.truth.fit import Fit, Floats, Rows, regress, rows_of, standard_errors
-from poise.truth.recording import Mask, Recorded, only
+from poise.truth.fit import Fit, Rows, regress, rows_of, standard_errors
+from poise.truth.recording import Recorded
+from poise.truth.runs import LATENCIES, Floats, Mask, durations, middle, only, relative
 from poise.truth.seen import guessed_hits, seen
 from poise.workload.rows import take
 
@@ -45,8 +46,6 @@ STILL = 1e-3
 
 LEAST = 50
 """Requests without which nothing is fitted."""
-
-LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
 
 Meter = Callable[[str, int, int], None]
 
@@ -172,11 +171,17 @@ class _Fitting:
         return replace(target, values=best)
 
     def _simulated(self, values: Floats, rows: int) -> Run:
+        """The first `rows` requests sent where they were; TraceError where engines such as the header's hold few."""
         policies = Policies(router=AsRecorded(self.places))
         workload = self.workload.head(rows)
         run = simulate(self.cluster, workload, policies, cost=recipe(values), told=self.specs)
         if run.interrupted:
             raise KeyboardInterrupt
+        if (done := int(finished(run).sum())) < len(workload) / 2:
+            raise TraceError(
+                f"only {done} of {len(workload)} recorded requests fit the engines of the header; give it their true "
+                "capacity_tokens and blocks"
+            )
         return run
 
     def _regressed(self, run: Run, rows: int, free: Mask | None = None) -> Fit:
@@ -184,11 +189,10 @@ class _Fitting:
 
     def _rows(self, run: Run, rows: int) -> Rows:
         """The rows of the regression from both kinds of latency of the first `rows` requests of a run."""
-        count = run.records.rows
-        budget, workload = self.cluster.pools[0].engine.token_budget, self.workload.head(count)
-        sums = seen(workload, run, self.cached[:count], budget)
-        use = self.use[:count] & (np.asarray(run.records.status) == FINISHED) & (np.arange(count) < rows)
-        spans = durations(run)
+        done = np.flatnonzero(finished(run))
+        workload, run = take(self.workload, done), only(run, done)
+        sums = seen(workload, run, self.cached[done], self.cluster.pools[0].engine.token_budget)
+        use, spans = self.use[done] & (done < rows), durations(run)
         told = rows_of(sums[0], spans["ttft_s"], 0, workload.arrival, use)
         return told + rows_of(sums[1], spans["tpot_s"], 1, workload.arrival, use)
 
@@ -197,13 +201,13 @@ class _Fitting:
         to first token are off together. Each of those alone depends on the step that its request met by chance.
         """
         errors = self._errors(run)
-        return _middle(np.abs(errors["e2e_s"][:rows])) + abs(_middle(errors["ttft_s"][:rows]))
+        return middle(np.abs(errors["e2e_s"][:rows])) + abs(middle(errors["ttft_s"][:rows]))
 
     def _errors(self, run: Run) -> dict[str, Floats]:
         """Simulated over observed latencies, less one, by row; NaN for rows that do not count."""
-        use = self.use[: run.records.rows] & (np.asarray(run.records.status) == FINISHED)
+        use = self.use[: run.records.rows] & finished(run)
         simulated, observed = durations(run), durations(self.day_run)
-        return {name: _relative(simulated[name], observed[name][: len(use)], use) for name in LATENCIES}
+        return {name: relative(simulated[name], observed[name][: len(use)], use) for name in LATENCIES}
 
     # What is said of it ----------------------------------------------------------------------------------------------
 
@@ -232,7 +236,7 @@ class _Fitting:
     def _held_out(self, run: Run) -> dict[str, dict[str, float]]:
         errors = self._errors(run)
         return {
-            name: {"median": _middle(off), "p90": float(np.nanquantile(off, 0.9))}
+            name: {"median": middle(off), "p90": float(np.nanquantile(off, 0.9))}
             for name in LATENCIES
             if not np.isnan(off := np.abs(errors[name][self.train :])).all()
         }
@@ -240,26 +244,7 @@ class _Fitting:
     def _bias(self, run: Run) -> dict[int, float]:
         whole, places = self._errors(run)["e2e_s"], np.array(self.places)
         known = np.unique(places[~np.isnan(whole)])
-        return {int(number): 1 + _middle(whole[places == number]) for number in known}
-
-
-def durations(run: Run) -> dict[str, NDArray[np.int64]]:
-    """Picoseconds by row from dispatch to the first token, from there to the end (TPOT times tokens), and in all."""
-    records = run.records
-    sent, first, ended = (
-        np.asarray(each, dtype=np.int64) for each in (records.dispatched_at, records.first_token_at, records.ended_at)
-    )
-    return dict(zip(LATENCIES, (first - sent, ended - first, ended - sent), strict=True))
-
-
-def _relative(simulated: NDArray[np.int64], observed: NDArray[np.int64], use: Mask) -> Floats:
-    good = use & (simulated > 0) & (observed > 0)
-    return np.where(good, simulated / np.where(good, observed, 1) - 1, np.nan)
-
-
-def _middle(values: Floats) -> float:
-    """The median of what is known."""
-    return float(np.nanmedian(values))
+        return {int(number): 1 + middle(whole[places == number]) for number in known}
 
 
 def rounded(values: Floats) -> Floats:

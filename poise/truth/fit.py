@@ -17,9 +17,7 @@ from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats as Weights
 from poise.report.bootstrap import Path, Sample, settle
 from poise.truth.nnls import nnls
-from poise.truth.recording import Mask
-
-Floats = NDArray[np.float64]
+from poise.truth.runs import Floats, Mask
 
 HUBER = 1.345
 """Spreads beyond which a row counts less; 95 % efficient where errors are normal (Huber's usual choice)."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from poise.core.records import Run
 from poise.report.latency import Picoseconds, Rows, durations, summary
-from poise.truth.recording import Recorded, only
+from poise.truth.recording import Recorded
+from poise.truth.runs import only
 
 KINDS = ("ttft", "tpot", "e2e")
 

@@ -7,7 +7,8 @@ import pytest
 
 from poise.core.units import SECOND
 from poise.cost.fitted import COEFFICIENTS
-from poise.truth.fit import Floats, Rows, regress, rows_of, standard_errors
+from poise.truth.fit import Rows, regress, rows_of, standard_errors
+from poise.truth.runs import Floats
 
 TRUE = np.array([0.008, 30e-6, 4e-9, 2e-4, 40e-9])
 NOTHING = np.zeros(5)

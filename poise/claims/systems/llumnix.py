@@ -28,7 +28,7 @@ CLAIM = Claim(
     year=2024,
     slot="router",
     policies=("llumnix",),
-    others=("round_robin", "least_tokens", "priority"),
+    others=("round_robin", "least_tokens", "queue/priority"),
     headline="P99 time to first token up to 15 times shorter, P99 decode up to 2 times, 36 % less cost at equal tail",
     conditions="vLLM, LLaMA-7B on 16 A10 with KV for 13,616 tokens each; power-law lengths (M-M, L-L and others), "
     "10,000 requests, Poisson and Gamma arrivals, loads at which the median hardly queues; against round robin and "

@@ -84,6 +84,14 @@ class Caches:
         world = self._world
         world.turn(CacheChanged(world.clock(), slot, change.entered, change.left, change.cleared))
 
+    def followed(self) -> dict[int, tuple[str, dict[str, int]]]:
+        """How far the events of each engine are followed, and what befell them, by slot."""
+        return {
+            source.engine: (follower.feeds[topic].sync.value, dict(follower.feeds[topic].counts))
+            for follower in self._followed.values()
+            for topic, source in follower.sources.items()
+        }
+
     def counts(self) -> dict[str, dict[str, int]]:
         """What befell the events, by engine."""
         told: dict[str, dict[str, int]] = defaultdict(dict)

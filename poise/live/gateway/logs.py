@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TextIO
 
 from poise.core.errors import UserError
@@ -89,8 +90,10 @@ class Access:
 
     def __call__(self, trip: Trip, status: int) -> None:
         """A request has ended with `status`."""
-        if self._log.isEnabledFor(logging.INFO):
-            self._log.info("request", extra={"fields": self.fields(trip, status)})
+        log = self._log
+        if log.isEnabledFor(logging.INFO):
+            fields = {"fields": self.fields(trip, status)}
+            log.handle(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None, extra=fields))
 
     def fields(self, trip: Trip, status: int) -> dict[str, Any]:
         """What is told of a request; what is not known of it is missing."""
@@ -121,8 +124,12 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _time(record: logging.LogRecord) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{whole}.{int(record.msecs):03d}Z"
+    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+
+
+@lru_cache(2)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -86,10 +87,10 @@ class Admin:
         }
         self._post: dict[str, Callable[[str], tuple[int, str]]] = {"drain": self.drain, "undrain": self.undrain}
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
+    async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
         """Listen; the port."""
         self._every(self._recent.step_s, self._step)
-        return await self.server.listen(host, port)
+        return await self.server.listen(host, port, tls)
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """End what pages are sent, and close."""

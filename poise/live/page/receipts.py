@@ -83,6 +83,21 @@ class Receipts:
 
     def decided(self, event: Event, actions: Sequence[Action]) -> None:
         """Control has answered an event, and nothing is done yet."""
+        if len(actions) == 1 and type(event) is Arrived and not self._noted:  # mostly: nobody looks, and it is sent
+            action = actions[0]
+            if type(action) is Dispatch:
+                at, view, _ = event
+                request, slot, decode, _ = action
+                engine = self._slots[slot]
+                if request == view.id and decode == slot and engine is not None:
+                    self.count = number = self.count + 1
+                    tenant, name = self._trips[request].tenant, engine.name
+                    row = (number, at, request, tenant, view.model, view.prompt_tokens, 0, SENT, name, "", "", None)
+                    self.kept.append(made(Decision, row))
+                    return
+        self._each(event, actions)
+
+    def _each(self, event: Event, actions: Sequence[Action]) -> None:
         waits = type(event) is Arrived
         for action in actions:
             kind = type(action)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from poise.core.units import SECOND
@@ -96,14 +95,13 @@ class Recent:
     def __init__(self, first: Totals, step_s: float = STEP_S) -> None:
         self.step_s = step_s
         self.marks: deque[Totals] = deque([first], STEPS + 1)
+        self.steps: deque[Totals] = deque(maxlen=STEPS)
+        """What was counted in each step, the oldest first."""
 
     def mark(self, now: Totals) -> None:
         """A step is over."""
+        self.steps.append(between(self.marks[-1], now))
         self.marks.append(now)
-
-    def steps(self) -> list[Totals]:
-        """What was counted in each step, the oldest first."""
-        return [between(early, late) for early, late in pairwise(self.marks)]
 
     def last(self, now: Totals, seconds: float) -> Totals:
         """What was counted in about the last `seconds`: since the newest mark that is as old, or the oldest."""

@@ -90,7 +90,7 @@ SCRIPT: Final = r"""
     put(cell.lastChild, small);
     cell.lastChild.title = small;
   };
-  const filled = (cell, part) => {
+  const filled = (cell, part, doubt) => {
     if (part === undefined) return put(cell, "unknown");
     if (!cell.firstElementChild) {
       const bar = make("span", undefined, "fill");
@@ -99,7 +99,7 @@ SCRIPT: Final = r"""
       cell.replaceChildren(bar, make("span"));
     }
     cell.firstElementChild.firstElementChild.style.width = 100 * part + "%";
-    put(cell.lastElementChild, share(part));
+    put(cell.lastElementChild, (doubt ? "~ " : "") + share(part));
   };
   const facts = (list, pairs) => {
     if (list.children.length !== 2 * pairs.length) {
@@ -173,9 +173,10 @@ SCRIPT: Final = r"""
       put(cells[2], short(each.in_flight));
       report(cells[3], each.waiting, short);
       report(cells[4], each.running, short);
-      filled(cells[5], each.kv_used);
+      filled(cells[5], each.kv_used, doubt);
       cells[5].className = doubt ? "doubt" : "";
-      put(cells[6], said(each.hit_rate, share));
+      const kv = each.kv_events, trouble = kv ? Object.entries(kv.counts).map(([word, n]) => `${n} ${word}`) : [];
+      named(cells[6], said(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
       put(cells[7], short(each.sent));
       const failed = sum(each.failures);
       put(cells[8], failed ? `${short(failed)} (${Object.keys(each.failures).join(", ")})` : "0");

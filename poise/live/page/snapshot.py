@@ -27,7 +27,7 @@ MINUTE: Final = 60.0
 
 
 class Load(NamedTuple):
-    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came."""
+    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came (or 0)."""
 
     open: int
     held: int
@@ -38,6 +38,7 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
     """Everything, as it is at `now`; `began` is when instants begin (both picoseconds)."""
     world = gateway.world
     trips = list(world.trips.values())
+    followed = _followed(gateway)
     at = Counter(trip.slot for trip in trips)
     sums = totals(now, gateway.stats.engines.values(), trips)
     told: Json = {
@@ -46,7 +47,10 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
         "draining": gateway.draining,
         "models": gateway.desk.models.listed()[:TENANTS],
         "requests": _requests(trips, now),
-        "engines": {str(engine.slot): _engine(gateway, engine, at[engine.slot], began) for engine in world.fleet},
+        "engines": {
+            str(engine.slot): _engine(gateway, engine, at[engine.slot], began) | followed.get(engine.slot, {})
+            for engine in world.fleet
+        },
         "tenants": _tenants(gateway.stats.tenants, _loads(trips), now),
         "latency": _latency(recent.last(sums, MINUTE)),
         "rates": _rates(recent.last(sums, recent.step_s)),
@@ -75,16 +79,15 @@ def _requests(trips: Sequence[Trip], now: int) -> Json:
 
 def _loads(trips: Iterable[Trip]) -> dict[str, Load]:
     """By tenant."""
-    found: dict[str, Load] = {}
+    open_: Counter[str] = Counter()
+    held: dict[str, list[int]] = {}
     for trip in trips:
-        load = found.get(trip.tenant) or Load(0, 0, 0)
+        open_[trip.tenant] += 1
         if trip.state == HELD:
-            came = trip.view.arrived_at
-            oldest = min(came, load.oldest) if load.oldest else came
-            found[trip.tenant] = Load(load.open + 1, load.held + 1, oldest)
-        else:
-            found[trip.tenant] = load._replace(open=load.open + 1)
-    return found
+            held.setdefault(trip.tenant, []).append(trip.view.arrived_at)
+    return {
+        tenant: Load(count, len(held.get(tenant, ())), min(held.get(tenant, (0,)))) for tenant, count in open_.items()
+    }
 
 
 def _tenants(rows: dict[str, Row], loads: dict[str, Load], now: int) -> Json:
@@ -158,6 +161,14 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
     return told
 
 
+def _followed(gateway: Gateway) -> dict[int, Json]:
+    """Of engines that publish KV events: how far they are followed, and what went wrong."""
+    return {
+        slot: {"kv_events": {"state": state, "counts": counts}}
+        for slot, (state, counts) in gateway.caches.followed().items()
+    }
+
+
 def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
     """Share of prompt tokens found cached: as answers' usage says, else by the engine's own count."""
     row = gateway.stats.engines.get(engine.name)
@@ -191,7 +202,7 @@ def _rates(step: Totals) -> Json:
 
 def _series(recent: Recent, began: int) -> Json:
     """The steps gone by; `end_at` is where the last one ended, and a step without values has no percentiles."""
-    steps = recent.steps()
+    steps = recent.steps
     return {
         "step_s": recent.step_s,
         "end_at": _s(recent.marks[-1].at - began),

@@ -55,9 +55,11 @@ form{display:flex;flex-wrap:wrap;gap:8px;align-items:center;margin:1em 0}
 .tall thead th{position:sticky;top:0;z-index:2}
 .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .cursor{stroke:var(--soft);stroke-width:1;pointer-events:none}
-@media (max-width:600px){tbody th.n{white-space:normal;overflow-wrap:anywhere;max-width:42vw}#rows th.n{max-width:none}
-.why{min-width:13em}.few tr>:nth-child(2),.few tr>:nth-child(3),.few tr>:nth-child(6)
-{display:none}.few .why table tr>*{display:table-cell}.live svg text{font-size:13px}.tiles dd{font-size:1em}}
+@media (max-width:600px){tbody th.n{white-space:normal;overflow-wrap:anywhere;min-width:7.5em;max-width:42vw}
+#rows th.n{white-space:nowrap;min-width:0;position:static}.why{min-width:0!important;width:100%}
+.few tr>:nth-child(2),.few tr>:nth-child(3),.few tr>:nth-child(4),.few tr>:nth-child(6){display:none}
+.few .why table{display:block;max-width:46vw;overflow-x:auto}.few .why table tr>*{display:table-cell}
+.live svg text{font-size:13px}.tiles dd{font-size:1em}}
 @media (prefers-reduced-motion:no-preference){.new{animation:come .6s}}
 @keyframes come{from{background:color-mix(in srgb,var(--c0) 9%,transparent)}}
 """

@@ -15,6 +15,29 @@ _DIGITS = 12
 _ONCE = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 
 
+class Memory:
+    """What one connection remembers of its heads: the second, in case those after it are the same."""
+
+    __slots__ = ("_again", "_seen")
+
+    def __init__(self) -> None:
+        self._again: Again | None = None
+        self._seen = 0
+
+    def recall(self, data: bytes, at: int) -> Exchange | None:
+        """The request that a read holds, if that is one whole request with the head that is remembered."""
+        return None if self._again is None else self._again.read(data, at)
+
+    def learn(self, data: bytes, exchange: Exchange, limit: int) -> None:
+        """A read was parsed, and held this request; a client whose heads vary is let be."""
+        if self._again is not None:
+            if self._again.differs:
+                self._again = None
+        elif self._seen == 1:
+            self._again = Again.of(data, exchange, limit)
+        self._seen += 1
+
+
 class Again:
     """A head that may come again.
 

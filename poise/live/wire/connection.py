@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from poise.live.clock import now
+from poise.live.wire.again import Memory
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.header import CONTINUE, reply_head
 from poise.live.wire.request import HEAD, IDLE, Refusal, RequestReader
@@ -33,6 +34,7 @@ class Connection(Waiting, asyncio.Protocol):
         "_ahead",
         "_exchange",
         "_loop",
+        "_memory",
         "_paused",
         "_peer",
         "_reader",
@@ -46,7 +48,8 @@ class Connection(Waiting, asyncio.Protocol):
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
-        self._reader = RequestReader(server.limits)
+        self._memory = Memory()
+        self._reader: RequestReader | None = None
         self._exchange: Exchange | None = None
         self._ahead: tuple[bytes, int] | None = None
         super().__init__()
@@ -60,7 +63,7 @@ class Connection(Waiting, asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Nothing of a request has come, and nothing is under way."""
-        return self._exchange is None and self._reader.state == IDLE and not self._unread
+        return self._exchange is None and not self._unread and (self._reader is None or self._reader.state == IDLE)
 
     # Of the transport ------------------------------------------------------------------------------------------------
 
@@ -75,14 +78,12 @@ class Connection(Waiting, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self._exchange is not None or self._ahead is not None:
-            self._keep(data)
-        elif self._unread:
+        if self._unread:
             self._drop(data)
+        elif self._exchange is not None or self._ahead is not None or self._paused:
+            self._keep(data)
         else:
-            if self._reader.state == IDLE:
-                self.since = 0
-            self._reader.feed(data, now())
+            self._read(data, now())
             self._serve()
 
     def eof_received(self) -> None:
@@ -94,7 +95,8 @@ class Connection(Waiting, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         self._leave()
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
         self._server.leave(self)
 
     def pause_writing(self) -> None:
@@ -162,9 +164,10 @@ class Connection(Waiting, asyncio.Protocol):
         if self._exchange is not None or self._unread or self._transport.is_closing():
             limit_s = limits.linger_s if self._unread else limits.read_s
             if (self._paused or self._exchange is None) and self.waits(at, limit_s):
-                self._server.count("read_timeout")
+                if not self._unread:
+                    self._server.count("read_timeout")
                 self.abort()
-        elif reader.state == IDLE:
+        elif reader is None or reader.state == IDLE:
             if self.waits(at, limits.idle_s):
                 self._close()
         elif reader.state == HEAD:
@@ -180,23 +183,41 @@ class Connection(Waiting, asyncio.Protocol):
         if self._serving or self._unread:
             return
         self._serving = True
-        reader = self._reader
         while self._exchange is None and not self._paused and not self._transport.is_closing():
-            if reader.ready:
-                self._begin(reader.ready.pop(0))
-            elif reader.refusal is not None:
+            reader = self._reader
+            if reader is not None and reader.ready:
+                self._begin(self._take(reader))
+            elif reader is not None and reader.refusal is not None:
                 self._refuse(reader.refusal)
                 break
             elif self._ahead is not None:
                 (data, at), self._ahead = self._ahead, None
                 self._transport.resume_reading()
-                reader.feed(data, at)
+                self._read(data, at)
             else:
-                if reader.expects:
+                if reader is not None and reader.expects:
                     reader.expects = False
                     self._transport.write(CONTINUE)
                 break
         self._serving = False
+
+    def _read(self, data: bytes, at: int) -> None:
+        """Let a reader have what came; it is lent for as long as a request is on its way."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._server.lend()
+            reader.memory = self._memory
+        if reader.state == IDLE:
+            self.since = 0
+        reader.feed(data, at)
+
+    def _take(self, reader: RequestReader) -> Exchange:
+        """The first request that is ready; a reader that has no more goes back."""
+        exchange = reader.ready.pop(0)
+        if reader.state == IDLE and not reader.ready and exchange.keep_alive and reader.refusal is None:
+            self._reader = None
+            self._server.take_back(reader)
+        return exchange
 
     def _begin(self, exchange: Exchange) -> None:
         """Hand one request to the handler."""

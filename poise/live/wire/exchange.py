@@ -122,6 +122,7 @@ class Exchange:
             return self._late()
         assert not self.started, "an answer begins once"
         self.started = True
+        self._first = None
         if length is None:
             stated = dict(headers).get(b"content-length")
             length = None if stated is None else int(stated)

@@ -74,10 +74,10 @@ class Pool:
         for task, call in list(self._opening.items()):
             task.cancel()
             call.fail("cut", "the pool was closed")
-        for upstream in list(self._upstreams):
-            upstream.fail("cut", "the pool was closed")
         if self._opening:
             await asyncio.wait(list(self._opening))
+        for upstream in list(self._upstreams):  # among them what was opened although its opening was called off
+            upstream.fail("cut", "the pool was closed")
         if self._upstreams:
             self._empty = asyncio.get_running_loop().create_future()
             await self._empty

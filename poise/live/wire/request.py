@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from poise.live.wire.again import Again
+from poise.live.wire.again import Memory
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
 
@@ -35,10 +35,10 @@ class RequestReader:
     ready: requests that are complete, in order.  refusal: set once, after which nothing is read.
     state: IDLE, HEAD or BODY.  received: bytes of the body so far.
     expects: the client waits for `100 Continue` before it sends the body.
+    memory: of the connection's heads.
     """
 
     __slots__ = (
-        "_again",
         "_at",
         "_bare",
         "_begun_at",
@@ -52,10 +52,10 @@ class RequestReader:
         "_parser",
         "_parts",
         "_raw",
-        "_seen",
         "_size",
         "_target",
         "expects",
+        "memory",
         "on_body",
         "ready",
         "refusal",
@@ -63,14 +63,13 @@ class RequestReader:
     )
 
     def __init__(self, limits: Limits) -> None:
+        self.memory = Memory()
         self.ready: list[Exchange] = []
         self.refusal: Refusal | None = None
         self._limits = limits
         self._at = self._begun_at = self._bare = self._raw = self._size = 0
         self._parts: list[bytes] = []
         self.on_body = self._parts.append
-        self._again: Again | None = None
-        self._seen = 0
         self._body = bytearray()
         self.state = IDLE
         self._begin()
@@ -87,8 +86,8 @@ class RequestReader:
 
     def feed(self, data: bytes, at: int) -> None:
         """Read what came at `at`."""
-        if self._again is not None and self.state == IDLE:
-            exchange = self._again.read(data, at)
+        if self.state == IDLE:
+            exchange = self.memory.recall(data, at)
             if exchange is not None:
                 self.ready.append(exchange)
                 return
@@ -105,8 +104,6 @@ class RequestReader:
         self._size = len(data)
         fresh = self.state == IDLE
         if fresh:
-            self.state = HEAD
-            self._begun_at = self._at
             self._bare = 0
         try:
             self._parser.feed_data(data)
@@ -118,29 +115,17 @@ class RequestReader:
                 raise error.__context__ from None
             raise Refused(400, "malformed", f"malformed request: {error}") from None
         if self.state != IDLE:
-            self._wait(data)
+            self._wait()
         elif fresh and len(self.ready) == 1:
-            self._remember(data)
+            self.memory.learn(data, self.ready[0], self._limits.body_bytes)
         return b""
 
-    def _remember(self, data: bytes) -> None:
-        """Keep the second head of a connection for those after it; a client whose heads vary is let be."""
-        if self._again is not None:
-            if self._again.differs:
-                self._again = None
-        elif self._seen == 1:
-            self._again = Again.of(data, self.ready[0], self._limits.body_bytes)
-        self._seen += 1
-
-    def _wait(self, data: bytes) -> None:
+    def _wait(self) -> None:
         """The request is not complete: put together what came of its body, and see that it stays within its limits."""
         limits = self._limits
         if self._parts:
             self._gather()
             self._bare = 0
-            return
-        if not self._bare and self.state == HEAD and not data.strip(b"\r\n"):
-            self.state = IDLE  # an empty line between requests, as some clients send it
             return
         self._bare += self._size
         if self._bare > limits.header_bytes:
@@ -173,6 +158,11 @@ class RequestReader:
         self.state = IDLE
 
     # Called by the parser --------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request; an empty line before it is none."""
+        self.state = HEAD
+        self._begun_at = self._at
 
     def on_url(self, part: bytes) -> None:
         """A piece of the target."""
@@ -240,7 +230,6 @@ class RequestReader:
             )
         )
         self._bare = -self._size  # what follows in this read is of the next request
-        self._begun_at = self._at
         self._begin()
 
     # What is refused -------------------------------------------------------------------------------------------------

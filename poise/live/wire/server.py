@@ -11,7 +11,11 @@ from poise.live.wire.connection import Connection
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
 from poise.live.wire.refuse import openai
+from poise.live.wire.request import RequestReader
 from poise.live.wire.sweep import Sweep, period
+
+SPARE = 64
+"""Readers that are kept for the next request."""
 
 
 class Server:
@@ -34,6 +38,7 @@ class Server:
         self.open = 0
         self.accepted = 0
         self.causes: Counter[str] = Counter()
+        self._readers: list[RequestReader] = []
         self._connections: set[Connection] = set()
         self._sockets: list[asyncio.Server] = []
         self._draining = False
@@ -70,6 +75,8 @@ class Server:
                 connection.abort()
             await self._emptied(None)
         self._sweep.stop()
+        while self._readers:
+            self._readers.pop().close()
         return in_time
 
     async def _emptied(self, within_s: float | None) -> bool:
@@ -97,6 +104,15 @@ class Server:
         self._connections.discard(connection)
         if self._empty is not None and not self._connections and not self._empty.done():
             self._empty.set_result(None)
+
+    def lend(self) -> RequestReader:
+        """A reader for a request that begins: a connection without one, idle or waiting, is half as large."""
+        return self._readers.pop() if self._readers else RequestReader(self.limits)
+
+    def take_back(self, reader: RequestReader) -> None:
+        """A reader that has read whole requests and is as good as new."""
+        if len(self._readers) < SPARE:
+            self._readers.append(reader)
 
     def count(self, cause: str) -> None:
         """A client was refused."""

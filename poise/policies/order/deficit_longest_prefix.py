@@ -11,8 +11,8 @@ tenant's prefixes stay in the caches, and the looser the bound; `weights` multip
 It differs from DLPM in its place: a gateway sees no decode step, so output is charged as foretold when a request is
 sent and corrected when it ends; the cache is that of any able replica, as believed, and the router chooses which (the
 paper's D²LPM gives each worker a quantum of its own). A tenant with nothing waiting pays off its debt with the others'
-quanta and saves up nothing. With more than `most` requests waiting prefixes are not compared, as SGLang does beyond
-128: then arrival decides among the eligible.
+quanta and saves up nothing. While more than `most` requests wait prefixes are not compared, and arrival decides among
+the eligible: comparing takes time, and who fits no cache should not starve (SGLang stops comparing beyond 128 too).
 
 Bound: with L, P, E and K as in `virtual_token_counter`, the service charged to two tenants of equal weight over any
 time in which both wait differs by at most 2·(quantum + w_e·L + w_q·(P + 2·K·E)).
@@ -34,8 +34,8 @@ from poise.policies.ledger import Ledger, check_weights
 class DeficitLongestPrefix:
     """Eligible tenants first, then the longest cached prefix, then by arrival.
 
-    quantum: weighted tokens that a tenant is given at a time.  most: waiting requests beyond which prefixes are not
-    compared.  weights: shares of tenants by number, 1 for those not named.
+    quantum: weighted tokens that a tenant is given at a time.  most: waiting requests beyond which prefixes
+    are not compared.  weights: shares of tenants by number, 1 for those not named.
     """
 
     quantum: float = 16_384.0
@@ -44,13 +44,13 @@ class DeficitLongestPrefix:
     most: int = 128
     weights: dict[int, float] | None = None
     _deficits: dict[Any, float] = field(default_factory=dict, init=False, repr=False)
-    _tenants: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
-    _prompts: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
-    _shown: dict[Any, RequestView] = field(default_factory=dict, init=False, repr=False)
+    _ledger: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
+    _compared: dict[int, RequestView] = field(default_factory=dict, init=False, repr=False)
+    _beyond: set[int] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.quantum <= 0 or self.input_weight < 0 or self.output_weight < 0:
-            raise ValueError("quantum must be above 0, input_weight and output_weight not negative")
+        if self.quantum <= 0 or self.most < 1 or self.input_weight < 0 or self.output_weight < 0:
+            raise ValueError("quantum and most must be above 0, input_weight and output_weight not negative")
         check_weights(self.weights)
 
     @property
@@ -59,57 +59,59 @@ class DeficitLongestPrefix:
         return ("requests", "cached_tokens")
 
     def flow(self, request: RequestView) -> Hashable:
-        """Those with the same prompt, of one tenant and model."""
-        return request.model, request.tenant, request.ids[-1] if request.ids else -1
+        """Alone where its prefix may be compared, else with the others of its tenant and model."""
+        return request.model, request.tenant, request.id if request.id in self._compared else -1
 
     def key(self, request: RequestView) -> int:
         """All alike, so that arrival decides."""
         return 0
 
     def rank(self, flow: Any, cluster: ClusterView) -> tuple[bool, int]:
-        """Whether its tenant must wait for a quantum, then by the prefix that some able replica has."""
-        spent = self._deficits[flow[:2]] <= 0
-        if spent or flow[2] < 0 or len(self._shown) > self.most:
-            return spent, 0
-        request, requests = self._shown[flow], cluster.requests
+        """Whether its tenant must wait for a quantum, then by the prefix that the replica with the least to do has."""
+        model, tenant, number = flow
+        if self._deficits[model, tenant] <= 0:
+            return True, 0
+        if self._beyond or not self._compared[number].ids:
+            return False, 0
+        request, requests = self._compared[number], cluster.requests
         cached, able = cluster.cached_tokens(request), cluster.able(request)
-        least = min((requests[replica] for replica in able), default=0)
-        return False, -max((cached[replica] for replica in able if requests[replica] == least), default=0)
+        least = min([requests[replica] for replica in able], default=0)
+        return False, -max([cached[replica] for replica in able if requests[replica] == least], default=0)
 
     def joined(self, request: RequestView) -> None:
         """Know its prompt, and its tenant."""
-        flow: Any = self.flow(request)
-        if self._prompts.join(request, flow):
-            self._shown[flow] = request
-        self._tenants.join(request, flow[:2])
-        self._deficits.setdefault(flow[:2], 0.0)
+        tenant = request.model, request.tenant
+        if len(self._compared) < self.most:
+            self._compared[request.id] = request
+        else:
+            self._beyond.add(request.id)
+        self._ledger.join(request, tenant)
+        self._deficits.setdefault(tenant, 0.0)
         self._refill(request.model)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """Charge what the cache lacks, and the output as foretold."""
         self._leave(request)
-        if self._tenants.send(request):
+        if self._ledger.send(request):
             cached = cluster.cached_tokens(request)[replica] if request.ids else 0
             work = self.input_weight * (request.prompt_tokens - cached)
             self._charge(request, work + self.output_weight * request.predicted_tokens)
 
     def observe(self, event: Event) -> None:
         """Correct the charge to the output that was made."""
-        settled = self._tenants.settle(event)
+        settled = self._ledger.settle(event)
         if settled is not None:
             self._charge(settled[0], self.output_weight * settled[1])
 
     def ended(self, request: RequestView) -> None:
         """Forget it."""
         self._leave(request)
-        self._tenants.end(request.id)
+        self._ledger.end(request.id)
         self._refill(request.model)
 
     def _leave(self, request: RequestView) -> None:
-        self._prompts.leave(request.id)
-        flow = self.flow(request)
-        if flow not in self._prompts.waiting:
-            self._shown.pop(flow, None)
+        self._compared.pop(request.id, None)
+        self._beyond.discard(request.id)
 
     def _charge(self, request: RequestView, service: float) -> None:
         self._deficits[request.model, request.tenant] -= service
@@ -117,7 +119,7 @@ class DeficitLongestPrefix:
 
     def _refill(self, model: int) -> None:
         """Give quanta until a waiting tenant is eligible, where there are waiting ones."""
-        deficits, waiting = self._deficits, [flow for flow in self._tenants.waiting if flow[0] == model]
+        deficits, waiting = self._deficits, [flow for flow in self._ledger.waiting if flow[0] == model]
         if not waiting or any(deficits[flow] > 0 for flow in waiting):
             return
         rounds = min(-deficits[flow] // self._quantum(flow) + 1 for flow in waiting)

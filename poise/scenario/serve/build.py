@@ -23,7 +23,9 @@ from poise.cost import Roofline
 from poise.live.fronts.choice import Fallback, Subset
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
+from poise.live.gateway.logs import Access
 from poise.live.gateway.settings import Settings
+from poise.live.gateway.traces import Traces
 from poise.live.know.address import Engine as Place
 from poise.live.know.address import engine as place_of
 from poise.live.know.discover import EngineFile, EngineName
@@ -31,6 +33,7 @@ from poise.live.know.poll import Every
 from poise.live.know.tenant import Tenants
 from poise.live.know.text import Pieces
 from poise.live.know.tokens import Exact, Tokenising
+from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
 from poise.policies.find import build
@@ -107,13 +110,35 @@ def plan(loaded: LoadedGateway) -> Plan:
 def gateway_of(plan: Plan) -> Gateway:
     """The gateway; to be called where its loop runs."""
     section = plan.loaded.gateway
-    return Gateway(
+    gateway = Gateway(
         plan.control, plan.settings,
         pieces=Pieces(), tenants=plan.tenants, tenant_header=(section.tenants.header or "").lower().encode(),
         exact=Tokenising(plan.exact) if plan.exact else None,
         every=Every(section.belief.period_s, section.belief.timeout_s),
         kv_bind=section.belief.kv_bind or "",
     )  # fmt: skip
+    if section.log.access:
+        gateway.watch(Access(gateway.desk.models.listed, gateway.world.clock))
+    return gateway
+
+
+def admin_of(plan: Plan, gateway: Gateway) -> Admin | None:
+    """The gateway's page, if the file has a port for it."""
+    section = plan.loaded.gateway.admin
+    if section.port is None:
+        return None
+    token = _secret(plan.loaded, section.token_env, ("admin", "token_env"))
+    return Admin(gateway, token, tuple(section.hosts))
+
+
+def traces_of(plan: Plan, gateway: Gateway) -> Traces | None:
+    """Traces of requests, if the file asks for them; UserError where their library is missing."""
+    section = plan.loaded.gateway.traces
+    if section is None:
+        return None
+    traces = Traces(gateway.world, gateway.desk.models.listed, endpoint=section.endpoint, share=section.share)
+    gateway.watch(traces.ended)
+    return traces
 
 
 def record(plan: Plan, gateway: Gateway, now: int) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
-import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +40,7 @@ class Wish:
 def serve(wish: Wish) -> bool:
     """Serve until told to stop; whether all answers under way ended in time."""
     need_live("poise serve")
+    from poise.live.gateway.logs import start as start_log
     from poise.scenario.serve.build import plan
     from poise.scenario.serve.load import load_gateway
     from poise.scenario.serve.run import run
@@ -50,8 +49,41 @@ def serve(wish: Wish) -> bool:
         return plan(load_gateway(wish.file, wish.sets, list(_shorthands(wish))))
 
     planned = read()
-    _log(planned.loaded.gateway.log.level)
+    log = planned.loaded.gateway.log
+    start_log(log.level, log.format)
     return in_loop(run(planned, _say_ready, read))
+
+
+@dataclass(frozen=True, slots=True)
+class DemoWish:
+    """The options of `poise demo-live`."""
+
+    out: Path
+    router: str
+    seconds: float
+    port: int
+    admin_port: int
+    browser: bool
+
+
+def show_live(wish: DemoWish) -> bool:
+    """Run the live demonstration and say what came of it; whether it was interrupted."""
+    need_live("poise demo-live")
+    import webbrowser
+
+    from poise.scenario.meter import Bars
+    from poise.scenario.serve.demo import demo_live, summary
+
+    with Bars() as bars:
+        demo = in_loop(
+            demo_live(
+                wish.out, wish.router, seconds=wish.seconds, port=wish.port, admin_port=wish.admin_port,
+                opened=webbrowser.open if wish.browser else lambda page: None,
+                told=lambda ended, rows: bars(wish.router, ended, rows),
+            )
+        )  # fmt: skip
+    print(summary(demo, wish.router))
+    return demo.interrupted
 
 
 def emulate(given: dict[str, Any]) -> int:
@@ -107,11 +139,8 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
             yield path, text, f"{option} {text}"
 
 
-def _log(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-
-
-def _say_ready(gateway: Gateway, port: int) -> None:
+def _say_ready(gateway: Gateway, port: int, page: int) -> None:
     host = gateway.host if ":" not in gateway.host else f"[{gateway.host}]"
     router = type(gateway.control.router).__name__
-    print(f"poise: serving on http://{host}:{port}/v1 by {router}; stop with Ctrl-C", flush=True)
+    shown = f", its page at http://127.0.0.1:{page}/" if page else ""
+    print(f"poise: serving on http://{host}:{port}/v1 by {router}{shown}; stop with Ctrl-C", flush=True)

@@ -13,17 +13,19 @@ from poise.live.clock import now
 from poise.live.gateway.gateway import Gateway
 from poise.live.know.discover import Diff
 from poise.live.know.watch import watch_file, watch_name
-from poise.scenario.serve.build import Plan, gateway_of, record
+from poise.live.page.admin import Admin
+from poise.scenario.serve.build import Plan, admin_of, gateway_of, record, traces_of
 from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.roll import Roll
 
 log = logging.getLogger("poise.gateway")
 
 
-async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callable[[], Plan]) -> bool:
+async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Callable[[], Plan]) -> bool:
     """Serve until SIGTERM or SIGINT; whether all answers under way ended in time.
 
-    ready: told of the gateway and its port once it listens.  reread: reads the gateway file again, on SIGHUP.
+    ready: told of the gateway, its port and that of its page (0: none) once both listen.
+    reread: reads the gateway file again, on SIGHUP.
     """
     section = plan.loaded.gateway
     stopping = asyncio.Event()
@@ -34,14 +36,15 @@ async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callabl
     roll = Roll(gateway)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reread(roll, reread))
     tasks: list[asyncio.Task[None]] = []
-    front = None
+    admin, traces, front = admin_of(plan, gateway), traces_of(plan, gateway), None
     try:
         port = await _open(plan, gateway)
         roll.list(plan.engines)
+        record(plan, gateway, now())  # before anything can happen to the engines just listed
         front = await open_envoy(plan, gateway)
-        record(plan, gateway, now())
         tasks = [loop.create_task(work) for work in _watching(plan, roll)]
-        ready(gateway, port)
+        page = await _open_page(plan, admin) if admin is not None else 0
+        ready(gateway, port, page)
         await stopping.wait()
         log.info("stopping: answers under way have %g s", section.limits.drain_s)
     finally:
@@ -50,6 +53,10 @@ async def run(plan: Plan, ready: Callable[[Gateway, int], None], reread: Callabl
         if front is not None:
             await front.stop(section.limits.drain_s)
         in_time = await gateway.stop(section.limits.drain_s)
+        if admin is not None:
+            await admin.stop()
+        if traces is not None:
+            traces.close()
     return in_time
 
 
@@ -61,6 +68,17 @@ async def _open(plan: Plan, gateway: Gateway) -> int:
     except OSError as error:
         said = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
         raise plan.loaded.places.error(("listen", "port"), f"{said}; choose another port or address") from None
+
+
+async def _open_page(plan: Plan, admin: Admin) -> int:
+    """Listen for the page; UserError where that is not allowed."""
+    section = plan.loaded.gateway.admin
+    try:
+        return await admin.start(section.host, section.port or 0)
+    except OSError as error:
+        said = f"{section.host}:{section.port} cannot be listened on ({error.strerror or error})"
+        cure = "choose another port, or null for no page"
+        raise plan.loaded.places.error(("admin", "port"), f"{said}; {cure}") from None
 
 
 def _watching(plan: Plan, roll: Roll) -> Iterator[Coroutine[Any, Any, None]]:

@@ -31,6 +31,7 @@ class AdminSection(Section):
     host: str = Field(default="127.0.0.1", description="the address of the page; keep it on loopback")
     port: Port | None = Field(default=8001, description="a port for the page and /metrics, or null for none")
     token_env: str | None = Field(default=None, description="an environment variable with the token that guards it")
+    hosts: list[str] = Field(default=[], description="the names by which browsers may call it, as in [gw.example.org]")
 
 
 class EngineSection(Section):
@@ -138,6 +139,13 @@ class LogSection(Section):
     access: bool = Field(default=False, description="whether each request gets a line")
 
 
+class TraceSection(Section):
+    """OpenTelemetry traces."""
+
+    endpoint: str = Field(description="the collector's URL, as in http://127.0.0.1:4318/v1/traces")
+    share: float = Field(default=1.0, ge=0, le=1, description="the share of requests that are traced, as in 0.1")
+
+
 class Gateway(Section):
     """The whole file."""
 
@@ -159,6 +167,7 @@ class Gateway(Section):
     limits: LimitsSection = Field(default=LimitsSection(), description="a section limits, as in {held_s: 60}")
     record: RecordSection | None = Field(default=None, description="a section record, as in {file: day.jsonl}")
     log: LogSection = Field(default=LogSection(), description="a section log, as in {format: json}")
+    traces: TraceSection | None = Field(default=None, description="a section traces, as in {endpoint: URL}")
     seed: Whole = Field(default=0, ge=0, description="the seed of ties and draws")
 
     @field_validator("engines", mode="before")

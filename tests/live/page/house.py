@@ -14,6 +14,7 @@ from poise.core.policy import Admission, Router
 from poise.core.spec import ReplicaSpec
 from poise.live.engine.emulated import Emulated
 from poise.live.engine.options import Options
+from poise.live.engine.publish import KvEvents
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.know.address import Engine as Place
@@ -27,6 +28,7 @@ from poise.policies.route.prefix_cache import PrefixCache
 
 WITHIN_S = 20.0
 MODEL = "llama-3.1-8b"
+KV = KvEvents(True, endpoint="tcp://127.0.0.1:*", replay_endpoint="tcp://127.0.0.1:*")
 
 
 @dataclass
@@ -90,13 +92,16 @@ async def house(
     engine_key: str = "",
     step_s: float = 10.0,
     limits: Limits = LIMITS,
+    publish: bool = False,
 ) -> AsyncIterator[House]:
-    """A house that is ready: every engine serves."""
+    """A house that is ready: every engine serves. publish: engines tell of their caches by KV events."""
     async with AsyncExitStack() as stack:
         emulated = [
             await stack.enter_async_context(
                 Emulated(
-                    Options(model=MODEL, device="H100", port=0, faults=True), batcher=Chunked(), preempt=LastAdmitted()
+                    Options(model=MODEL, device="H100", port=0, faults=True, kv_events_config=KV if publish else None),
+                    batcher=Chunked(),
+                    preempt=LastAdmitted(),
                 )
             )
             for _ in engines
@@ -109,7 +114,14 @@ async def house(
         admin = Admin(gateway, token, limits=limits, step_s=step_s)
         port = await gateway.start("127.0.0.1", 0)
         for name, engine in zip(engines, emulated, strict=True):
-            gateway.scout.add(EngineAt(Place(name, "127.0.0.1", engine.port), api_key=engine_key))
+            gateway.scout.add(
+                EngineAt(
+                    Place(name, "127.0.0.1", engine.port),
+                    api_key=engine_key,
+                    kv_events=engine.kv_endpoint,
+                    kv_replay=engine.replay_endpoint,
+                )
+            )
         admin_port = await admin.start()
         try:
             await until(lambda: len(gateway.world.fleet.serving) == len(engines))

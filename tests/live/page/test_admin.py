@@ -248,6 +248,19 @@ def test_what_is_not_there_and_what_is_not_taken() -> None:
     run(main)
 
 
+def test_how_far_kv_events_are_followed_is_told() -> None:
+    async def main() -> None:
+        async with house(("a",), publish=True) as here:
+            for n in range(3):
+                await here.complete("hello " * 100 + str(n))
+            state: dict[str, Any] = {}
+            while state.get("state") != "synced":
+                state = (await here.look("/state")).json["engines"]["0"]["kv_events"]
+            assert state["counts"].get("gaps", 0) == 0
+
+    run(main)
+
+
 # Secrets --------------------------------------------------------------------------------------------------------------
 
 SECRETS = ("sk-client-5ecret", "sk-engine-5ecret", "prompt-5ecret", "admin-5ecret", "user-5ecret", "session-5ecret")

@@ -38,7 +38,7 @@ def test_the_steps_add_up_to_all_that_was_counted(steps: list[list[float]]) -> N
     for number, step in enumerate(steps):
         sofar = sofar + step
         recent.mark(a_total(10 * (number + 1), sofar))
-    told = recent.steps()
+    told = recent.steps
     assert [sum(each.ttft) for each in told] == [each.requests for each in told] == [len(step) for step in steps]
     whole = between(a_total(0, []), a_total(10 * len(steps), sofar))
     assert [sum(column) for column in zip(*(each.ttft for each in told), strict=True)] == list(whole.ttft)
@@ -57,4 +57,4 @@ def test_only_so_many_steps_are_kept() -> None:
     recent = Recent(a_total(0, []))
     for at in range(1, 100):
         recent.mark(a_total(at, []))
-    assert len(recent.steps()) == 30
+    assert len(recent.steps) == 30

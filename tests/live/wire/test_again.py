@@ -41,6 +41,8 @@ PIECES = st.one_of(
         [
             b"GET /h HTTP/1.1\r\nhost: g\r\n\r\n",
             _sent(b"a") + _sent(b"b"),
+            _sent(b"a") + _sent(b"b")[:40],
+            _sent(b"a") + b"GET /other HTTP/1.1\r\nhost: g\r\nsplit: ",
             HEAD.replace(b"%d", b"003") + b"abc",
             HEAD.replace(b"%d", b"+3") + b"abc",
             HEAD.replace(b"%d", b"") + b"abc",
@@ -58,7 +60,7 @@ PIECES = st.one_of(
 @given(st.lists(PIECES, max_size=9))
 def test_a_head_that_is_not_parsed_reads_as_if_it_were(pieces: list[bytes]) -> None:
     quick, slow = RequestReader(Limits()), RequestReader(Limits())
-    slow._seen = 9  # remembers nothing
+    slow.memory._seen = 9  # remembers nothing
     for at, piece in enumerate(pieces):
         assert _fed(quick, piece, at) == _fed(slow, piece, at)
         assert (quick.state, quick.refusal) == (slow.state, slow.refusal)
@@ -68,8 +70,8 @@ def _reader(sent: bytes = HEAD, limits: Limits = Limits()) -> tuple[RequestReade
     reader = RequestReader(limits)
     for each in (b"1", b"22"):
         _fed(reader, _sent(each, sent), 0)
-    assert reader._again is not None
-    return reader, reader._again
+    assert reader.memory._again is not None
+    return reader, reader.memory._again
 
 
 def test_only_the_length_may_differ() -> None:
@@ -107,7 +109,7 @@ def test_a_client_whose_heads_vary_is_let_be() -> None:
     for each in range(3):
         (told,) = _fed(reader, _sent(b"a", HEAD.replace(b"y", b"abc"[each : each + 1])), each)
         assert told["headers"][1] == (b"x", b"abc"[each : each + 1])
-        assert reader._again is None
+        assert reader.memory._again is None
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,28 @@ def test_a_slow_client_stops_the_handler_and_the_next_request() -> None:
     assert len(client.exchanges) == 2 and client.transport.high == Limits().write_buffer_bytes
 
 
+def test_what_comes_while_a_slow_client_holds_its_answer_waits_unread() -> None:
+    client = Client(lambda exchange: exchange.answer(200, b"x"))
+    client.send(GET % 0)
+    client.connection.pause_writing()
+    for each in range(3):
+        client.send(GET % each)
+    assert len(client.transport.writes) == 1 and not client.transport.reading
+    client.connection.resume_writing()
+    assert len(client.transport.writes) == 4 and client.transport.reading
+
+
+def test_a_half_read_request_keeps_its_reader_from_others() -> None:
+    server = Server(lambda exchange: exchange.answer(200, exchange.path.encode()))
+    first, second = Client(server=server), Client(server=server)
+    first.send(GET % 0 + b"GET /first HT")
+    second.send(GET % 1)
+    first.send(b"TP/1.1\r\nhost: g\r\n\r\n")
+    second.send(GET % 2)
+    assert [write.rpartition(b"\n")[2] for write in first.transport.writes] == [b"/0", b"/first"]
+    assert [write.rpartition(b"\n")[2] for write in second.transport.writes] == [b"/1", b"/2"]
+
+
 def test_a_cut_answer_has_no_end() -> None:
     client = Client()
     client.send(GET % 0)
