@@ -68,11 +68,12 @@ class Call:
         """Call it off: the connection is closed at once, by which the engine learns that its client left."""
         if self.over:
             return
-        self.over = True
-        if self.upstream is not None:
-            self.upstream.drop()
-        elif self.opening is not None:
-            self.opening.cancel()
+        upstream, opening = self.upstream, self.opening
+        self.finish()
+        if upstream is not None:
+            upstream.drop()
+        elif opening is not None:
+            opening.cancel()
 
     def pause(self) -> None:
         """Read no more of the answer."""
@@ -86,8 +87,28 @@ class Call:
         if self.upstream is not None:
             self.upstream.resume()
 
+    def finish(self) -> Heard:
+        """It is over: lets go of who sent it, who often holds the call, and returns that one to be told."""
+        heard, self.heard = self.heard, NOBODY
+        self.over = True
+        self.upstream = self.opening = None
+        return heard
+
     def fail(self, kind: Kind, reason: str) -> None:
         """Tell who sent it, unless it is over."""
-        if not self.over:
-            self.over = True
-            self.heard.failed(Failure(kind, reason, self.answered))
+        self.finish().failed(Failure(kind, reason, self.answered))
+
+
+class _Nobody:
+    """Hears of a call that is over."""
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
+
+    def data(self, data: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def failed(self, why: Failure) -> None: ...
+
+
+NOBODY: Heard = _Nobody()

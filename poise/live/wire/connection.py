@@ -12,7 +12,7 @@ from poise.live.clock import now
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.header import CONTINUE, reply_head
 from poise.live.wire.request import HEAD, IDLE, Refusal, RequestReader
-from poise.live.wire.sweep import Wait
+from poise.live.wire.sweep import Waiting
 
 if TYPE_CHECKING:
     from poise.live.wire.server import Server
@@ -22,7 +22,7 @@ SLOW_HEAD: Final = Refusal(408, "head_timeout", "the head did not come in time")
 SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
 
 
-class Connection(asyncio.Protocol):
+class Connection(Waiting, asyncio.Protocol):
     """Serves one client: requests that come together are answered one after the other.
 
     While one is under way nothing of the next is parsed: at most one read is kept, and no more is read. A client that
@@ -40,7 +40,6 @@ class Connection(asyncio.Protocol):
         "_serving",
         "_transport",
         "_unread",
-        "_wait",
         "closing",
     )
 
@@ -50,7 +49,7 @@ class Connection(asyncio.Protocol):
         self._reader = RequestReader(server.limits)
         self._exchange: Exchange | None = None
         self._ahead: tuple[bytes, int] | None = None
-        self._wait = Wait()
+        super().__init__()
         self._peer = ""
         self._paused = False
         self._serving = False
@@ -82,7 +81,7 @@ class Connection(asyncio.Protocol):
             self._drop(data)
         else:
             if self._reader.state == IDLE:
-                self._wait.since = 0
+                self.since = 0
             self._reader.feed(data, now())
             self._serve()
 
@@ -101,14 +100,14 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly."""
         self._paused = True
-        self._wait.since = 0
+        self.since = 0
         if self._exchange is not None and self._exchange.flow is not None:
             self._exchange.flow(False)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._paused = False
-        self._wait.since = 0
+        self.since = 0
         if self._exchange is None:
             self._serve()
         elif self._exchange.flow is not None:
@@ -129,7 +128,7 @@ class Connection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         self._server.open -= 1
-        self._wait.since = 0
+        self.since = 0
         if exchange.keep_alive and not self.closing:
             self._serve()
         else:
@@ -159,26 +158,26 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, at: int) -> None:
         """Act on what has waited too long."""
-        limits, wait, reader = self._server.limits, self._wait, self._reader
+        limits, reader = self._server.limits, self._reader
         if self._exchange is not None or self._unread or self._transport.is_closing():
             limit_s = limits.linger_s if self._unread else limits.read_s
-            if (self._paused or self._exchange is None) and wait.beyond(at, limit_s):
+            if (self._paused or self._exchange is None) and self.waits(at, limit_s):
                 self._server.count("read_timeout")
                 self.abort()
         elif reader.state == IDLE:
-            if wait.beyond(at, limits.idle_s):
+            if self.waits(at, limits.idle_s):
                 self._close()
         elif reader.state == HEAD:
-            if wait.beyond(at, limits.head_s):
+            if self.waits(at, limits.head_s):
                 self._refuse(SLOW_HEAD)
-        elif wait.beyond(at, limits.body_s + reader.received / limits.body_rate):
+        elif self.waits(at, limits.body_s + reader.received / limits.body_rate):
             self._refuse(SLOW_BODY)
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Hand over what is ready, one at a time; answers given at once are a loop here, not a recursion."""
-        if self._serving:
+        if self._serving or self._unread:
             return
         self._serving = True
         reader = self._reader
@@ -187,6 +186,7 @@ class Connection(asyncio.Protocol):
                 self._begin(reader.ready.popleft())
             elif reader.refusal is not None:
                 self._refuse(reader.refusal)
+                break
             elif self._ahead is not None:
                 (data, at), self._ahead = self._ahead, None
                 self._transport.resume_reading()
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         tail = b"\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self._transport.write(reply_head(refusal.status, [(b"content-type", b"application/json")], tail) + body)
         self.closing = True
-        self._wait.since = 0
+        self.since = 0
         self._unread = max(server.limits.linger_bytes, 1)
         if refusal is FULL or not self._transport.can_write_eof():
             self._transport.close()
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         self.closing = True
-        self._wait.since = 0
+        self.since = 0
         self._transport.close()
 
     def _leave(self) -> None:

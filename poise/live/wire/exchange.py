@@ -11,6 +11,9 @@ from poise.live.wire.header import Headers, reply_head
 CHUNKED, LENGTH, UNTIL_CLOSE, NO_BODY = range(4)
 """How an answer's end is told."""
 
+BODILESS = frozenset((204, 304))
+"""Statuses whose answers have no body."""
+
 JOINED = 65_536
 """Bytes up to which a chunk is copied into its frame, so that it is one write."""
 
@@ -43,6 +46,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_first",
         "_framing",
         "_head",
         "_left",
@@ -70,11 +74,11 @@ class Exchange:
         headers: list[tuple[bytes, bytes]],
         body: bytes,
         begun_at: int,
-        *,
+        first: dict[bytes, bytes] | None = None,
         keep_alive: bool = True,
         modern: bool = True,
     ) -> None:
-        """keep_alive: the client may send another request.  modern: it speaks HTTP/1.1."""
+        """first: the first value of each header.  keep_alive: another request may follow.  modern: HTTP/1.1."""
         self.method = method
         self.target = target
         self.headers = headers
@@ -83,10 +87,9 @@ class Exchange:
         self.keep_alive = keep_alive
         self.modern = modern
         path, _, self.query = target.decode("latin-1").partition("?")
-        if not path.startswith("/"):
-            path = _without_origin(path)
-        self.path = unquote(path) if "%" in path else path
+        self.path = path if path[:1] == "/" and "%" not in path else _plain(path)
         self.peer = ""
+        self._first = dict(reversed(headers)) if first is None else first
         self.gone: Callable[[], None] | None = None
         self.flow: Callable[[bool], None] | None = None
         self.started = False
@@ -101,10 +104,7 @@ class Exchange:
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of a header, by its lower-case name."""
-        for each, value in self.headers:
-            if each == name:
-                return value
-        return None
+        return self._first.get(name)
 
     # The answer ------------------------------------------------------------------------------------------------------
 
@@ -121,14 +121,19 @@ class Exchange:
         assert not self.started, "an answer begins once"
         self.started = True
         if length is None:
-            length = _length(headers)
+            stated = dict(headers).get(b"content-length")
+            length = None if stated is None else int(stated)
         if line.closing:
             self.keep_alive = False
-        self._framing = self._frame(status, length)
-        self._left = length or 0
-        self._head = reply_head(status, headers, self._tail(length))
-        if self._framing != LENGTH:
+        if status in BODILESS or self.method == "HEAD":
+            self._framing = NO_BODY
+        elif length is not None:
+            self._framing = LENGTH
+            self._left = length
+        else:
+            self._framing = CHUNKED if self.modern else UNTIL_CLOSE
             line.soon(self._flush)
+        self._head = reply_head(status, headers, self._tail(status, length))
 
     def write(self, data: bytes) -> None:
         """Send one piece of the body at once."""
@@ -171,7 +176,7 @@ class Exchange:
             line.write(self._head)
         self._head = b""
         self.ended = True
-        self._line = None
+        self._line = self.gone = self.flow = None
         line.over()
 
     def answer(
@@ -187,6 +192,7 @@ class Exchange:
         line, self._line = self._line, None
         if line is None:
             return
+        self.gone = self.flow = None
         if self._head:
             line.write(self._head)
             self._head = b""
@@ -201,34 +207,23 @@ class Exchange:
 
     def leave(self) -> None:
         """The client has gone; what the handler still writes is dropped."""
-        if self._line is not None:
-            self._line = None
-            if self.gone is not None:
-                self.gone()
+        gone = self.gone
+        self._line = self.gone = self.flow = None
+        if gone is not None:
+            gone()
 
-    def _frame(self, status: int, length: int | None) -> int:
-        if status in (204, 304) or self.method == "HEAD":
-            return NO_BODY
-        if length is not None:
-            return LENGTH
-        if self.modern:
-            return CHUNKED
-        self.keep_alive = False
-        return UNTIL_CLOSE
-
-    def _tail(self, length: int | None) -> bytes:
+    def _tail(self, status: int, length: int | None) -> bytes:
         """What frames the body, and the end of the head."""
-        if self._framing == CHUNKED:
-            framing = b"\r\ntransfer-encoding: chunked"
-        elif length is not None:
+        framing = b""
+        if length is not None and status != 204:
             framing = b"\r\ncontent-length: %d" % length
-        else:
-            framing = b""
-        if not self.keep_alive:
-            framing += b"\r\nconnection: close"
-        elif not self.modern:
-            framing += b"\r\nconnection: keep-alive"
-        return framing + b"\r\n\r\n"
+        elif self._framing == CHUNKED:
+            framing = b"\r\ntransfer-encoding: chunked"
+        elif self._framing == UNTIL_CLOSE:
+            self.keep_alive = False
+        if self.keep_alive:
+            return framing + (b"\r\n\r\n" if self.modern else b"\r\nconnection: keep-alive\r\n\r\n")
+        return framing + b"\r\nconnection: close\r\n\r\n"
 
     def _flush(self) -> None:
         """Send the head of an answer whose body has not begun."""
@@ -241,14 +236,9 @@ class Exchange:
         assert not self.ended, "the answer has ended"
 
 
-def _length(headers: Headers) -> int | None:
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value)
-    return None
-
-
-def _without_origin(path: str) -> str:
-    """`http://host/path` as proxies are asked for it; `*` and the like stay."""
-    _, scheme, rest = path.partition("://")
-    return "/" + rest.partition("/")[2] if scheme else path
+def _plain(path: str) -> str:
+    """Decoded, and without the origin of `http://host/path`, as proxies are asked for it; `*` stays."""
+    if not path.startswith("/"):
+        _, origin, rest = path.partition("://")
+        path = "/" + rest.partition("/")[2] if origin else path
+    return unquote(path)

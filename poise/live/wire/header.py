@@ -33,6 +33,9 @@ ASKED = OURS | {b"expect", b"host"}
 STATUS = {status: b"HTTP/1.1 %d " % status for status in range(100, 1000)}
 STATUS.update({each.value: b"HTTP/1.1 %d %b" % (each.value, each.phrase.encode()) for each in HTTPStatus})
 
+PLAIN = frozenset((b"keep-alive", b"close", b"Keep-Alive"))
+"""Connection headers that name no other."""
+
 EMPTY = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE"))
 """Methods that usually have no body: without one no length is sent."""
 
@@ -44,7 +47,9 @@ def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
 
     Raises ValueError where a name or a value would break its line.
     """
-    return _lines([STATUS[status], *[b"%b: %b" % pair for pair in headers if pair[0] not in OURS]]) + tail
+    lines = [STATUS[status]]
+    lines += [b": ".join(pair) for pair in headers if pair[0] not in OURS]
+    return _lines(lines, ends=len(lines) - 1) + tail
 
 
 def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, length: int) -> bytes:
@@ -52,34 +57,29 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
     Raises ValueError where the target, a name or a value would break its line.
     """
-    ours = ASKED
-    for name, value in headers:
-        if name == b"connection":
-            ours = ours | named(value)
-    lines = [b"%b %b HTTP/1.1" % (method, target), b"host: %b" % host]
-    lines += [b"%b: %b" % pair for pair in headers if pair[0] not in ours]
+    ours = _and_named(ASKED, headers)
+    lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
+    lines += [b": ".join(pair) for pair in headers if pair[0] not in ours]
     if length or method not in EMPTY:
         lines.append(b"content-length: %d" % length)
-    return _lines(lines) + b"\r\n\r\n"
-
-
-def named(connection: bytes) -> frozenset[bytes]:
-    """The headers that a Connection header names as its own."""
-    return frozenset(token.strip() for token in connection.lower().split(b","))
+    return _lines(lines, ends=len(lines)) + b"\r\n\r\n"
 
 
 def end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers that go on past this hop."""
-    hop = HOP
-    for name, value in headers:
-        if name == b"connection":
-            hop = hop | named(value)
+    hop = _and_named(HOP, headers)
     return [pair for pair in headers if pair[0] not in hop]
 
 
-def _lines(lines: list[bytes]) -> bytes:
+def _and_named(ours: frozenset[bytes], headers: Headers) -> frozenset[bytes]:
+    """With the headers that Connection headers name as belonging to the hop, which mostly are none."""
+    values = [value for name, value in headers if name == b"connection" and value not in PLAIN]
+    return ours.union(token.strip() for value in values for token in value.lower().split(b",")) if values else ours
+
+
+def _lines(lines: list[bytes], ends: int) -> bytes:
     """Joined, after a look that no line holds the end of another: so nobody's value can write a head of its own."""
     joined = b"\r\n".join(lines)
-    if joined.count(b"\n") != len(lines) - 1 or joined.count(b"\r") != len(lines) - 1:
+    if joined.count(b"\n") != ends or joined.count(b"\r") != ends:
         raise ValueError(f"a header holds the end of a line: {joined!r}")
     return joined

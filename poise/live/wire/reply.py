@@ -69,7 +69,7 @@ class ReplyReader:
         self._bare = 0
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        return b"" if self._bodiless else body
+        return b"" if self._bodiless or self.state == GARBAGE else body
 
     def finish(self) -> bool:
         """The engine closed: True if that is how this answer ends."""
@@ -89,7 +89,7 @@ class ReplyReader:
     def on_message_begin(self) -> None:
         """The first byte of an answer; after the end, one that nobody asked for."""
         if self.state == DONE:
-            self.reusable = False
+            raise HttpParserError("bytes after the end")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header of the head, or of a trailer, which is dropped."""

@@ -13,8 +13,6 @@ from poise.live.wire.limits import Limits
 IDLE, HEAD, BODY = range(3)
 """Between messages; in a head; in a body."""
 
-_FRAMING = frozenset((b"content-length", b"expect", b"host", b"transfer-encoding"))
-
 
 class Refusal(NamedTuple):
     """Why nothing more is read of this client: a status, a word to count it by, and a sentence for the client."""
@@ -43,8 +41,10 @@ class RequestReader:
         "_at",
         "_bare",
         "_begun_at",
+        "_body",
+        "_count",
+        "_head",
         "_headers",
-        "_hosts",
         "_length",
         "_limits",
         "_modern",
@@ -54,8 +54,8 @@ class RequestReader:
         "_size",
         "_target",
         "expects",
+        "on_body",
         "ready",
-        "received",
         "refusal",
         "state",
     )
@@ -63,15 +63,19 @@ class RequestReader:
     def __init__(self, limits: Limits) -> None:
         self.ready: deque[Exchange] = deque()
         self.refusal: Refusal | None = None
-        self.state = IDLE
-        self.expects = False
-        self.received = 0
         self._limits = limits
-        self._parser = HttpRequestParser(self)
-        self._at = self._begun_at = 0
-        self._bare = self._raw = self._size = 0
-        self.on_message_begin()
+        self._at = self._begun_at = self._bare = self._raw = self._size = 0
+        self._parts: list[bytes] = []
+        self.on_body = self._parts.append
+        self._body = bytearray()
         self.state = IDLE
+        self._begin()
+        self._parser = HttpRequestParser(self)
+
+    @property
+    def received(self) -> int:
+        """Bytes of the body so far."""
+        return len(self._body)
 
     def close(self) -> None:
         """Let go of the parser, which holds this reader."""
@@ -81,21 +85,18 @@ class RequestReader:
         """Read what came at `at`."""
         self._at = at
         try:
-            if self._raw:
-                data = self._take(data)
-            while data:
-                data = self._parse(data)
+            rest = self._take(data) if self._raw else data
+            while rest:
+                rest = self._parse(rest)
         except Refused as refused:
             self.refusal = refused.refusal
 
-    def refuse(self, status: int, cause: str, reason: str) -> None:
-        """Read no more."""
-        self.refusal = Refusal(status, cause, reason)
-
     def _parse(self, data: bytes) -> bytes:
         """Parse all of it, or up to where the parser expects another protocol; returns the rest."""
-        received, self._size = self.received, len(data)
+        self._size = len(data)
         if self.state == IDLE:
+            self.state = HEAD
+            self._begun_at = self._at
             self._bare = 0
         try:
             self._parser.feed_data(data)
@@ -106,123 +107,154 @@ class RequestReader:
             if error.__context__ is not None:
                 raise error.__context__ from None
             raise Refused(400, "malformed", f"malformed request: {error}") from None
-        if self.state != IDLE and received == self.received:
-            self._bare += len(data)
-            if self._bare > self._limits.header_bytes:
-                raise self._too_long() if self.state == HEAD else Refused(400, "malformed", "chunks without a body")
+        if self.state != IDLE:
+            self._wait(data)
         return b""
 
-    def _too_long(self) -> Refused:
-        return Refused(431, "head", f"the head is longer than {self._limits.header_bytes} bytes")
+    def _wait(self, data: bytes) -> None:
+        """The request is not complete: put together what came of its body, and see that it stays within its limits."""
+        limits = self._limits
+        if self._parts:
+            self._gather()
+            self._bare = 0
+            return
+        if not self._bare and self.state == HEAD and not data.strip(b"\r\n"):
+            self.state = IDLE  # an empty line between requests, as some clients send it
+            return
+        self._bare += self._size
+        if self._bare > limits.header_bytes:
+            raise self._too_long() if self.state == HEAD else Refused(400, "malformed", "chunks without a body")
+
+    def _gather(self) -> bytearray:
+        """Put the pieces together: a chunk of one byte costs forty until then."""
+        self._body += b"".join(self._parts)
+        self._parts.clear()
+        if len(self._body) > self._limits.body_bytes:
+            raise self._too_large()
+        return self._body
 
     def _take(self, data: bytes) -> bytes:
         """Take the body that the parser would not read, as it came with an offer to upgrade; returns the rest."""
         part, rest = data[: self._raw], data[self._raw :]
         self._raw -= len(part)
-        self.on_body(part)
-        if not self._raw:
+        self._parts.append(part)
+        if self._raw:
+            self._gather()
+        else:
             self.on_message_complete()
         return rest
 
-    # Called by the parser --------------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        """The first byte of a request."""
-        self._begun_at = self._at
+    def _begin(self) -> None:
+        """Between two requests."""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._parts: list[bytes] = []
         self._target = b""
-        self._hosts = self._length = self.received = 0
-        self.state = HEAD
+        self.expects = False
+        self.state = IDLE
+
+    # Called by the parser --------------------------------------------------------------------------------------------
 
     def on_url(self, part: bytes) -> None:
         """A piece of the target."""
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the head, or of a trailer, which is dropped."""
-        if self.state == BODY:
-            return
-        name = name.lower()
-        self._headers.append((name, value))
-        if name in _FRAMING:
-            self._note(name, value)
+        """A header of the head, or of a trailer, which nobody reads."""
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
         limits, headers = self._limits, self._headers
+        head = self._head = dict(headers)
+        self._count = len(headers)
         if len(headers) > limits.headers:
             raise Refused(431, "head", f"more than {limits.headers} headers")
-        if self._bare + self._size > limits.header_bytes and self._head_bytes() > limits.header_bytes:
+        came = self._size + max(self._bare, 0)
+        if came > limits.header_bytes and self._head_bytes() > limits.header_bytes:
             raise self._too_long()
         if len(self.ready) > limits.pipelined:
             raise Refused(503, "pipelined", f"more than {limits.pipelined} requests wait on this connection")
+        if len(head) != len(headers):
+            self._fold()
         version = self._parser.get_http_version()
         self._modern = version == "1.1"
         if self._modern:
-            if self._hosts != 1:
+            if b"host" not in head:
                 raise Refused(400, "malformed", "a request names its host once")
         elif version != "1.0":
             raise Refused(505, "version", f"HTTP/{version} is not spoken here")
+        self._length = int(head.get(b"content-length", b"0"))
         if self._length > limits.body_bytes:
-            raise Refused(413, "body", f"the body is longer than {limits.body_bytes} bytes")
+            raise self._too_large()
+        if b"transfer-encoding" in head:
+            self._check_coding(head[b"transfer-encoding"])
+        if b"expect" in head:
+            self._check_expectation(head[b"expect"])
         if self._parser.should_upgrade():
             self._stay()
         self.state = BODY
 
-    def on_body(self, part: bytes) -> None:
-        """A piece of the body."""
-        self._parts.append(part)
-        self.received += len(part)
-        self._bare = 0
-        if self.received > self._limits.body_bytes:
-            raise Refused(413, "body", f"the body is longer than {self._limits.body_bytes} bytes")
-
     def on_message_complete(self) -> None:
         """The request is complete."""
         if self._raw:
-            return
-        parts = self._parts
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
+            return  # its body is still to be taken
+        parts, parser, headers = self._parts, self._parser, self._headers
+        if len(parts) == 1 and not self._body:
+            body = parts.pop()
+            if len(body) > self._limits.body_bytes:
+                raise self._too_large()
+        else:
+            body = bytes(self._gather())
+            self._body.clear()
+        if len(headers) > self._count:
+            del headers[self._count :]  # a trailer
         self.ready.append(
             Exchange(
-                self._parser.get_method().decode(),
+                parser.get_method().decode(),
                 self._target,
-                self._headers,
+                headers,
                 body,
                 self._begun_at,
-                keep_alive=self._parser.should_keep_alive(),
-                modern=self._modern,
+                self._head,
+                parser.should_keep_alive(),
+                self._modern,
             )
         )
-        self.expects = False
-        self.state = IDLE
         self._bare = -self._size  # what follows in this read is of the next request
+        self._begun_at = self._at
+        self._begin()
+
+    # What is refused -------------------------------------------------------------------------------------------------
+
+    def _too_long(self) -> Refused:
+        return Refused(431, "head", f"the head is longer than {self._limits.header_bytes} bytes")
+
+    def _too_large(self) -> Refused:
+        return Refused(413, "body", f"the body is longer than {self._limits.body_bytes} bytes")
 
     def _head_bytes(self) -> int:
         return len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._headers)
 
-    def _note(self, name: bytes, value: bytes) -> None:
-        """A header that says where the request ends, or what the client waits for. The parser has seen to the rest."""
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"content-length":
-            self._length = int(value)
-        elif name == b"transfer-encoding":
-            if value.strip().lower() != b"chunked":
-                raise Refused(501, "coding", "the only transfer coding that is read is chunked")
-            if self._parser.get_http_version() == "1.0":
-                raise Refused(400, "malformed", "HTTP/1.0 knows no transfer coding")
-            self._length = -1
-        elif value.strip().lower() == b"100-continue":
-            self.expects = True
-        else:
+    def _fold(self) -> None:
+        """Some header came twice: the first counts, where it may (the parser sees to those that say where it ends)."""
+        self._head = dict(reversed(self._headers))
+        if sum(name == b"host" for name, _ in self._headers) > 1:
+            raise Refused(400, "malformed", "a request names its host once")
+
+    def _check_coding(self, value: bytes) -> None:
+        if value.strip().lower() != b"chunked":
+            raise Refused(501, "coding", "the only transfer coding that is read is chunked")
+        if not self._modern:
+            raise Refused(400, "malformed", "HTTP/1.0 knows no transfer coding")
+
+    def _check_expectation(self, value: bytes) -> None:
+        if value.strip().lower() != b"100-continue":
             raise Refused(417, "expectation", "the only expectation that is met is 100-continue")
+        self.expects = self._modern
 
     def _stay(self) -> None:
         """Go on in HTTP/1.1 with a client that offers to upgrade (as Java's does); its body is taken by length."""
         if self._parser.get_method() == b"CONNECT":
             raise Refused(501, "connect", "this is no tunnel")
-        if self._length < 0:
+        if b"transfer-encoding" in self._head:
             raise Refused(501, "coding", "a chunked request cannot offer to upgrade")
         self._raw = self._length

@@ -51,6 +51,7 @@ class Server:
         loop = asyncio.get_running_loop()
         socket = await loop.create_server(lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096)
         self._sockets.append(socket)
+        self._sweep.start()
         return int(socket.sockets[0].getsockname()[1])
 
     async def drain(self, grace_s: float) -> bool:
@@ -87,7 +88,6 @@ class Server:
         fits = len(self._connections) < self.limits.connections
         self._connections.add(connection)
         self.accepted += 1
-        self._sweep.start()
         if self._draining:
             connection.finish()
         return fits

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from poise.live.clock import now
+from poise.live.wire.limits import SECOND
 
 
 class Swept(Protocol):
@@ -22,7 +23,7 @@ def period(*limits_s: float) -> float:
 
 
 class Sweep:
-    """Looks at all of `members` once in `period_s`, from `start()` until there are none left."""
+    """Looks at all of `members` once in `period_s`, from `start()` to `stop()`."""
 
     __slots__ = ("_members", "_period_s", "_timer")
 
@@ -47,24 +48,22 @@ class Sweep:
         at = now()
         for member in list(self._members):
             member.sweep(at)
-        if self._members:
-            self.start()
+        self.start()
 
 
-class Wait:
-    """Since when something waits: stamped by the sweep, so that beginning to wait costs no look at the clock."""
+class Waiting:
+    """Something that waits, since when is stamped by the sweep: so beginning to wait costs no look at the clock.
+
+    since: 0 where a wait has begun since the last sweep.
+    """
 
     __slots__ = ("since",)
 
     def __init__(self) -> None:
         self.since = 0
 
-    def begin(self) -> None:
-        """From now on, or rather from the next sweep on."""
-        self.since = 0
-
-    def beyond(self, at: int, limit_s: float) -> bool:
-        """Whether it is longer than the limit."""
+    def waits(self, at: int, limit_s: float) -> bool:
+        """Whether it has waited longer than the limit."""
         if not self.since:
             self.since = at
-        return at - self.since > limit_s * 10**12
+        return at - self.since > limit_s * SECOND

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, cast
 from poise.live.wire.call import Call, Kind
 from poise.live.wire.header import end_to_end
 from poise.live.wire.reply import BODY, DONE, GARBAGE, HEAD, ReplyReader
-from poise.live.wire.sweep import Wait
+from poise.live.wire.sweep import Waiting
 
 if TYPE_CHECKING:
     from poise.live.wire.pool import Pool
 
 
-class Upstream(asyncio.Protocol):
+class Upstream(Waiting, asyncio.Protocol):
     """Carries one request at a time. What an engine says unasked, or after the end of an answer, closes it."""
 
-    __slots__ = ("_call", "_kept", "_pool", "_reader", "_told", "_transport", "_wait")
+    __slots__ = ("_call", "_kept", "_pool", "_reader", "_told", "_transport")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._reader = ReplyReader(pool.limits.header_bytes)
-        self._wait = Wait()
+        super().__init__()
         self._call: Call | None = None
         self._told = False
         self._kept = False
@@ -36,7 +36,7 @@ class Upstream(asyncio.Protocol):
         """Send a request, which is a head and a body."""
         self._call = call
         self._told = False
-        self._wait.since = 0
+        self.since = 0
         self._reader.begin(method)
         call.upstream = self
         if call.paused:
@@ -58,22 +58,22 @@ class Upstream(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read on."""
-        self._wait.since = 0
+        self.since = 0
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def sweep(self, at: int) -> None:
         """Close what was kept too long; fail what was waited for too long."""
-        limits, wait, call = self._pool.limits, self._wait, self._call
+        limits, call = self._pool.limits, self._call
         if call is None:
-            if wait.beyond(at, limits.idle_s):
+            if self.waits(at, limits.idle_s):
                 self._transport.close()
         elif call.paused:
-            wait.since = 0
+            self.since = 0
         elif not call.answered:
-            if limits.head_s and wait.beyond(at, limits.head_s):
+            if limits.head_s and self.waits(at, limits.head_s):
                 self.fail("timeout", f"no answer in {limits.head_s:g} s")
-        elif limits.stall_s and wait.beyond(at, limits.stall_s):
+        elif limits.stall_s and self.waits(at, limits.stall_s):
             self.fail("timeout", f"nothing came for {limits.stall_s:g} s")
 
     def fail(self, kind: Kind, reason: str) -> None:
@@ -99,7 +99,7 @@ class Upstream(asyncio.Protocol):
         reader = self._reader
         body = reader.feed(data)
         call.answered = True
-        self._wait.since = 0
+        self.since = 0
         if not self._told and reader.state != HEAD and reader.state != GARBAGE:
             self._told = True
             call.heard.head(reader.status, end_to_end(reader.headers))
@@ -136,13 +136,12 @@ class Upstream(asyncio.Protocol):
     def _done(self, call: Call) -> None:
         """The answer is complete: keep the connection if it can be trusted, then say so."""
         self._call = None
-        call.over = True
-        call.upstream = None
-        self._wait.since = 0
+        heard = call.finish()
+        self.since = 0
         if call.paused:
             self.resume()
         self._kept = True
         transport = self._transport
         if not self._reader.reusable or transport.get_write_buffer_size() or not self._pool.keep(self):
             transport.abort()
-        call.heard.end()
+        heard.end()
