@@ -174,7 +174,9 @@ class Trip:
         status, headers = self._head
         world = self._world
         self.state = ANSWERING
-        self.exchange.start(status, headers)
+        exchange = self.exchange
+        exchange.start(status, headers)
+        exchange.body, exchange.headers, self._again = b"", [], None  # nobody is asked again: a stream may last long
         self.first_at = world.clock()
         if self.stream:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
@@ -208,10 +210,12 @@ class Trip:
 
     def failed(self, why: Failure) -> None:
         """The engine, or the way to it, is broken."""
-        assert self.engine is not None and self._again is not None
+        assert self.engine is not None
         world, engine = self._world, self.engine
         self.call = None
-        if why.kind == "stale":  # the engine closed a kept connection as we wrote: it has not seen the request
+        if (
+            why.kind == "stale" and self._again is not None
+        ):  # the engine closed a kept connection as we wrote: it has not seen the request
             self._post(engine, *self._again)
             return
         engine.failed(why.kind, True)
