@@ -132,7 +132,7 @@ class Trip:
             self.state = ENDED
             self.stop()
             self._world.ended(self, 499)
-            self._world.turn(Cancelled(self._world.clock(), self.view.id, "its client left"))
+            self._world.turn(Cancelled(self._world.clock(), self.view.id, "its client left", self.usage.tokens))
 
     def flow(self, on: bool) -> None:
         """The client reads too slowly, or fast enough again."""
@@ -149,7 +149,7 @@ class Trip:
             self.answer_error(status, "server_error", reason, 10**12)
         else:
             return
-        self._world.turn(Cancelled(self._world.clock(), self.view.id, reason))
+        self._world.turn(Cancelled(self._world.clock(), self.view.id, reason, self.usage.tokens))
 
     # What the engine does --------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Trip:
         now, reason = world.clock(), f"{engine.name}: {why.reason}"
         if self.state == ANSWERING:
             self._break(reason)
-            world.turn(Failed(now, self.view.id, engine.slot, reason))
+            world.turn(Failed(now, self.view.id, engine.slot, reason, self.usage.tokens))
         else:
             self.state, self._head = HELD, None
             world.turn(Refused(now, self.view.id, engine.slot, reason, True))
