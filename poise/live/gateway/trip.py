@@ -194,7 +194,7 @@ class Trip:
         tokens = self.usage.end()
         self.state = ENDED
         self.exchange.end()
-        engine.well()
+        engine.well(self.sent_at)
         world.ended(self, status)
         world.turn(Finished(world.clock(), self.view.id, tokens))
 
@@ -203,7 +203,7 @@ class Trip:
         world = self._world
         self.call = None
         self._head, self._error = (status, headers), body
-        engine.failed("status", status >= 500)
+        engine.failed("status", status >= 500, self.sent_at)
         self.state = HELD
         reason = f"{engine.name} answered {status}"
         world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
@@ -218,7 +218,7 @@ class Trip:
         ):  # the engine closed a kept connection as we wrote: it has not seen the request
             self._post(engine, *self._again)
             return
-        engine.failed(why.kind, True)
+        engine.failed(why.kind, True, self.sent_at)
         now, reason = world.clock(), f"{engine.name}: {why.reason}"
         if self.state == ANSWERING:
             self._break(reason)
