@@ -1,0 +1,109 @@
+"""What stays of an answer when ids, instants and texts are left out, and where two answers differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+EXACT: Final = frozenset(
+    ("object", "type", "role", "index", "finish_reason", "stop_reason", "status", "param", "code", "owned_by", "detail",
+     "error", "message", "max_model_len", "server_load", "event", "incomplete_details", "reason", "sequence_number",
+     "completion_tokens", "output_tokens", "parent", "root", "block_size", "medium", "group_idx", "lora_id",
+     "lora_name", "kv_cache_spec_kind", "prompt")
+)  # fmt: skip
+"""Fields whose values are the same in every engine, not only their types."""
+
+UNSTABLE: Final = re.compile(r"\b(chatcmpl|cmpl|resp|msg|modelperm)([-_])[0-9a-f-]{8,}")
+
+
+def parsed(body: bytes) -> Any:
+    """An answer's body: the events of a stream, JSON, or a text."""
+    text = body.decode()
+    if text.startswith(("data: ", "event: ")):
+        return [_event(each) for each in text.split("\n\n") if each]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _event(text: str) -> Any:
+    name, _, data = text.rpartition("data: ")
+    said = data if data == "[DONE]" else json.loads(data)
+    return {"event": name.strip().removeprefix("event: "), **said} if name else said
+
+
+def steady(said: Any) -> Any:
+    """Without what is new each time: ids and instants."""
+    if isinstance(said, dict):
+        return {
+            name: 0 if name in ("created", "created_at", "completed_at") and value else steady(value)
+            for name, value in said.items()
+        }
+    if isinstance(said, list):
+        return [steady(each) for each in said]
+    return UNSTABLE.sub(r"\1\g<2>0", said) if isinstance(said, str) else said
+
+
+def differences(golden: Any, made: Any, where: str = "", exact: bool = False) -> Iterator[str]:
+    """Where `made` is of another shape: other fields or another order of them, other types, other lengths of lists."""
+    if type(golden) is not type(made):
+        yield f"{where}: {made!r} instead of {golden!r}"
+    elif isinstance(golden, dict):
+        if list(golden) != list(made):
+            yield f"{where}: fields {list(made)} instead of {list(golden)}"
+        for name in golden.keys() & made.keys():
+            yield from differences(golden[name], made[name], f"{where}.{name}", name in EXACT)
+    elif isinstance(golden, list):
+        if len(golden) != len(made):
+            yield f"{where}: {len(made)} instead of {len(golden)} in {made!r}"
+        for place, (one, other) in enumerate(zip(golden, made, strict=False)):
+            yield from differences(one, other, f"{where}[{place}]", exact)
+    elif exact and golden != made:
+        yield f"{where}: {made!r} instead of {golden!r}"
+
+
+def named(events: list[dict[str, Any]], names: dict[int, str]) -> list[dict[str, Any]]:
+    """Events with short names for blocks in place of hashes; `names` are those given so far."""
+
+    def name(block: int | None) -> str | None:
+        return None if block is None else names.setdefault(block, f"block {len(names)}")
+
+    told = []
+    for event in events:
+        each = dict(event)
+        if "block_hashes" in each:
+            each["block_hashes"] = [name(block) for block in each["block_hashes"]]
+        if "parent_block_hash" in each:
+            each["parent_block_hash"] = name(each["parent_block_hash"])
+        told.append(each)
+    return told
+
+
+def lines(said: Any) -> str:
+    """JSON with a line for each entry of the outermost list or object."""
+    if isinstance(said, dict):
+        return "{\n" + ",\n".join(f"{json.dumps(name)}: {_line(each)}" for name, each in said.items()) + "\n}\n"
+    return "[\n" + ",\n".join(map(_line, said)) + "\n]\n"
+
+
+def _line(said: Any) -> str:
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def families(page: str) -> dict[str, dict[str, Any]]:
+    """What a page of metrics has: of each family its type, the labels of its samples, and bounds of buckets."""
+    found: dict[str, dict[str, Any]] = {}
+    for family in text_string_to_metric_families(page):
+        if not family.name.startswith("vllm:"):
+            continue
+        labels = sorted({name for sample in family.samples for name in sample.labels})
+        found[family.name] = {"type": family.type, "labels": labels}
+        bounds = list(dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels))
+        if bounds:
+            found[family.name]["bounds"] = bounds
+    return found
