@@ -35,7 +35,7 @@ def completion(**given: Any) -> Question:
 
 
 def response(**given: Any) -> Question:
-    return Question("POST", RESPONSE, {"model": NAME, "input": "Hello", "max_output_tokens": 3, **given})
+    return Question("POST", RESPONSE, {"model": NAME, "input": "Hello", "max_output_tokens": 3, "temperature": 0, **given})
 
 
 def without(question: Question, field: str) -> Question:
@@ -92,7 +92,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "max_tokens below 0": chat(max_tokens=-1),
     "max_tokens of a text": chat(max_tokens="many"),
     "max_tokens over the context": chat(max_tokens=CONTEXT + 1),
-    "completion over the context": completion(max_tokens=CONTEXT),
+    "prompt and limit over the context": completion(prompt=[300] * (CONTEXT - 2), max_tokens=CONTEXT),
+    "prompt of the context": completion(prompt=[300] * CONTEXT),
     "prompt over the context": completion(prompt=[300] * (CONTEXT + 5)),
     "temperature below 0": chat(temperature=-1),
     "temperature of a text": chat(temperature="warm"),
@@ -114,11 +115,15 @@ QUESTIONS: Final[dict[str, Question]] = {
 PROMPT: Final = [0, *range(300, 300 + 2 * BLOCK + 8)]
 """Two blocks and a piece."""
 
-EVENTS: Final[dict[str, Body]] = {
-    "two blocks": {"prompt": PROMPT},
-    "the same again": {"prompt": PROMPT},
-    "a third block": {"prompt": PROMPT[: 2 * BLOCK] + list(range(900, 900 + BLOCK + 4))},
-    "salted": {"prompt": PROMPT, "cache_salt": "a"},
-    "an output that fills a block": {"prompt": [0, *range(500, 500 + BLOCK - 3)], "max_tokens": 4},
-}
-"""Completions in turn, each of which may change what is cached; a reset of the prefix cache follows."""
+CACHED: Final[tuple[Body, ...]] = (
+    {"prompt": PROMPT},
+    {"prompt": PROMPT},
+    {"prompt": PROMPT[: 2 * BLOCK] + list(range(900, 900 + BLOCK + 4))},
+    {"prompt": PROMPT, "cache_salt": "a"},
+    {"prompt": [0, *range(500, 500 + BLOCK - 3)], "max_tokens": 4},
+)
+"""Completions in turn, which change what is cached: two blocks, none, a third, two salted, one filled by an output."""
+
+FIRST: Final = {"prompt": [0, *range(2000, 2000 + BLOCK)]}
+LAST: Final = {"prompt": [0, *range(2100, 2100 + BLOCK)]}
+"""Completions before and after those, by which their events are found."""

@@ -35,7 +35,8 @@ def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
     """Chunk for chunk, here and there."""
     body = {**CHAT, "stream_options": {"include_usage": True}}
     direct = chunks(pair.engines[0].url, body)
-    assert len(direct) == 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
+    assert len(direct) > CHAT["max_tokens"] // 2, "a token may be half a letter, and has no chunk then"
+    assert direct[-1]["usage"]["completion_tokens"] == CHAT["max_tokens"]
     assert chunks(served.url, body) == direct
 
 
