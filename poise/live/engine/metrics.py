@@ -104,7 +104,7 @@ class Metrics:
         yield from self._gauge("num_requests_waiting", "Number of requests waiting to be processed.", waiting)
         yield from self._reasons(waiting)
         yield from self._gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used)
-        yield from self._gauge("engine_sleep_state", "Engine sleep state.", 0)
+        yield from self._awake()
         yield from self._counts(driver)
         yield from self._success()
         for name, told, histogram in self._histograms():
@@ -122,6 +122,12 @@ class Metrics:
         yield from header(name, "gauge", "Number of requests waiting, by reason.")
         for reason, value in (("capacity", waiting), ("deferred", 0)):
             yield f'{name}{{{self._labels},reason="{reason}"}} {float(value)}'
+
+    def _awake(self) -> Iterator[str]:
+        name = "vllm:engine_sleep_state"
+        yield from header(name, "gauge", "Engine sleep state; awake = 1 means engine is awake.")
+        for state, value in (("awake", 1), ("weights_offloaded", 0), ("discard_all", 0)):
+            yield f'{name}{{{self._labels},sleep_state="{state}"}} {float(value)}'
 
     def _counts(self, driver: Driver) -> Iterator[str]:
         for name, told, value in (

@@ -213,7 +213,7 @@ class Events(Reply):
         self._of_part("response.content_part.done", part=shape.part(text))
         self._send("response.output_item.done", output_index=0, item=shape.message(self.name, text, "completed"))
         said = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
-        self._send(f"response.{status}", response=said)
+        self._send("response.completed", response=said)  # also where its status is another one, as in vLLM
         self.exchange.end()
 
     def _of_part(self, kind: str, **said: Any) -> None:

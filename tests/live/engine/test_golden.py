@@ -42,8 +42,10 @@ def made() -> dict[str, Any]:
     async def main() -> dict[str, Any]:
         async with an_engine(**OPTIONS) as engine:
             return await asyncio.to_thread(
-                lambda: {name: answered(engine.url, question) for name, question in QUESTIONS.items()}
-                | {"metrics": answered(engine.url, Question("GET", "/metrics"))}
+                lambda: (
+                    {name: answered(engine.url, question) for name, question in QUESTIONS.items()}
+                    | {"metrics": answered(engine.url, Question("GET", "/metrics"))}
+                )
             )
 
     return loop.run(main())

@@ -35,7 +35,7 @@ def completion(**given: Any) -> Question:
 
 
 def response(**given: Any) -> Question:
-    return Question("POST", RESPONSE, {"model": NAME, "input": "Hello", "max_output_tokens": 3, "temperature": 0, **given})
+    return Question("POST", RESPONSE, {"model": NAME, "input": "Hello", "max_output_tokens": 3, **SURE, **given})
 
 
 def without(question: Question, field: str) -> Question:
