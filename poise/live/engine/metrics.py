@@ -29,6 +29,11 @@ WHOLE: Final = (
 _REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 
 
+def _one_two_five(most: int) -> list[int]:
+    """1, 2, 5, 10, 20, 50, … up to `most` (vLLM `build_1_2_5_buckets`)."""
+    return [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5) if digit * 10**power <= most]
+
+
 class Metrics:
     """What has happened in one engine.
 
@@ -69,6 +74,9 @@ class Metrics:
         self.queued = Histogram(WHOLE)
         self.prefill = Histogram(WHOLE)
         self.decode = Histogram(WHOLE)
+        sizes = _one_two_five(context)
+        self.prompts = Histogram(sizes)
+        self.answers = Histogram(sizes)
 
     def step(self, gap: int, tokens: int) -> None:
         """So many requests made a further token, `gap` picoseconds after the one before."""
@@ -84,9 +92,11 @@ class Metrics:
         self.queued.observe(waited / self._per_second)
         self.prefill.observe((took - waited) / self._per_second)
 
-    def ended(self, reason: str, took: int, decoding: int) -> None:
-        """A request made its last token: picoseconds from arrival, and from its first token."""
+    def ended(self, reason: str, took: int, decoding: int, prompt_tokens: int, made: int) -> None:
+        """A request made its last token: picoseconds from arrival, and from its first token; its tokens."""
         self.finished[reason] += 1
+        self.prompts.observe(prompt_tokens)
+        self.answers.observe(made)
         self.whole.observe(took / self._per_second)
         self.decode.observe(decoding / self._per_second)
 
@@ -157,6 +167,8 @@ class Metrics:
         yield "time_to_first_token_seconds", "Histogram of time to first token in seconds.", self.first
         yield "inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", self.between
         yield "e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", self.whole
+        yield "request_prompt_tokens", "Number of prefill tokens processed.", self.prompts
+        yield "request_generation_tokens", "Number of generation tokens processed.", self.answers
         yield "request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", self.queued
         yield "request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", self.prefill
         yield "request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", self.decode
