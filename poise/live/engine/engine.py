@@ -63,7 +63,7 @@ class Core:
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
-            self.ledger.bring(ids, ask.prompt + ask.speech.ids())
+            self.ledger.bring(ids, ask.prompt + ask.speech.ids(), ask.salt)
         return reply
 
     def run(self, reply: Reply) -> None:

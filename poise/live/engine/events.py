@@ -13,7 +13,7 @@ from collections import deque
 
 import msgspec
 
-_LIVES, _PARENT, _TOKENS = 0, 1, 2
+_LIVES, _PARENT, _TOKENS, _EXTRA = 0, 1, 2, 3
 
 
 class BlockStored(msgspec.Struct, tag=True):
@@ -26,7 +26,7 @@ class BlockStored(msgspec.Struct, tag=True):
     lora_id: int | None = None
     medium: str | None = "GPU"
     lora_name: str | None = None
-    extra_keys: list[None] | None = None
+    extra_keys: list[list[str] | None] | None = None
     group_idx: int | None = 0
     kv_cache_spec_kind: str | None = "full_attention"
 
@@ -63,16 +63,17 @@ class Ledger:
     def __init__(self, block: int) -> None:
         self.block = block
         self.events: list[Event] = []
-        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, its tokens
+        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, tokens and salt
 
-    def bring(self, ids: tuple[int, ...], tokens: array[int]) -> None:
-        """A request comes whose blocks may enter the cache."""
+    def bring(self, ids: tuple[int, ...], tokens: array[int], salt: str = "") -> None:
+        """A request comes whose blocks may enter the cache; its salt goes with the first one."""
         block, blocks = self.block, self._blocks
         parent: int | None = None
         for place, each in enumerate(ids):
             known = blocks.get(each)
             if known is None:
-                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block]]
+                extra = [salt] if salt and not place else None
+                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], extra]
             else:
                 known[_LIVES] += 1  # type: ignore[operator]
             parent = each
@@ -105,17 +106,17 @@ class Ledger:
     def _store(self, block: int) -> None:
         known = self._blocks[block]
         known[_LIVES] += 1  # type: ignore[operator]
-        parent, tokens = known[_PARENT], known[_TOKENS]
-        assert isinstance(tokens, array)
+        parent, tokens, extra = known[_PARENT], known[_TOKENS], known[_EXTRA]
+        assert isinstance(tokens, array) and (extra is None or isinstance(extra, list))
         last = self.events[-1] if self.events else None
         if isinstance(last, BlockStored) and last.block_hashes[-1] == parent:
             last.block_hashes.append(block)
             last.token_ids.extend(tokens)
-            if last.extra_keys is not None:
-                last.extra_keys.append(None)
+            assert last.extra_keys is not None
+            last.extra_keys.append(extra)
         else:
             assert parent is None or isinstance(parent, int)
-            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block))
+            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block, extra_keys=[extra]))
 
     def _remove(self, block: int) -> None:
         last = self.events[-1] if self.events else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -134,6 +135,8 @@ class Desk:
         self._next = number + 1
         session = exchange.header(b"x-session-id")
         ttft = self._ttft(exchange)
+        if prompt.prompt_tokens >= self.world.fleet.shortest:
+            prompt = self._shortened(prompt, model)
         view = RequestView(
             number,
             now,
@@ -150,6 +153,17 @@ class Desk:
         )
         trip = self.trips[type(exchange)]
         self.world.arrive(trip(self.world, exchange, view, asked.stream, tenant.name))
+
+    def _shortened(self, prompt: Identity, model: int) -> Identity:
+        """A prompt that is too long for every engine goes to one that takes the longest, to hear so in its words.
+
+        Its tokens may be a guess, and there is no use in waiting for an engine that would take more.
+        """
+        most = self.world.fleet.longest(model) - 1
+        if not 0 < most < prompt.prompt_tokens:
+            return prompt
+        kept = bisect_right(prompt.ends, most)
+        return Identity(most, prompt.ids[:kept], prompt.ends[:kept])
 
     def _who(self, exchange: Exchange) -> Tenant | BadRequest:
         if self._tenants is None:
