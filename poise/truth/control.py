@@ -32,7 +32,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
         seed=header.get("seed", 0),
         resume=header.get("resume", True),
         **{name: header[name] for name in ("tries",) if name in header},
-        **{slot: made for slot in ("order", "admission") if (made := policy_of(header, slot)) is not None},
+        **{slot: made for slot in ("order", "admission", "predictor") if (made := policy_of(header, slot)) is not None},
     )
 
 

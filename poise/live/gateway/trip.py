@@ -103,14 +103,18 @@ class Trip:
             self.call = None
 
     def refuse(self, reason: str, retry_after: int) -> None:
-        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any."""
+        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any.
+
+        What a policy turns away although an engine could take it is too much at present (429), not a fault (503).
+        """
         if self.state == ENDED:
             return
         if self._head is not None:
             status, headers = self._head
             self._answer(status, headers, self._error)
             return
-        status, kind = (429, "rate_limit_exceeded") if retry_after else (503, "server_error")
+        busy = retry_after or (self.engine is None and not self._world.control.state.hopeless(self.view))
+        status, kind = (429, "rate_limit_exceeded") if busy else (503, "server_error")
         self.answer_error(status, kind, reason, retry_after)
 
     def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:

@@ -37,11 +37,12 @@ from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
 from poise.policies.find import build
-from poise.scenario.choice import choice
+from poise.scenario.choice import choice, chosen_in, members
 from poise.scenario.place import Path as DataPath
 from poise.scenario.policy import Sheet, offers, resolved_choice
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
+from poise.scenario.serve.share import with_tenants
 
 GATE = ("router", "mover", "order", "admission", "predictor")
 """Slots that a gateway fills; the others are decided inside engines."""
@@ -78,6 +79,8 @@ def plan(loaded: LoadedGateway) -> Plan:
         raise loaded.places.error(
             ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
         )
+    tenants = _tenants(loaded)
+    loaded = with_tenants(loaded, tenants)
     policies = _policies(loaded)
     found = len(engines) + (len(watched.engines) if watched else 0)
     slots = gateway.slots or 2 * found + SPARE
@@ -102,8 +105,8 @@ def plan(loaded: LoadedGateway) -> Plan:
         resume=False,
     )
     return Plan(
-        loaded, control, _settings(loaded), engines, watched, named, _tenants(loaded), _exact(loaded),
-        {slot: _told(getattr(gateway.policies, slot), slot) for slot in GATE}, _tls(loaded),
+        loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
+        {slot: told(getattr(loaded.gateway.policies, slot), slot) for slot in GATE}, _tls(loaded),
     )  # fmt: skip
 
 
@@ -193,12 +196,14 @@ def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     return filled
 
 
-def _told(value: Any, slot: str) -> Any:
-    """A policy with its parameters written out, for recordings."""
-    if value is None or slot == "admission":
-        return value
-    each = value[0] if isinstance(value, list) else value
-    return None if each is None else resolved_choice(slot, choice(each))
+def told(value: Any, slot: str) -> Any:
+    """A policy with its parameters written out, `{name: parameters}`, for recordings; of admissions a list of such."""
+    chosen = chosen_in(slot, value)[0]
+    if chosen is None:
+        return None
+    whole = [resolved_choice(slot, each) for each in members(chosen)]
+    named = [{each: {}} if isinstance(each, str) else each for each in whole]
+    return named if slot == "admission" else named[0]
 
 
 def _shadow(loaded: LoadedGateway) -> Any:
