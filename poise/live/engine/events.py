@@ -13,7 +13,7 @@ from collections import deque
 
 import msgspec
 
-_LIVES, _PARENT, _TOKENS = 0, 1, 2
+_LIVES, _PARENT, _TOKENS, _LORA = range(4)
 
 
 class BlockStored(msgspec.Struct, tag=True):
@@ -63,16 +63,16 @@ class Ledger:
     def __init__(self, block: int) -> None:
         self.block = block
         self.events: list[Event] = []
-        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, its tokens
+        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, its tokens, its adapter
 
-    def bring(self, ids: tuple[int, ...], tokens: array[int]) -> None:
-        """A request comes whose blocks may enter the cache."""
+    def bring(self, ids: tuple[int, ...], tokens: array[int], lora: str | None = None) -> None:
+        """A request, of an adapter perhaps, comes whose blocks may enter the cache."""
         block, blocks = self.block, self._blocks
         parent: int | None = None
         for place, each in enumerate(ids):
             known = blocks.get(each)
             if known is None:
-                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block]]
+                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], lora]
             else:
                 known[_LIVES] += 1  # type: ignore[operator]
             parent = each
@@ -114,8 +114,9 @@ class Ledger:
             if last.extra_keys is not None:
                 last.extra_keys.append(None)
         else:
-            assert parent is None or isinstance(parent, int)
-            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block))
+            lora = known[_LORA]
+            assert (parent is None or isinstance(parent, int)) and (lora is None or isinstance(lora, str))
+            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block, lora_name=lora))
 
     def _remove(self, block: int) -> None:
         last = self.events[-1] if self.events else None

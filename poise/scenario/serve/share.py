@@ -50,7 +50,7 @@ def _takes(name: str, parameter: str) -> bool:
 
 def _limited(value: Any, tenants: Tenants) -> Any:
     """The admissions with the tenants' limits before all others, where some tenant has any."""
-    limits = {str(tenant.id): own for tenant in tenants.all if (own := _limits(tenant))}
+    limits = {str(tenant.id): _limits(tenant) for tenant in tenants.all if _limits(tenant)}
     if not limits or isinstance(value, list):
         return value
     chosen = [] if value is None else members(admissions(value))
