@@ -44,7 +44,7 @@ CASES = {
 
 
 class Told(NamedTuple):
-    """TTFT in simulated seconds while the flood is on, of the others and of the flooder; share of tokens found cached."""
+    """TTFT in simulated seconds while the flood is on, of the others and the flooder; share of tokens found cached."""
 
     others_p50: float
     others_p90: float
