@@ -9,9 +9,14 @@ from typing import Any, get_args
 from poise.scenario.schema import Scenario
 from poise.scenario.schema_workload import Generated
 from poise.scenario.section import Section
+from poise.scenario.serve.schema import Gateway
 from tests.doc_table import Marked
 
-PLACE = Marked("getting-started.md", "fields")
+PLACES: dict[type[Section], Marked] = {
+    Scenario: Marked("getting-started.md", "fields"),
+    Gateway: Marked("serve.md", "fields"),
+}
+"""For each kind of file, where its table stands."""
 
 
 def sections(annotation: Any) -> list[type[Section]]:
@@ -56,12 +61,14 @@ def rows(section: type[Section], path: str) -> Iterator[tuple[str, str, str]]:
             yield from rows(Generated, f"{path}SOURCE.")
 
 
-def table() -> str:
-    """The table as Markdown."""
+def table(root: type[Section]) -> str:
+    """The table as Markdown; of the policies, which all files have alike, the scenario's tells."""
     lines = ["| field | default | give |", "|---|---|---|"]
-    lines += [f"| `{path}` | {value} | {what} |" for path, value, what in rows(Scenario, "")]
+    told = [row for row in rows(root, "") if root is Scenario or not row[0].startswith("policies.")]
+    lines += [f"| `{path}` | {value} | {what} |" for path, value, what in told]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    PLACE.write(table())
+    for root, place in PLACES.items():
+        place.write(table(root))

@@ -167,7 +167,27 @@ def parse(words: list[str]) -> None:
             return
 
 
-@pytest.mark.parametrize("block", of("yaml"), ids=str)
+GATEWAYS = [block for block in of("yaml") if block.above == "<!-- gateway file -->"]
+KEYS = [block for block in of("yaml") if block.above == "<!-- keys -->"]
+
+
+@pytest.mark.parametrize("block", GATEWAYS, ids=str)
+def test_gateway_files_are_valid(block: Block, tmp_path: Path) -> None:
+    from poise.scenario.serve.load import load_gateway
+
+    path = tmp_path / "gateway.yaml"
+    path.write_text(block.text, encoding="utf-8")
+    load_gateway(path)
+
+
+@pytest.mark.parametrize("block", KEYS, ids=str)
+def test_key_files_are_valid(block: Block) -> None:
+    from poise.live.know.tenant import parse as parse_keys
+
+    assert parse_keys(block.text, "keys.yaml")
+
+
+@pytest.mark.parametrize("block", [block for block in of("yaml") if block not in GATEWAYS + KEYS], ids=str)
 def test_scenarios_are_valid(block: Block, tmp_path: Path) -> None:
     """A block is a whole scenario, or sections of one."""
     from poise.scenario.load import load
@@ -201,8 +221,9 @@ def test_links_lead_somewhere(page: str, target: str) -> None:
         assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
-def test_field_table_is_that_of_the_schema() -> None:
-    assert doc_fields.PLACE.read() == doc_fields.table(), "run `python -m tests.doc_fields`"
+@pytest.mark.parametrize("root", doc_fields.PLACES, ids=lambda root: root.__name__)
+def test_field_tables_are_those_of_the_schemas(root: Any) -> None:
+    assert doc_fields.PLACES[root].read() == doc_fields.table(root), "run `python -m tests.doc_fields`"
 
 
 def test_parts_of_blame_are_told_as_they_are() -> None:

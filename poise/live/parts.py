@@ -73,16 +73,23 @@ def read_recording(path: str | Path) -> Recording:
     Parts at the beginning may be gone. TraceError for a file that is no recording, for a part that is missing between
     two others and for one of another recording.
     """
-    found = [Path(path)] if _NUMBERED.fullmatch(Path(path).stem) else _parts(Path(path))
-    if not found or not found[0].is_file():
+    place = Path(path)
+    found = [place] if place.is_file() and _header(place).get("part") else _parts(place)
+    if not found:
         raise TraceError(f"{path}: no such file; give the first file that `poise serve --record` wrote")
-    headers = [read_header(first, place) for place in found if (first := next(_lines(place), "")).endswith("\n")]
+    headers = [header for place in found if (header := _header(place))]
     if not headers:  # nothing but a torn line
         read_header("", found[0])
     for place, header in zip(found, headers, strict=False):
         if header.get("recording") != headers[0].get("recording"):
             raise TraceError(f"{place}: is a part of another recording than {found[0]}; move it away")
     return Recording(headers[0], found[: len(headers)])
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The header of a part; empty where a crash cut it off."""
+    first = next(_lines(path), "")
+    return read_header(first, path) if first.endswith("\n") else {}
 
 
 def _parts(path: Path) -> list[Path]:
@@ -127,7 +134,8 @@ def _lines(path: Path) -> Iterator[str]:
 def to_parquet(path: Path) -> Path:
     """Turn a part into columns: `kind`, `at`, `request` (null where a line has none) and the whole `line`, zstd.
 
-    It streams through polars' own threads, and the lines are removed once the columns are there.
+    It streams through polars' own threads, and the lines are removed once the columns are there. OSError where they
+    cannot be written; the lines stay then.
     """
     import polars as pl
 
@@ -150,8 +158,12 @@ def to_parquet(path: Path) -> Path:
     )
     target, fresh = path.with_suffix(".parquet"), path.with_suffix(".parquet.part")
     lines = pl.scan_csv(path, has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String})
-    lines.select(columns).sink_parquet(fresh, compression="zstd", row_group_size=GROUP_ROWS)
-    fresh.replace(target)
+    try:
+        lines.select(columns).sink_parquet(fresh, compression="zstd", row_group_size=GROUP_ROWS)
+        fresh.replace(target)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        fresh.unlink(missing_ok=True)
+        raise OSError(f"{target}: {error}") from None
     path.unlink()
     return target
 

@@ -38,7 +38,8 @@ class Recorder:
     add: notes one event or action; it is `list.append`, so callers may keep it.  Nothing is written before `flush`,
     which a timer of the caller's should call every 0.1 s or so.
     path: the first part.  lines, bytes: written so far.  dropped: lines that could not be written: the recording
-    stopped, for the reason in `failed`, and nobody else was disturbed.
+    stopped, for the reason in `failed`, and nobody else was disturbed.  unpacked: parts that could not be turned into
+    columns and stay as lines.
     UserError for a place that cannot be written, and for another ending.
     """
 
@@ -61,9 +62,11 @@ class Recorder:
         self._pending: list[Event | Action] = []
         self._bodies: list[bytes] = []
         self.add: Callable[[Event | Action], None] = self._pending.append
-        self.lines = self.bytes = self.dropped = 0
+        self.lines = self.bytes = self.dropped = self.unpacked = 0
         self.failed = ""
         self.number = -1
+        self._file: IO[bytes] | None = None
+        self._texts: IO[bytes] | None = None
         self._retiring: list[threading.Thread] = []
         try:
             self._open(now)
@@ -111,7 +114,7 @@ class Recorder:
         return self._size >= self._part_bytes or 0 < self._part <= now - self._since
 
     def _write(self, items: list[Event | Action]) -> None:
-        if items:
+        if items and self._file is not None:
             written = encode(items)
             self._file.write(written)
             self._size += len(written)
@@ -126,20 +129,37 @@ class Recorder:
         place = part(self.path.with_suffix(".jsonl"), self.number)
         place.parent.mkdir(parents=True, exist_ok=True)
         self._since, self._before = now, self.lines
-        self._file: IO[bytes] = place.open("xb", buffering=0)
-        self._texts: IO[bytes] | None = _text_file(place).open("xb", buffering=0) if self._text else None
+        self._file = place.open("xb", buffering=0)
+        self._texts = place.with_suffix(".text.jsonl").open("xb", buffering=0) if self._text else None
+        facts = self._header()
         told = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
-        written = msgspec.json.encode({**self._header(), **told}, order="sorted") + b"\n"
+        began = {**facts.get("began", {}), "at": self._began}
+        written = msgspec.json.encode({**facts, **told, "began": began}, order="sorted") + b"\n"
         self._file.write(written)
         self._size = len(written)
 
     def _retire(self) -> None:
         """Close the part in a thread: the disk may be slow, and columns take their time."""
-        if self._file.closed:
+        if self._file is None:
             return
-        thread = threading.Thread(target=_close, args=(self._file, self._texts, self._columns))
+        thread = threading.Thread(target=self._close, args=(self._file, self._texts))
+        self._file = self._texts = None
         self._retiring = [each for each in self._retiring if each.is_alive()] + [thread]
         thread.start()
+
+    def _close(self, file: IO[bytes], texts: IO[bytes] | None) -> None:
+        def settle() -> None:
+            for each in (file, texts):
+                if each is not None:
+                    with each:
+                        os.fsync(each.fileno())
+
+        self._guarded(settle)
+        if self._columns:
+            try:
+                to_parquet(Path(file.name))
+            except OSError:
+                self.unpacked += 1
 
 
 def encode(items: Iterable[Event | Action]) -> bytes:
@@ -180,16 +200,3 @@ def _ending(path: str | Path) -> str:
             f"{path}: the ending {ending or '(none)'} names no recording; end the name in {' or '.join(ENDINGS)}"
         )
     return ending
-
-
-def _text_file(place: Path) -> Path:
-    return place.with_suffix(".text.jsonl")
-
-
-def _close(file: IO[bytes], texts: IO[bytes] | None, columns: bool) -> None:
-    for each in (file, texts):
-        if each is not None:
-            os.fsync(each.fileno())
-            each.close()
-    if columns:
-        to_parquet(Path(file.name))

@@ -101,7 +101,7 @@ def _prefixes(views: list[RequestView]) -> tuple[Prefixes | None, int]:
     return Prefixes(*columns), odd
 
 
-def run_of(known: list[Life], start: int, ended_at: int, replicas: int) -> Run:
+def run_of(known: list[Life], start: int, ended_at: int) -> Run:
     """What became of each row, as a simulation would tell it."""
     records = Records(len(known))
     for row, life in enumerate(known):

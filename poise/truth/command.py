@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +171,7 @@ def _spoken(json: str | None) -> Any:
     return sys.stderr if json == "-" else sys.stdout
 
 
-def _write_folder(found: WhatIf, folder: Path) -> Iterator[Path] | list[Path]:
+def _write_folder(found: WhatIf, folder: Path) -> list[Path]:
     from poise.report.html import html_report
     from poise.scenario.compare.findings import findings
     from poise.truth.page import about

@@ -80,7 +80,7 @@ class _Reading:
         self.replicas = replicas_of(trace.header)
         self.away: list[tuple[int, str, int]] = []
         self.strangers: set[int] = set()
-        self.first_at = self.now = NOT_YET
+        self.first_at = self.last_at = self.now = NOT_YET
 
     def read(self) -> None:
         """Take in every line."""
@@ -100,6 +100,7 @@ class _Reading:
             kind: Any = type(item)
             if kind._fields[0] == "at":
                 self.now = item.at  # type: ignore[union-attr]
+                self.last_at = max(self.last_at, self.now)
                 if self.first_at < 0:
                     self.first_at = self.now
             act = acts.get(kind)
@@ -146,7 +147,9 @@ class _Reading:
         if type(item) is Known and item.replica < len(self.replicas):
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (Lost, Joined, Draining, Left):
-            self.away.append((item.at, type(item).__name__, item.replica))
+            moved = item.at, type(item).__name__, item.replica
+            if moved not in self.away:  # each of several gateways is told
+                self.away.append(moved)
 
     # What comes of it ------------------------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class _Reading:
         return Recorded(
             self.trace.header,
             workload,
-            run_of(known, start, self.now - start, len(self.replicas)),
+            run_of(known, start, self.last_at - start),
             np.array([life.sent_at - start for life in known], dtype=np.int64),
             np.array([life.times > 1 for life in known]),
             self.replicas,
@@ -201,8 +204,8 @@ class _Reading:
         span = int(np.quantile([life.ended_at - life.arrived_at for life in known], 0.99))
         cut = any(life.status == UNFINISHED for life in self.lives.values())
         begin = span if self.strangers else 0
-        end = self.now - start - span if cut else self.now - start
-        return (begin, end) if begin < end else (0, self.now - start)
+        end = self.last_at - start - span if cut else self.last_at - start
+        return (begin, end) if begin < end else (0, self.last_at - start)
 
     def _faults(self, start: int) -> tuple[tuple[Fault, ...], list[str]]:
         """Replicas that came late or went for good; those that came back are taken as there all along, and named."""

@@ -101,7 +101,7 @@ def test_each_part_begins_with_the_whole_header_and_its_number(tmp_path: Path) -
         json.loads((tmp_path / name).read_text().splitlines()[0])
         for name in ("day.jsonl", "day.0001.jsonl", "day.0003.jsonl")
     ]
-    same = {"schema": SCHEMA, "recording": 5}
+    same = {"schema": SCHEMA, "recording": 5, "began": {"at": 5}}
     assert told == [
         {**same, "part": 0, "before": 0, "replicas": 1},
         {**same, "part": 1, "before": 1, "replicas": 2},
@@ -174,7 +174,7 @@ class FullDisk:
     """A file on a disk that fills up after some bytes."""
 
     def __init__(self, file: Any, room: int) -> None:
-        self.file, self.room, self.closed = file, room, False
+        self.file, self.room = file, room
         self.name = file.name
 
     def write(self, data: bytes) -> int:
@@ -186,8 +186,10 @@ class FullDisk:
     def fileno(self) -> int:
         return int(self.file.fileno())
 
-    def close(self) -> None:
-        self.closed = True
+    def __enter__(self) -> Any:
+        return self.file
+
+    def __exit__(self, *error: object) -> None:
         self.file.close()
 
 
@@ -201,6 +203,36 @@ def test_a_full_disk_stops_the_recording_and_nobody_else(tmp_path: Path) -> None
     assert recorder.failed == "No space left on device"
     assert (recorder.lines, recorder.dropped) == (1, 4)
     assert list(read_recording(recorder.path).items()) == [Tick(0)]
+
+
+def test_columns_that_cannot_be_written_leave_the_lines(tmp_path: Path) -> None:
+    recorder = a_recorder(tmp_path / "day.parquet")
+    recorder.add(Tick(1))
+    (tmp_path / "day.parquet").mkdir()
+    recorder.close()
+    assert recorder.unpacked == 1 and not recorder.failed
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["day.jsonl", "day.parquet"]
+    assert list(read_recording(tmp_path / "day.jsonl").items()) == [Tick(1)]
+
+
+def test_a_disk_that_is_full_when_a_part_begins(tmp_path: Path) -> None:
+    recorder = a_recorder(tmp_path / "day.jsonl", part_bytes=1)
+    (tmp_path / "day.0001.jsonl").write_text("somebody else's")
+    for number in range(3):
+        recorder.add(Tick(number))
+        recorder.flush(number)
+    recorder.close()
+    assert recorder.failed == "File exists" and (recorder.lines, recorder.dropped) == (1, 2)
+
+
+def test_a_date_in_the_name_is_no_number_of_a_part(tmp_path: Path) -> None:
+    recorder = a_recorder(tmp_path / "day.20261121.jsonl", part_bytes=1)
+    for number in range(3):
+        recorder.add(Tick(number))
+        recorder.flush(number)
+    recorder.close()
+    assert list(read_recording(recorder.path).items()) == [Tick(number) for number in range(3)]
+    assert list(read_recording(tmp_path / "day.20261121.0002.jsonl").items()) == [Tick(2)]
 
 
 def test_columns_say_kind_instant_and_request(tmp_path: Path) -> None:
@@ -233,6 +265,7 @@ def test_lines_that_are_not_columns_yet_are_read_beside_those_that_are(tmp_path:
     recorder._write(recorder._pending)  # and the process is gone
     for thread in recorder._retiring:
         thread.join()
+    assert recorder._file is not None
     recorder._file.close()
     read = read_recording(recorder.path)
     assert [place.suffix for place in read.parts] == [".parquet"] * 3 + [".jsonl"]

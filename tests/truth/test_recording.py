@@ -170,6 +170,20 @@ def test_replicas_that_come_and_go() -> None:
     assert [replica.blocks for replica in found.replicas] == [99, 64, 64]
 
 
+def test_what_each_gateway_is_told_happened_once() -> None:
+    late = a_trace(replicas=2)
+    late.header["belief"]["gateways"] = 2
+    late.header["replicas"][1]["up"] = False
+    for gateway in (0, 1):
+        late.add(Joined(SECOND + 100, 1), gateway)
+    for item in a_life(0, 100):
+        late.add(item, 1)
+    late.add(Joined(2 * SECOND + 100, 0))
+    found = recorded(late)
+    assert found.faults == (Fault(1.0, "join", 1),)
+    assert found.observed.ended_at == 2 * SECOND
+
+
 def test_nothing_to_read() -> None:
     with pytest.raises(TraceError, match=r"has 1 requests, and none that finished.*; give one"):
         recorded(a_trace(Arrived(100, RequestView(0, 100, 20))))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from poise.core.chance import Chance
 from poise.live.engine.identity import chain, salted
-from poise.live.engine.refuse import Refused, invalid, missing, whole
+from poise.live.engine.refuse import Refused, invalid, missing, number, unfit, whole
 from poise.live.engine.tokens import Speech, complete, converse, encode
 
 LIKELY: Final = 512
@@ -47,6 +47,8 @@ class Ask:
     kind: `chat`, `completion`, `response` or `embedding`.  prompt: its tokens.  speech: the answer's.
     ids: of the whole blocks of prompt and answer; () without prefix caching.
     usage, continuous: of a stream: whether a last chunk tells the tokens, and whether each chunk does.
+    limit: most tokens of the answer.  temperature, top_p: repeated in responses.
+    salt: of the cache, "" for none.  whole: prompt tokens in whole KV blocks, which are cached.
     """
 
     kind: str
@@ -59,6 +61,11 @@ class Ask:
     continuous: bool = False
     priority: int = 0
     echo: str = ""
+    limit: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    salt: str = ""
+    whole: int = 0
 
     @property
     def finish(self) -> str:
@@ -149,16 +156,26 @@ class Reader:
         self, kind: str, model: str, body: Mapping[str, Any], prompt: array[int], limit: int | None, output: int
     ) -> Ask:
         context = self.limits.context
-        asked = limit or 0
-        if len(prompt) + max(asked, 1) > context:
-            raise Refused(
-                400,
-                f"This model's maximum context length is {context} tokens. However, you requested {asked} output "
-                f"tokens and your prompt contains {len(prompt)} input tokens, for a total of {len(prompt) + asked} "
-                f"tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
-                param="input_tokens",
+        tokens, room = len(prompt), context - len(prompt)
+        if room < 0:
+            raise unfit(
+                f"This model's maximum context length is {context} tokens. However, your prompt contains {tokens} "
+                f"input tokens, which exceeds this limit even without any output tokens. Please reduce the length of "
+                f"the input prompt.",
+                "input_tokens",
+                tokens,
             )
-        speech = self._speech(body, prompt, min(asked or context, context - len(prompt)), output)
+        if limit is not None and limit > context:
+            raise unfit(
+                f"max_tokens={limit} cannot be greater than max_model_len={context}. Please request fewer output "
+                f"tokens.",
+                "max_tokens",
+                limit,
+            )
+        limit = room if limit is None else min(limit, room)
+        if not limit:
+            raise unfit("max_tokens must be at least 1, got 0.", "max_tokens", 0)
+        speech = self._speech(body, prompt, limit, output)
         options = body.get("stream_options") or {}
         return Ask(
             kind, model, prompt, speech, self._ids(body, model, prompt, speech),
@@ -166,15 +183,18 @@ class Reader:
             usage=bool(options.get("include_usage")),
             continuous=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
             priority=whole(body, "priority") or 0,
+            limit=limit,
+            temperature=_or_one(number(body, "temperature")),
+            top_p=_or_one(number(body, "top_p")),
+            salt=str(body.get("cache_salt") or ""),
+            whole=tokens - tokens % self.limits.block if self.limits.caching else 0,
         )  # fmt: skip
 
     def _speech(self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int) -> Speech:
         """The answer: its words and length are drawn by prompt and seed, so equal requests have equal answers."""
         least = whole(body, "min_tokens", least=0) or 0
         if least > limit:
-            raise Refused(
-                400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.", param="min_tokens"
-            )
+            raise Refused(400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.")
         chance = self._chance
         chance.key = chain(prompt, len(prompt), (whole(body, "seed") or 0) & _U64)[0]
         bits = chance.bits("words")
@@ -193,7 +213,7 @@ class Reader:
             return ()
         salt = body.get("cache_salt")
         if salt is not None and not (isinstance(salt, str) and salt):
-            raise Refused(400, "Parameter 'cache_salt' must be a non-empty string if provided.")
+            raise unfit("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
         if model in self.limits.adapters:
             salt = f"{salt or ''}\0{model}"
         return chain(prompt + speech.ids()[:-1], self.limits.block, salted(salt or ""))
@@ -206,6 +226,8 @@ def _messages(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         raise missing("messages", body)
     if not isinstance(messages, list):
         raise invalid("list_type", ("messages",), "Input should be a valid list", messages)
+    if not messages:
+        raise Refused(400, "Cannot apply chat template to an empty conversation. Provide at least one message.")
     for place, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise invalid("missing", ("messages", place, "role"), "Field required", message)
@@ -223,28 +245,40 @@ def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
     prompt = body.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         prompt = prompt[0]
+    if prompt is None or prompt in ("", []):
+        raise unfit("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     if isinstance(prompt, str):
         return complete(prompt), prompt
-    if prompt is None:
-        raise missing("prompt", body)
-    if not isinstance(prompt, list) or not prompt:
-        raise invalid("string_type", ("prompt",), "Input should be a valid string", prompt)
+    if not isinstance(prompt, list):
+        raise _no_prompt(prompt)
     if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in prompt):
         raise Refused(400, "the emulated engine takes one prompt a request: a text, or token ids from 0 up")
     return array("Q", prompt), ""
 
 
+def _no_prompt(given: object) -> Refused:
+    """The refusal of what is of none of the four types of prompts: one error for each of them."""
+    a_list, a_text = (("list_type", "Input should be a valid list"), ("string_type", "Input should be a valid string"))
+    errors = [invalid(kind, ("prompt",), said, given) for kind, said in (a_list, a_list, a_text, a_list)]
+    told = "".join(each.message.partition(":")[2] for each in errors)
+    return Refused(400, f"{len(errors)} validation errors:{told}", errors[0].kind, errors[0].param)
+
+
+def _or_one(value: float | None) -> float:
+    return 1.0 if value is None else value
+
+
 def _sampling(body: Mapping[str, Any]) -> None:
     """Refuse what vLLM's sampling parameters refuse, as far as requests are likely to have it."""
-    number = {name: value for name in ("temperature", "top_p") if (value := body.get(name)) is not None}
-    for name, value in number.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise invalid("float_type", (name,), "Input should be a valid number", value)
-    if number.get("temperature", 0) < 0:
-        raise Refused(400, f"temperature must be non-negative, got {number['temperature']}.", param="temperature")
-    if not 0 < number.get("top_p", 1) <= 1:
-        raise Refused(400, f"top_p must be in (0, 1], got {number['top_p']}.", param="top_p")
-    if (whole(body, "n", least=1) or 1) > 1:
-        raise Refused(400, f"the emulated engine makes one choice a request, not n={body['n']}", param="n")
+    temperature, top_p = number(body, "temperature"), number(body, "top_p")
+    if temperature is not None and temperature < 0:
+        raise unfit(f"temperature must be non-negative, got {temperature}.", "temperature", temperature)
+    if top_p is not None and not 0 < top_p <= 1:
+        raise unfit(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
+    choices = whole(body, "n")
+    if choices is not None and choices < 1:
+        raise Refused(400, f"n must be at least 1, got {choices}.")
+    if choices is not None and choices > 1:
+        raise Refused(400, f"the emulated engine makes one choice a request, not n={choices}", param="n")
     if body.get("stream_options") and not body.get("stream"):
-        raise Refused(400, "Stream options can only be defined when `stream=True`.")
+        raise unfit("Stream options can only be defined when `stream=True`.", "stream_options")

@@ -64,7 +64,7 @@ class Core:
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
             lora = ask.model if ask.model in self.plan.options.adapters else None
-            self.ledger.bring(ids, ask.prompt + ask.speech.ids(), lora)
+            self.ledger.bring(ids, ask.prompt + ask.speech.ids(), ask.salt, lora)
         return reply
 
     def run(self, reply: Reply) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 
 import msgspec
 
-_LIVES, _PARENT, _TOKENS, _LORA = range(4)
+_LIVES, _PARENT, _TOKENS, _EXTRA, _LORA = range(5)
 
 
 class BlockStored(msgspec.Struct, tag=True):
@@ -26,7 +26,7 @@ class BlockStored(msgspec.Struct, tag=True):
     lora_id: int | None = None
     medium: str | None = "GPU"
     lora_name: str | None = None
-    extra_keys: list[None] | None = None
+    extra_keys: list[list[str] | None] | None = None
     group_idx: int | None = 0
     kv_cache_spec_kind: str | None = "full_attention"
 
@@ -63,16 +63,17 @@ class Ledger:
     def __init__(self, block: int) -> None:
         self.block = block
         self.events: list[Event] = []
-        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, its tokens, its adapter
+        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, parent, tokens, salt, adapter
 
-    def bring(self, ids: tuple[int, ...], tokens: array[int], lora: str | None = None) -> None:
-        """A request, of an adapter perhaps, comes whose blocks may enter the cache."""
+    def bring(self, ids: tuple[int, ...], tokens: array[int], salt: str = "", lora: str | None = None) -> None:
+        """A request comes whose blocks may enter the cache; its salt goes with the first one, its adapter with all."""
         block, blocks = self.block, self._blocks
         parent: int | None = None
         for place, each in enumerate(ids):
             known = blocks.get(each)
             if known is None:
-                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], lora]
+                extra = [salt] if salt and not place else None
+                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], extra, lora]
             else:
                 known[_LIVES] += 1  # type: ignore[operator]
             parent = each
@@ -105,18 +106,20 @@ class Ledger:
     def _store(self, block: int) -> None:
         known = self._blocks[block]
         known[_LIVES] += 1  # type: ignore[operator]
-        parent, tokens = known[_PARENT], known[_TOKENS]
-        assert isinstance(tokens, array)
+        parent, tokens, extra = known[_PARENT], known[_TOKENS], known[_EXTRA]
+        assert isinstance(tokens, array) and (extra is None or isinstance(extra, list))
         last = self.events[-1] if self.events else None
         if isinstance(last, BlockStored) and last.block_hashes[-1] == parent:
             last.block_hashes.append(block)
             last.token_ids.extend(tokens)
-            if last.extra_keys is not None:
-                last.extra_keys.append(None)
+            assert last.extra_keys is not None
+            last.extra_keys.append(extra)
         else:
             lora = known[_LORA]
             assert (parent is None or isinstance(parent, int)) and (lora is None or isinstance(lora, str))
-            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block, lora_name=lora))
+            self.events.append(
+                BlockStored([block], parent, tokens.tolist(), self.block, lora_name=lora, extra_keys=[extra])
+            )
 
     def _remove(self, block: int) -> None:
         last = self.events[-1] if self.events else None

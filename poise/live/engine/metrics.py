@@ -29,6 +29,11 @@ WHOLE: Final = (
 _REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 
 
+def _one_two_five(most: int) -> list[int]:
+    """1, 2, 5, 10, 20, 50, … up to `most` (vLLM `build_1_2_5_buckets`)."""
+    return [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5) if digit * 10**power <= most]
+
+
 class Metrics:
     """What has happened in one engine.
 
@@ -69,6 +74,9 @@ class Metrics:
         self.queued = Histogram(WHOLE)
         self.prefill = Histogram(WHOLE)
         self.decode = Histogram(WHOLE)
+        sizes = _one_two_five(context)
+        self.prompts = Histogram(sizes)
+        self.answers = Histogram(sizes)
 
     def step(self, gap: int, tokens: int) -> None:
         """So many requests made a further token, `gap` picoseconds after the one before."""
@@ -84,9 +92,11 @@ class Metrics:
         self.queued.observe(waited / self._per_second)
         self.prefill.observe((took - waited) / self._per_second)
 
-    def ended(self, reason: str, took: int, decoding: int) -> None:
-        """A request made its last token: picoseconds from arrival, and from its first token."""
+    def ended(self, reason: str, took: int, decoding: int, prompt_tokens: int, made: int) -> None:
+        """A request made its last token: picoseconds from arrival, and from its first token; its tokens."""
         self.finished[reason] += 1
+        self.prompts.observe(prompt_tokens)
+        self.answers.observe(made)
         self.whole.observe(took / self._per_second)
         self.decode.observe(decoding / self._per_second)
 
@@ -104,7 +114,7 @@ class Metrics:
         yield from self._gauge("num_requests_waiting", "Number of requests waiting to be processed.", waiting)
         yield from self._reasons(waiting)
         yield from self._gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used)
-        yield from self._gauge("engine_sleep_state", "Engine sleep state.", 0)
+        yield from self._awake()
         yield from self._counts(driver)
         yield from self._success()
         for name, told, histogram in self._histograms():
@@ -122,6 +132,12 @@ class Metrics:
         yield from header(name, "gauge", "Number of requests waiting, by reason.")
         for reason, value in (("capacity", waiting), ("deferred", 0)):
             yield f'{name}{{{self._labels},reason="{reason}"}} {float(value)}'
+
+    def _awake(self) -> Iterator[str]:
+        name = "vllm:engine_sleep_state"
+        yield from header(name, "gauge", "Engine sleep state; awake = 1 means engine is awake.")
+        for state, value in (("awake", 1), ("weights_offloaded", 0), ("discard_all", 0)):
+            yield f'{name}{{{self._labels},sleep_state="{state}"}} {float(value)}'
 
     def _counts(self, driver: Driver) -> Iterator[str]:
         for name, told, value in (
@@ -151,6 +167,8 @@ class Metrics:
         yield "time_to_first_token_seconds", "Histogram of time to first token in seconds.", self.first
         yield "inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", self.between
         yield "e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", self.whole
+        yield "request_prompt_tokens", "Number of prefill tokens processed.", self.prompts
+        yield "request_generation_tokens", "Number of generation tokens processed.", self.answers
         yield "request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", self.queued
         yield "request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", self.prefill
         yield "request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", self.decode

@@ -44,7 +44,7 @@ class Account(Protocol):
         """The first token is made."""
         ...
 
-    def ended(self, reason: str, took: int, decoding: int) -> None:
+    def ended(self, reason: str, took: int, decoding: int, prompt_tokens: int, made: int) -> None:
         """The last token is made."""
         ...
 
@@ -101,7 +101,8 @@ class Reply:
 
     def done(self, at: int) -> None:
         """All tokens are made."""
-        self.account.ended(self.ask.finish, at - self.arrived_at, at - self.first_at)
+        took, decoding = at - self.arrived_at, at - self.first_at
+        self.account.ended(self.ask.finish, took, decoding, len(self.ask.prompt), self.made)
         if self.made < self.breaks_after or self._goes_on():
             self.close()
 
@@ -213,7 +214,7 @@ class Events(Reply):
         self._of_part("response.content_part.done", part=shape.part(text))
         self._send("response.output_item.done", output_index=0, item=shape.message(self.name, text, "completed"))
         said = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
-        self._send(f"response.{status}", response=said)
+        self._send("response.completed", response=said)  # also where its status is another one, as in vLLM
         self.exchange.end()
 
     def _of_part(self, kind: str, **said: Any) -> None:

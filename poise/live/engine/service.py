@@ -216,7 +216,8 @@ class Service:
         exchange.answer(200, shape.encode({"prompt": decode(tokens)}))
 
     def _well(self, exchange: Exchange) -> None:
-        exchange.answer(200, b"")
+        exchange.start(200, [], 0)
+        exchange.end()
 
     def _version(self, exchange: Exchange) -> None:
         exchange.answer(200, shape.encode({"version": f"{poise.__version__}+poise.emulated"}))
@@ -229,8 +230,7 @@ class Service:
         exchange.answer(200, core.metrics.render(core.driver), b"text/plain; version=1.0.0; charset=utf-8")
 
     def _reset(self, exchange: Exchange) -> None:
-        self.engine.core.reset_cache()
-        exchange.answer(200, b"")
+        exchange.answer(200, shape.encode({"success": self.engine.core.reset_cache()}))
 
     # Faults ----------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,13 @@ DONE: Final = b"data: [DONE]\n\n"
 PREFIXES: Final = {"chat": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "embedding": "embd-"}
 """What ids of answers begin with."""
 
+FINGERPRINT: Final = "vllm-0.32.0-emulated"
+"""In place of the version and build of a real one."""
+
 encode = msgspec.json.encode
+
+
+_TRANSFERS: Final = {"kv_transfer_params": None, "ec_transfer_params": None}
 
 
 def event(said: dict[str, Any]) -> bytes:
@@ -24,19 +30,17 @@ def event(said: dict[str, Any]) -> bytes:
 
 def usage(ask: Ask, made: int, cached: int | None) -> dict[str, Any]:
     """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where this is not to be told."""
+    told: dict[str, Any] = _tokens(ask, made) | {"prompt_tokens_details": None, "completion_tokens_details": None}
+    if cached is not None:
+        created = max(0, ask.whole - cached) if ask.kind == "chat" else None
+        details = {"cached_tokens": cached, "created_cache_tokens": created, "multimodal_tokens": None}
+        told["prompt_tokens_details"] = details
+    return told
+
+
+def _tokens(ask: Ask, made: int) -> dict[str, Any]:
     prompt = len(ask.prompt)
-    details = None if cached is None else {"cached_tokens": cached}
-    return {
-        "prompt_tokens": prompt,
-        "total_tokens": prompt + made,
-        "completion_tokens": made,
-        "prompt_tokens_details": details,
-    }
-
-
-def _brief(told: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not there, as in streams."""
-    return {name: value for name, value in told.items() if value is not None}
+    return {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}
 
 
 class Frame:
@@ -55,13 +59,13 @@ class Frame:
     def role(self) -> bytes:
         """The first chunk of a chat."""
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        said = {**self._common, "choices": [choice], "prompt_token_ids": None}
+        said = {**self._common, "choices": [choice]}
         if self.ask.continuous:
-            said["usage"] = _brief(usage(self.ask, 0, None))
-        return event(said)
+            said["usage"] = self._so_far(0)
+        return event(said | {"prompt_token_ids": None, "prompt_text": None})
 
     def content(self, text: str, finish: str | None, made: int = 0) -> bytes:
-        """A chunk with a piece of text. made: tokens so far, for who asked for continuous usage."""
+        """A chunk with a piece of text, the last one if it says why it is. made: tokens so far, if they are told."""
         choice: dict[str, Any]
         if self.ask.kind == "chat":
             choice = {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}
@@ -73,12 +77,23 @@ class Frame:
             choice |= {"stop_reason": None, "prompt_token_ids": None, "token_ids": None}
         said = {**self._common, "choices": [choice]}
         if made:
-            said["usage"] = _brief(usage(self.ask, made, None))
+            said["usage"] = self._so_far(made)
+        if finish is not None and not self.ask.usage:
+            said["system_fingerprint"] = FINGERPRINT
         return event(said)
 
     def total(self, made: int, cached: int | None) -> bytes:
         """The chunk that tells the tokens."""
-        return event({**self._common, "choices": [], "usage": _brief(usage(self.ask, made, cached))})
+        told = _tokens(self.ask, made)
+        if cached is not None:
+            told["prompt_tokens_details"] = {"cached_tokens": cached}
+            if self.ask.kind == "chat":
+                told["prompt_tokens_details"]["created_cache_tokens"] = max(0, self.ask.whole - cached)
+        return event({**self._common, "choices": [], "usage": told, "system_fingerprint": FINGERPRINT})
+
+    def _so_far(self, made: int) -> dict[str, Any]:
+        told = _tokens(self.ask, made)
+        return told | {"completion_tokens_details": None} if self.ask.kind == "chat" else told
 
 
 def chat(ask: Ask, name: str, created: int, cached: int | None) -> bytes:
@@ -86,10 +101,10 @@ def chat(ask: Ask, name: str, created: int, cached: int | None) -> bytes:
     message = {"role": "assistant", "content": ask.speech.text(), "refusal": None, "annotations": None, "audio": None}
     message |= {"function_call": None, "reasoning": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": ask.finish, "stop_reason": None}
-    choice["token_ids"] = None
+    choice |= {"token_ids": None, "routed_experts": None}
     said = {"id": name, "object": "chat.completion", "created": created, "model": ask.model, "choices": [choice]}
-    said |= {"service_tier": None, "system_fingerprint": None, "usage": usage(ask, ask.speech.tokens, cached)}
-    said |= {"prompt_logprobs": None, "prompt_token_ids": None, "kv_transfer_params": None}
+    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    said |= {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None, **_TRANSFERS, "metrics": None}
     return encode(said)
 
 
@@ -97,9 +112,10 @@ def completion(ask: Ask, name: str, created: int, cached: int | None) -> bytes:
     """A whole completion."""
     choice = {"index": 0, "text": ask.echo + ask.speech.text(), "logprobs": None, "finish_reason": ask.finish}
     choice |= {"stop_reason": None, "token_ids": None, "prompt_logprobs": None, "prompt_token_ids": None}
+    choice["routed_experts"] = None
     said = {"id": name, "object": "text_completion", "created": created, "model": ask.model, "choices": [choice]}
-    said |= {"service_tier": None, "system_fingerprint": None, "usage": usage(ask, ask.speech.tokens, cached)}
-    return encode(said | {"kv_transfer_params": None})
+    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    return encode(said | {**_TRANSFERS, "metrics": None})
 
 
 def embeddings(asks: list[Ask], name: str, created: int, vectors: list[Any]) -> bytes:
@@ -113,35 +129,44 @@ def embeddings(asks: list[Ask], name: str, created: int, vectors: list[Any]) -> 
 
 def response(ask: Ask, name: str, created: int, made: int, cached: int | None, status: str) -> dict[str, Any]:
     """The object of `/v1/responses`, at the start (`in_progress`) or at the end of its making."""
-    output = [message(name, ask.speech.text(), "completed")] if status != "in_progress" else []
-    said = {"id": name, "object": "response", "created_at": created, "status": status, "model": ask.model}
-    said |= {"output": output, "error": None, "incomplete_details": None, "instructions": None, "metadata": None}
-    said |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0}
-    said |= {"background": False, "service_tier": "auto", "text": None, "truncation": "disabled", "user": None}
-    if status == "incomplete":
-        said["incomplete_details"] = {"reason": "max_output_tokens"}
-    said["usage"] = None
-    if status != "in_progress":
-        prompt = len(ask.prompt)
-        said["usage"] = {
-            "input_tokens": prompt,
-            "input_tokens_details": {"cached_tokens": cached or 0},
-            "output_tokens": made,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": prompt + made,
-        }
-    return said
+    under_way = status == "in_progress"
+    reason = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    return {
+        "id": name, "created_at": created, "incomplete_details": reason, "instructions": None, "metadata": None,
+        "model": ask.model, "object": "response",
+        "output": [] if under_way else [message(name, ask.speech.text(), "completed")],
+        "parallel_tool_calls": True, "temperature": ask.temperature, "tool_choice": "none", "tools": [],
+        "top_p": ask.top_p, "background": False, "max_output_tokens": ask.limit, "max_tool_calls": None,
+        "previous_response_id": None, "prompt": None, "reasoning": None, "service_tier": "auto", "status": status,
+        "text": None, "top_logprobs": None, "truncation": "disabled",
+        "usage": None if under_way else _spent(ask, made, cached or 0),
+        "user": None, "presence_penalty": 0.0, "frequency_penalty": 0.0, **_TRANSFERS,
+        "input_messages": None, "output_messages": None,
+    }  # fmt: skip
+
+
+def _spent(ask: Ask, made: int, cached: int) -> dict[str, Any]:
+    """Tokens of a response."""
+    turns: dict[str, Any] = {"input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+    made_in_turns: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+    return {
+        "input_tokens": len(ask.prompt),
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0, **turns},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": 0, "tool_output_tokens": 0, **made_in_turns},
+        "total_tokens": len(ask.prompt) + made,
+    }
 
 
 def message(name: str, text: str, status: str) -> dict[str, Any]:
     """The one output item of a response."""
-    content = [part(text)] if status == "completed" else []
-    return {"id": f"msg_{name[5:]}", "type": "message", "role": "assistant", "status": status, "content": content}
+    said: dict[str, Any] = {"id": f"msg_{name[5:]}", "content": [part(text)] if status == "completed" else []}
+    return said | {"role": "assistant", "status": status, "type": "message", "phase": None}
 
 
 def part(text: str) -> dict[str, Any]:
-    """The one part of a response's message."""
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    """The one part of a response's message; one that has not begun has an empty list of logprobs, as in vLLM."""
+    return {"annotations": [], "text": text, "type": "output_text", "logprobs": None if text else []}
 
 
 def named(number: int, said: dict[str, Any]) -> bytes:

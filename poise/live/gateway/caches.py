@@ -29,13 +29,25 @@ class Caches:
         self._context: zmq.asyncio.Context | None = None
         self._followed: dict[str, Subscriber] = {}
         self._engines: dict[int, Engine] = {}
-        self._changes: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
 
     def add(self, engine: Engine) -> None:
-        """Follow an engine from now on, if it publishes."""
-        if engine.at.kv_events:
-            self._engines[engine.slot] = engine
-            self._again(engine.at.kv_events)
+        """Follow an engine from now on, if it publishes; UserError where that cannot be."""
+        at = engine.at
+        if not at.kv_events:
+            return
+        source = Source(engine.slot, at.kv_topic, at.kv_replay)
+        follower = self._followed.get(at.kv_events)
+        if follower is not None:
+            follower.add(source)
+        else:
+            if self._context is None:
+                self._context = zmq.asyncio.Context()
+            bind = at.kv_events == self._bind
+            follower = Subscriber(self._context, at.kv_events, bind, [source], self._changed)
+            follower.start()
+            self._followed[at.kv_events] = follower
+        self._engines[engine.slot] = engine
 
     def lost(self, engine: Engine) -> None:
         """An engine is gone: what it held is not believed any more."""
@@ -45,40 +57,25 @@ class Caches:
 
     def remove(self, engine: Engine) -> None:
         """Follow an engine no longer."""
-        if self._engines.pop(engine.slot, None) is not None:
-            self._again(engine.at.kv_events)
+        if self._engines.pop(engine.slot, None) is None:
+            return
+        endpoint = engine.at.kv_events
+        follower = self._followed[endpoint]
+        follower.remove(engine.slot)
+        if not follower.feeds and endpoint != self._bind:  # what is bound stays for engines to come
+            del self._followed[endpoint]
+            task = asyncio.get_running_loop().create_task(follower.stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
 
     async def close(self) -> None:
         """Follow nobody."""
         for endpoint in list(self._followed):
             await self._followed.pop(endpoint).stop()
-        if self._changes:
-            await asyncio.gather(*self._changes)
+        if self._stopping:
+            await asyncio.gather(*self._stopping)
         if self._context is not None:
             self._context.term()
-
-    def _again(self, endpoint: str) -> None:
-        """Follow those who publish at an endpoint now; what is known of the others there is asked for anew."""
-        task = asyncio.get_running_loop().create_task(self._replace(endpoint))
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-
-    async def _replace(self, endpoint: str) -> None:
-        before = self._followed.pop(endpoint, None)
-        if before is not None:
-            await before.stop()
-        by_topic: dict[str, Engine] = {}
-        for engine in self._engines.values():
-            if engine.at.kv_events == endpoint:
-                by_topic[engine.at.kv_topic] = engine
-        if not by_topic:
-            return
-        if self._context is None:
-            self._context = zmq.asyncio.Context()
-        sources = [Source(engine.slot, topic, engine.at.kv_replay) for topic, engine in by_topic.items()]
-        follower = Subscriber(self._context, endpoint, endpoint == self._bind, sources, self._changed)
-        self._followed[endpoint] = follower
-        follower.start()
 
     def _changed(self, slot: int, change: Change) -> None:
         world = self._world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -158,6 +159,8 @@ class Desk:
         number = self._next
         self._next = number + 1
         ttft = self._ttft(exchange)
+        if prompt.prompt_tokens >= self.world.fleet.shortest:
+            prompt = self._shortened(prompt, model)
         view = RequestView(
             number,
             now,
@@ -198,6 +201,17 @@ class Desk:
         """Slot of the engine that gave a response; -1 where it is forgotten or gone."""
         engine = self._responses.get(previous)
         return engine.slot if engine is not None and self.world.fleet.slots[engine.slot] is engine else -1
+
+    def _shortened(self, prompt: Identity, model: int) -> Identity:
+        """A prompt that is too long for every engine goes to one that takes the longest, to hear so in its words.
+
+        Its tokens may be a guess, and there is no use in waiting for an engine that would take more.
+        """
+        most = self.world.fleet.longest(model) - 1
+        if not 0 < most < prompt.prompt_tokens:
+            return prompt
+        kept = bisect_right(prompt.ends, most)
+        return Identity(most, prompt.ids[:kept], prompt.ends[:kept])
 
     def _who(self, exchange: Exchange) -> Tenant | BadRequest:
         if self._tenants is None:

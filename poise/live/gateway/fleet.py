@@ -36,8 +36,8 @@ class EngineAt:
         return self.place.name
 
 
-Note = Callable[["Engine", str, bool], None]
-"""Told of an engine, what happened there ("" for nothing bad), and whether it did well."""
+Note = Callable[["Engine", str, bool, int], None]
+"""Told of an engine, what happened there ("" for nothing bad), whether it did well, and when it was sent a request."""
 
 
 class Engine:
@@ -68,15 +68,15 @@ class Engine:
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
-    def well(self) -> None:
+    def well(self, sent_at: int) -> None:
         """It answered."""
-        self.note(self, "", True)
+        self.note(self, "", True, sent_at)
 
-    def failed(self, kind: str, its_fault: bool) -> None:
+    def failed(self, kind: str, its_fault: bool, sent_at: int) -> None:
         """A request failed there; `its_fault`: that speaks against the engine."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
         if its_fault:
-            self.note(self, kind, False)
+            self.note(self, kind, False, sent_at)
 
 
 class Fleet:
@@ -84,6 +84,7 @@ class Fleet:
 
     connect: makes the connections to an engine.  clock: picoseconds.  turn: told of what changes, as events.
     busy: whether a slot has requests in flight.  note: told how requests fare at engines.
+    shortest: no engine so far takes only shorter requests, in tokens.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Fleet:
         self._busy = busy
         self._note = note
         self._leaving: list[Pool] = []
+        self.shortest = 1 << 40
 
     def __iter__(self) -> Iterator[Engine]:
         return (engine for engine in self.slots if engine is not None)
@@ -117,6 +119,10 @@ class Fleet:
         """Those that requests are sent to."""
         return [engine for engine in self.slots if engine is not None and engine.status == SERVING]
 
+    def longest(self, model: int) -> int:
+        """The longest request, in tokens, that an engine serving `model` takes now; 0 where there is none."""
+        return max((each.spec.capacity_tokens for each in self.serving if each.spec.model in (-1, model)), default=0)
+
     def add(self, at: EngineAt) -> Engine | None:
         """Give an engine a slot; None where all are taken."""
         for slot, taken in enumerate(self.slots):
@@ -131,6 +137,7 @@ class Fleet:
             return
         if spec != engine.spec or engine.status == STARTING:
             engine.spec = spec
+            self.shortest = min(self.shortest, spec.capacity_tokens)
             self._turn(Known(self._clock(), engine.slot, spec))
         engine.status = SERVING
         self._turn(Joined(self._clock(), engine.slot))

@@ -40,7 +40,7 @@ Told = Callable[[int, Change], None]
 
 
 class Subscriber:
-    """Follows the engines that publish at one endpoint.
+    """Follows the engines that publish at one endpoint; they may come and go while it follows the others.
 
     bind: whether the gateway binds `endpoint` and the engines connect.  replay_s: for each answer of a replay.
     counts: messages that no source expects.
@@ -55,10 +55,8 @@ class Subscriber:
         told: Told,
         replay_s: float = 5.0,
     ) -> None:
-        self.feeds = {source.topic.encode(): Feed(bool(source.replay)) for source in sources}
-        if len(self.feeds) < len(sources):
-            raise UserError(f"{endpoint}: two engines publish under one topic; give each its own in kv-events-config")
-        self.sources = {source.topic.encode(): source for source in sources}
+        self.feeds: dict[bytes, Feed] = {}
+        self.sources: dict[bytes, Source] = {}
         self.endpoint = endpoint
         self.counts: Counter[str] = Counter()
         self._context = context
@@ -67,6 +65,31 @@ class Subscriber:
         self._replay_s = replay_s
         self._replays: dict[bytes, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._following = False
+        for source in sources:
+            self.add(source)
+
+    def add(self, source: Source) -> None:
+        """Follow one more engine; UserError where another one has its topic."""
+        topic = source.topic.encode()
+        if topic in self.feeds:
+            raise UserError(
+                f"{self.endpoint}: two engines publish under one topic; give each its own in kv-events-config"
+            )
+        self.feeds[topic], self.sources[topic] = Feed(bool(source.replay)), source
+        if self._following:
+            self._socket.subscribe(topic)
+            self._perform(topic, self.feeds[topic].start())
+
+    def remove(self, engine: int) -> None:
+        """Follow an engine no longer."""
+        for topic in [topic for topic, source in self.sources.items() if source.engine == engine]:
+            if self._following:
+                self._socket.unsubscribe(topic)
+            before = self._replays.pop(topic, None)
+            if before is not None:
+                before.cancel()
+            del self.feeds[topic], self.sources[topic]
 
     def start(self) -> None:
         """Open the socket, ask for what was said before, and follow; UserError where the endpoint will not do."""
@@ -84,6 +107,7 @@ class Subscriber:
         except zmq.ZMQError as error:
             self._close()
             raise UserError(f"{self.endpoint}: {error}; give an endpoint such as tcp://127.0.0.1:5557") from None
+        self._following = True
         self._task(self._follow())
         self._task(self._watch())
         for topic, feed in self.feeds.items():
@@ -102,6 +126,7 @@ class Subscriber:
 
     async def stop(self) -> None:
         """Close all."""
+        self._following = False
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -37,9 +37,10 @@ from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
 from poise.policies.find import build
-from poise.scenario.choice import choice, chosen_in, members
+from poise.scenario.choice import choice
 from poise.scenario.place import Path as DataPath
-from poise.scenario.policy import Sheet, offers, resolved_choice
+from poise.scenario.policy import Sheet, offers
+from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.share import with_tenants
@@ -106,7 +107,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     )
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
-        {slot: told(getattr(loaded.gateway.policies, slot), slot) for slot in GATE}, _tls(loaded),
+        {slot: told(slot, getattr(gateway.policies, slot)) for slot in GATE}, _tls(loaded),
     )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def record(plan: Plan, gateway: Gateway, now: int) -> None:
     section = plan.loaded.gateway.record
     if section is None:
         return
-    began = {"at": now, "utc": datetime.now(UTC).isoformat(), "unix": time.time()}
+    began = {"utc": datetime.now(UTC).isoformat(), "wall_s": time.time()}
     gateway.record(
         Recorder(
             plan.loaded.file(section.file, ("record", "file")),
@@ -194,16 +195,6 @@ def _policies(loaded: LoadedGateway) -> dict[str, Any]:
             raise loaded.places.error(("policies", slot), f"names {len(offered)}; {cure}")
         filled[slot] = offered[0][1]
     return filled
-
-
-def told(value: Any, slot: str) -> Any:
-    """A policy with its parameters written out, `{name: parameters}`, for recordings; of admissions a list of such."""
-    chosen = chosen_in(slot, value)[0]
-    if chosen is None:
-        return None
-    whole = [resolved_choice(slot, each) for each in members(chosen)]
-    named = [{each: {}} if isinstance(each, str) else each for each in whole]
-    return named if slot == "admission" else named[0]
 
 
 def _shadow(loaded: LoadedGateway) -> Any:

@@ -104,22 +104,24 @@ def test_unknown_model() -> None:
 
 
 def test_too_long() -> None:
-    error = refused(completion, max_tokens=4096)
+    error = refused(completion, prompt=[5] * 4097)
     assert error["message"] == (
-        "This model's maximum context length is 4096 tokens. However, you requested 4096 output tokens and your prompt "
-        "contains 4 input tokens, for a total of 4100 tokens. Please reduce the length of the input prompt or the "
-        "number of requested output tokens."
+        "This model's maximum context length is 4096 tokens. However, your prompt contains 4097 input tokens, which "
+        "exceeds this limit even without any output tokens. Please reduce the length of the input prompt. "
+        "(parameter=input_tokens, value=4097)"
     )
     assert (error["type"], error["param"], error["code"]) == ("BadRequestError", "input_tokens", 400)
-    assert refused(completion, prompt="x" * 4 * 4096)["code"] == 400
-    assert completion(max_tokens=4092).speech.tokens <= 4092
+    assert (
+        refused(completion, prompt=[5] * 4096)["param"] == refused(completion, max_tokens=4097)["param"] == "max_tokens"
+    )
+    assert completion(prompt=[5] * 4000, max_tokens=4096, ignore_eos=True).speech.tokens == 96, "what room there is"
 
 
 def test_missing_messages() -> None:
     error = refused(READER.chat, body={"model": "tiny"})
     assert error["message"] == (
-        "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required', 'input': "
-        "{'model': 'tiny'}}"
+        "1 validation error:\n  {'type': 'missing', 'loc': 'body.messages', 'msg': 'Field required', 'input': "
+        "'<dict of 1 items>'}"
     )
     assert (error["type"], error["param"], error["code"]) == ("Bad Request", "body.messages", 400)
 
@@ -127,18 +129,30 @@ def test_missing_messages() -> None:
 @pytest.mark.parametrize(
     ("given", "param", "said"),
     [
-        ({"temperature": -1}, "temperature", "temperature must be non-negative, got -1."),
-        ({"top_p": 0}, "top_p", "top_p must be in (0, 1], got 0."),
-        ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, got 0."),
-        ({"max_tokens": -5}, "max_tokens", "max_tokens must be at least 1, got -5."),
+        (
+            {"temperature": -1},
+            "temperature",
+            "temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)",
+        ),
+        ({"top_p": 0}, "top_p", "top_p must be in (0, 1], got 0.0. (parameter=top_p, value=0.0)"),
+        ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
+        ({"max_tokens": -5}, "max_tokens", "max_tokens must be at least 1, got -5. (parameter=max_tokens, value=-5)"),
         ({"n": 2}, "n", "the emulated engine makes one choice a request, not n=2"),
         (
             {"max_tokens": 3, "min_tokens": 4},
-            "min_tokens",
+            None,
             "min_tokens must be less than or equal to max_tokens=3, got 4.",
         ),
-        ({"cache_salt": ""}, None, "Parameter 'cache_salt' must be a non-empty string if provided."),
-        ({"stream_options": {"include_usage": True}}, None, "Stream options can only be defined when `stream=True`."),
+        (
+            {"cache_salt": ""},
+            "cache_salt",
+            "Parameter 'cache_salt' must be a non-empty string if provided. (parameter=cache_salt)",
+        ),
+        (
+            {"stream_options": {"include_usage": True}},
+            "stream_options",
+            "Stream options can only be defined when `stream=True`. (parameter=stream_options)",
+        ),
     ],
 )
 def test_values_that_vllm_refuses(given: dict[str, Any], param: str | None, said: str) -> None:
@@ -173,8 +187,8 @@ def test_shapes_that_are_refused(given: dict[str, Any]) -> None:
 def test_bodies_that_are_no_json() -> None:
     error = refused(read_json, body=b'{"model": }')
     assert error["message"] == (
-        "1 validation error:\n  {'type': 'json_invalid', 'loc': ('body', 10), 'msg': 'JSON decode error', 'input': {}, "
-        "'ctx': {'error': 'Expecting value'}}"
+        "1 validation error:\n  {'type': 'json_invalid', 'loc': 'body.10', 'msg': 'JSON decode error', "
+        "'input': '<dict of 0 items>', 'ctx': {'error': 'Expecting value'}}"
     )
     assert (error["type"], error["param"], error["code"]) == ("Bad Request", "body.10", 400)
     for body in (b"", b"\xff\xfe", b"[" * 10_000, b"[1]", b'"text"', b"NaN"):

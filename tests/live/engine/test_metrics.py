@@ -37,7 +37,7 @@ def test_names_and_values() -> None:
     driver.advance(0)
     driver.advance(ps(0.2))
     metrics.began(ps(0.5), ps(1.5), 160, 64)
-    metrics.ended("stop", ps(3.0), ps(1.5))
+    metrics.ended("stop", ps(3.0), ps(1.5), 160, 30)
     said = read(metrics.render(driver))
     assert said["vllm:num_requests_running", ""] == 1
     assert said["vllm:num_requests_waiting", ""] == said["vllm:num_requests_waiting_by_reason", "capacity"] == 1
@@ -47,6 +47,7 @@ def test_names_and_values() -> None:
     assert said["vllm:prefix_cache_hits_total", ""] == 64
     assert said["vllm:num_preemptions_total", ""] == 0
     assert said["vllm:generation_tokens_total", ""] == replica.progress(0, driver.now, True)
+    assert said["vllm:request_prompt_tokens_sum", ""] == 160 and said["vllm:request_generation_tokens_sum", ""] == 30
     assert said["vllm:request_success_total", "stop"] == 1 and said["vllm:request_success_total", "abort"] == 0
     assert said["vllm:time_to_first_token_seconds_sum", ""] == 1.5
     assert said["vllm:time_to_first_token_seconds_bucket", "1.0"] == 0

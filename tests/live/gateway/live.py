@@ -130,7 +130,9 @@ class Live:
         self.gateway.world.keep = self.trace.add
         self.port = await self.gateway.start("127.0.0.1", 0)
         for number, engine in enumerate(self.engines):
-            at = EngineAt(place(engine.url, "test", f"e{number}"), kv_events=engine.kv_endpoint)
+            events = engine.plan.options.kv_events_config
+            topic = events.topic if events is not None else ""
+            at = EngineAt(place(engine.url, "test", f"e{number}"), kv_events=engine.kv_endpoint, kv_topic=topic)
             self.gateway.scout.add(at)
         self.pool = Pool(Address("127.0.0.1", self.port), PoolLimits(idle=1000, head_s=0, stall_s=0))
         await self.until(lambda: len(self.gateway.world.fleet.serving) == len(self.engines))

@@ -1,0 +1,59 @@
+"""Many clients at once, in one loop; each notes how its request ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from poise.live.wire.call import Address
+from poise.live.wire.limits import PoolLimits
+from poise.live.wire.pool import Pool
+from tests.live.gateway.live import Answer
+from tests.live.real.engines import NAME
+
+PATIENCE_S = 120.0
+
+
+class Clients:
+    """Clients of the server at `url`."""
+
+    def __init__(self, url: str) -> None:
+        at = urlsplit(url)
+        self._pool = Pool(Address(at.hostname or "", at.port or 80), PoolLimits(idle=256, head_s=0, stall_s=0))
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def ask(self, path: str, body: dict[str, Any], **headers: str) -> Answer:
+        """Send a request."""
+        answer = Answer()
+        sent = [
+            (b"content-type", b"application/json"),
+            *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()),
+        ]
+        raw = json.dumps({"model": NAME, **body}).encode()
+        answer.call = self._pool.send(b"POST", path.encode(), sent, raw, answer)
+        return answer
+
+    def complete(self, prompt: str, tokens: int, *, stream: bool = True) -> Answer:
+        """Ask for a completion of so many tokens."""
+        body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
+        return self.ask("/v1/completions", body)
+
+
+async def ended(answers: list[Answer]) -> list[Answer]:
+    """Wait until all have ended, once each."""
+    async with asyncio.timeout(PATIENCE_S):
+        for answer in answers:
+            await answer.over.wait()
+    return answers
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds, which may take a while to find out; fail if it never does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(holds):
+            await asyncio.sleep(0.02)

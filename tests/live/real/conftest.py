@@ -1,0 +1,44 @@
+"""The engines of all tests here, started once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.real.engines import Pair
+from tests.live.real.install import Unavailable, installed
+from tests.live.real.model import make
+from tests.live.real.served import Served
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("real")
+    try:
+        pair = Pair(installed(), make(folder / "model"), folder)
+    except Unavailable as why:
+        pytest.skip(str(why))
+    try:
+        pair.start()
+        yield pair
+    except Unavailable as why:
+        pytest.skip(str(why))
+    finally:
+        pair.stop()
+
+
+@pytest.fixture
+def pair(started: Pair) -> Pair:
+    """Two engines that run, with empty caches."""
+    started.start()
+    started.clear()
+    return started
+
+
+@pytest.fixture
+def served(pair: Pair, tmp_path: Path) -> Iterator[Served]:
+    """`poise serve` before the two, which knows their caches by their KV events."""
+    with Served(pair, tmp_path) as served:
+        yield served

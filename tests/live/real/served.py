@@ -1,0 +1,106 @@
+"""`poise serve`, a process, before real engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.live.real.engines import BLOCK, Pair, ask, free_port
+
+ROOT = Path(__file__).parents[3]
+READY_S = 30.0
+
+
+class Served:
+    """The gateway; `told` is merged into its file, section by section.
+
+    url, page: where it and its page listen.  recording: what it records.
+    """
+
+    def __init__(self, pair: Pair, folder: Path, router: Any = "prefix_cache", **told: dict[str, Any]) -> None:
+        self.pair = pair
+        self.log = folder / f"serve-{router if isinstance(router, str) else 'made'}.log"
+        self.recording = folder / f"{self.log.stem}.jsonl"
+        port, page = free_port(), free_port()
+        self.url, self.page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{page}"
+        engines = [
+            {"url": engine.url, "name": f"e{number}", "kv_events": pair.kv_endpoint, "kv_topic": engine.topic}
+            for number, engine in enumerate(pair.engines)
+        ]
+        sections: dict[str, Any] = {
+            "listen": {"port": port},
+            "admin": {"port": page},
+            "engines": engines,
+            "policies": {"router": router},
+            "belief": {
+                "prefix": "reported", "tokenizer": str(pair.model), "block_tokens": BLOCK,
+                "kv_bind": pair.kv_endpoint, "period_s": 0.2,
+            },
+            "record": {"file": str(self.recording)},
+        }  # fmt: skip
+        for name, each in told.items():
+            sections[name] = {**sections.get(name, {}), **each}
+        self.file = folder / f"{self.log.stem}.yaml"
+        self.file.write_text(json.dumps(sections), encoding="utf-8")  # JSON is YAML
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "poise", "serve", self.file],
+                cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
+        try:
+            self.until(self._ready)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        assert self.process.wait(60) == 0, self.said()
+
+    def _ready(self) -> bool:
+        try:
+            return ask(self.page, "GET", "/state")[0] == 200 and self.serving() == len(self.pair.engines)
+        except OSError:
+            return False
+
+    def serving(self) -> int:
+        """Engines that take requests."""
+        return sum(engine["state"] == "serving" for engine in self.state()["engines"].values())
+
+    def state(self) -> dict[str, Any]:
+        """What its page shows."""
+        said: dict[str, Any] = json.loads(ask(self.page, "GET", "/state")[1])
+        return said
+
+    def until(self, holds: Callable[[], Any]) -> None:
+        """Wait until something holds; fail if it never does, or if the gateway ends."""
+        until = time.monotonic() + READY_S
+        while not holds():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < until, self.said()
+            time.sleep(0.05)
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+        """Status and body of an answer."""
+        return ask(self.url, method, path, body, headers)
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)

@@ -1,0 +1,99 @@
+"""What comes back through the gateway is what the engine says: chunk by chunk, to any client of OpenAI's API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from poise.live.traffic import words
+from tests.live.real.engines import NAME, Pair, ask
+from tests.live.real.served import Served
+
+pytestmark = pytest.mark.slow
+
+CHAT: dict[str, Any] = {
+    "model": NAME, "messages": [{"role": "user", "content": words(1, 60)}], "max_tokens": 48, "temperature": 0,
+    "seed": 7, "ignore_eos": True,
+}  # fmt: skip
+
+
+def chunks(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of a stream, without its end, and without what differs from request to request."""
+    status, said = ask(url, "POST", "/v1/chat/completions", {**body, "stream": True})
+    assert status == 200
+    events = [line.removeprefix("data: ") for line in said.decode().split("\n\n") if line]
+    assert events.pop() == "[DONE]"
+    told: list[dict[str, Any]] = [json.loads(each) for each in events]
+    assert len({each.pop("id") for each in told}) == len({each.pop("created") for each in told}) == 1
+    return told
+
+
+def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
+    """The same text in as many pieces, the same end and usage, here and there."""
+    body = {**CHAT, "stream_options": {"include_usage": True}}
+    direct, through = (chunks(url, body) for url in (pair.engines[0].url, served.url))
+    for told in (direct, through):  # a busy engine puts two tokens into one chunk now and then
+        assert 1 + CHAT["max_tokens"] // 2 < len(told) <= 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
+    assert text(through) == text(direct)
+    assert (through[0], through[-2]["choices"][0]["finish_reason"], through[-1]["usage"]["completion_tokens"]) == (
+        direct[0], "length", CHAT["max_tokens"],
+    )  # fmt: skip
+
+
+def text(told: list[dict[str, Any]]) -> str:
+    return "".join(choice["delta"].get("content", "") for each in told for choice in each["choices"])
+
+
+def test_all_engines_say_the_same(pair: Pair, served: Served) -> None:
+    """So it does not matter which one answers."""
+    told = []
+    for url in (pair.engines[0].url, pair.engines[1].url, served.url):
+        status, said = ask(url, "POST", "/v1/chat/completions", CHAT)
+        assert status == 200
+        told.append(json.loads(said)["choices"][0]["message"]["content"])
+    assert told[0] and told[0] == told[1] == told[2]
+
+
+def test_unknown_fields_reach_the_engine(pair: Pair, served: Served) -> None:
+    """Those of vLLM alone act; those of nobody are passed over, as it does itself."""
+    body = {**CHAT, "return_token_ids": True, "of_nobody": {"deep": [1]}, "vllm_xargs": {"mine": "1"}}
+    status, said = served.ask("POST", "/v1/chat/completions", body)
+    choice = json.loads(said)["choices"][0]
+    assert status == 200 and len(choice["token_ids"]) == CHAT["max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {**CHAT, "temperature": -1}),
+        ("/v1/chat/completions", {**CHAT, "max_tokens": 5000}),
+        ("/v1/completions", {"model": NAME, "prompt": words(2, 5000), "max_tokens": 4}),
+    ],
+    ids=["temperature", "max_tokens", "prompt"],
+)
+def test_the_engines_errors_come_through(pair: Pair, served: Served, path: str, body: dict[str, Any]) -> None:
+    direct = pair.engines[0].ask("POST", path, body)
+    assert direct[0] == 400
+    assert served.ask("POST", path, body) == direct
+
+
+def test_the_official_client(served: Served) -> None:
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+        assert [model.id for model in client.models.list()] == [NAME]
+        messages: Any = CHAT["messages"]
+        asked: dict[str, Any] = {"model": NAME, "messages": messages, "max_tokens": 20, "temperature": 0, "seed": 1}
+        whole = client.chat.completions.create(**asked)
+        stream = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        said = "".join(each.choices[0].delta.content or "" for each in stream if each.choices)
+        assert said == whole.choices[0].message.content
+        assert stream[-1].usage is not None and whole.usage is not None
+        assert stream[-1].usage.completion_tokens == whole.usage.completion_tokens
+        done = client.completions.create(model=NAME, prompt=words(3, 40), max_tokens=9, extra_body={"ignore_eos": True})
+        assert done.usage is not None and done.usage.completion_tokens == 9
+        with pytest.raises(openai.NotFoundError, match="does not exist"):
+            client.completions.create(model="other", prompt="a")
+        with pytest.raises(openai.BadRequestError, match="temperature"):
+            client.completions.create(model=NAME, prompt="a", temperature=-1)

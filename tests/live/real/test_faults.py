@@ -1,0 +1,92 @@
+"""Clients that leave, a gateway that stops, an engine that is killed: nothing is lost, nothing ends twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from poise.live.traffic import words
+from tests.live.gateway.live import Answer
+from tests.live.real.clients import Clients, ended, until
+from tests.live.real.engines import Pair
+from tests.live.real.served import Served
+
+pytestmark = pytest.mark.slow
+
+
+def quiet(pair: Pair) -> bool:
+    """Whether no living engine has anything to do."""
+    readings = [engine.reading().columns for engine in pair.engines if engine.well()]
+    return not any(each["running"] or each["waiting"] for each in readings)
+
+
+def load(clients: Clients, first: int, count: int, tokens: int) -> list[Answer]:
+    """So many requests at once, half of them streams."""
+    return [clients.complete(words(first + number, 60), tokens, stream=number % 2 == 0) for number in range(count)]
+
+
+def ends(answers: list[Answer]) -> list[str]:
+    """How requests ended: `answer`, or the clear error."""
+    for answer in answers:
+        assert answer.whole or answer.error, (answer.status, answer.body[-200:], answer.why)
+        assert not (answer.whole and answer.error)
+    return ["answer" if answer.whole else answer.error for answer in answers]
+
+
+def test_a_client_that_leaves_frees_the_engine(pair: Pair, served: Served) -> None:
+    async def main() -> None:
+        clients = Clients(served.url)
+        answers = load(clients, 100, 6, 3500)
+        await until(lambda: sum(engine.reading().columns["running"] for engine in pair.engines) == 6)
+        for answer in answers:
+            assert not answer.over.is_set() and answer.call is not None
+            answer.call.cancel()
+        await until(lambda: quiet(pair))
+        await until(lambda: not served.state()["requests"]["open"])
+        assert (await ended([clients.complete("after", 4)]))[0].whole
+        await clients.close()
+
+    asyncio.run(main())
+
+
+def test_it_drains(pair: Pair, served: Served) -> None:
+    """SIGTERM under load: what is under way is answered whole, and the gateway ends well."""
+
+    async def main() -> None:
+        clients = Clients(served.url)
+        answers = load(clients, 200, 12, 300)
+        await until(lambda: served.state()["requests"]["open"] == 12)
+        served.terminate()
+        assert ends(await ended(answers)) == ["answer"] * 12
+        assert await asyncio.to_thread(served.process.wait, 30) == 0
+        late = (await ended([clients.complete("late", 4)]))[0]
+        assert late.error
+        await clients.close()
+
+    asyncio.run(main())
+    assert quiet(pair)
+
+
+def test_an_engine_is_killed(pair: Pair, served: Served) -> None:
+    """Under load, by SIGKILL: each request ends once, and the other engine serves those that come later."""
+
+    async def main() -> list[str]:
+        clients = Clients(served.url)
+        answers = load(clients, 300, 16, 400)
+        await until(lambda: all(engine.reading().columns["running"] >= 4 for engine in pair.engines))
+        await asyncio.to_thread(pair.engines[0].kill)
+        told = ends(await ended(answers))
+        await until(lambda: served.serving() == 1)
+        later = ends(await ended(load(clients, 400, 8, 20)))
+        assert later == ["answer"] * 8
+        await until(lambda: not served.state()["requests"]["open"])
+        await clients.close()
+        return told
+
+    told = asyncio.run(main())
+    good = told.count("answer")
+    print(f"of 16 requests {good} were answered; {json.dumps(sorted(set(told) - {'answer'}))}")
+    assert good >= 8, "whoever was at the other engine has an answer, and whoever could be asked anew"
+    assert quiet(pair)

@@ -1,0 +1,57 @@
+"""A recording of real engines: it is replayed decision for decision, calibrated, and asked what if."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from poise.core.trace import Trace
+from poise.live.traffic import ANSWERED, Traffic
+from poise.live.wire.call import Address
+from poise.truth.control import replayed
+from poise.workload import Workload, lognormal, poisson, shared_prefixes
+from tests.live.real.engines import NAME, Pair
+from tests.live.real.served import ROOT, Served
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 40.0
+
+
+def traffic() -> Workload:
+    """Prompts behind one of eight shared ones, at a rate that two cores can bear."""
+    arrivals = poisson(
+        8.0, duration_s=SECONDS, prompt_tokens=lognormal(120, 0.6), output_tokens=lognormal(40, 0.6), seed=1
+    )
+    return shared_prefixes(arrivals, groups=8, prefix_tokens=256, seed=1)
+
+
+@pytest.fixture
+def recording(pair: Pair, tmp_path: Path) -> Path:
+    workload = traffic()
+    with Served(pair, tmp_path, record={"file": str(tmp_path / "day.jsonl")}) as served:
+        at = urlsplit(served.url)
+        ended = asyncio.run(Traffic(workload, Address("127.0.0.1", at.port or 0), NAME).run())
+    assert (ended.how == ANSWERED).all()
+    return tmp_path / "day.jsonl"
+
+
+def test_whatif(recording: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "poise", "whatif", recording, "--router", "round_robin", "--json", said],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    for recorded, decided in replayed(Trace.load(recording)):
+        assert recorded == decided
+    told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))
+    print(json.dumps(told["reproduction"]["errors"]))
