@@ -82,7 +82,7 @@ class Prefill:
             return
         try:
             body = decode_body(trip.exchange.body, self._answer)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             trip.failed(Failure("garbage", "the prefill engine's answer is no JSON", True))
             return
         engine.well(trip.sent_at)

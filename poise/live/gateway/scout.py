@@ -231,7 +231,7 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
     """The models of a `/v1/models` page; none where it is something else."""
     try:
         page = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     rows = page.get("data") if isinstance(page, dict) else None
     named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -107,7 +107,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     )
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
-        {slot: told(slot, getattr(gateway.policies, slot)) for slot in GATE}, _tls(loaded),
+        {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded),
     )  # fmt: skip
 
 

@@ -10,11 +10,12 @@ import tracemalloc
 import psutil
 import pytest
 
+from poise.live.engine.options import Options
 from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.loop import run
 from poise.policies.find import build
-from tests.live.gateway.live import Answer, Live
+from tests.live.gateway.live import MODEL, Answer, Live
 
 ROUNDS, EACH = 10, 2_000
 FATES = ("stream", "whole", "leave", "leave early", "bad", "unknown", "fault")
@@ -68,7 +69,8 @@ def test_nothing_is_left_behind() -> None:
     async def main() -> None:
         settings = Settings(held_s=10, engines=PoolLimits(connect_s=1, head_s=2, stall_s=2, idle_s=0.2))
         chosen = {"order": build("order", "virtual_token_counter"), "admission": [build("admission", "ceiling")]}
-        async with Live(2, build("router", "least_requests"), settings=settings, speed=200.0, **chosen) as live:
+        small = Options(MODEL, port=0, speed=200.0, faults=True, num_gpu_blocks_override=256, max_model_len=2048)
+        async with Live([small] * 2, build("router", "least_requests"), settings=settings, **chosen) as live:
             live.gateway.world.keep = None  # a trace is meant to grow
             draw = random.Random(7)
             await a_round(live, draw, EACH)  # caches, tables and pools fill
@@ -83,7 +85,7 @@ def test_nothing_is_left_behind() -> None:
             print(
                 f"\n{grown:.1f} bytes a request; sockets {sockets} -> {sockets_after}; tasks {tasks} -> {tasks_after}"
             )
-            assert grown < 60, "bytes that each request leaves"
+            assert grown < 100, "one request with its trip and exchange is thousands of bytes"
             assert sockets_after <= sockets + 4 and tasks_after <= tasks + 2
 
     run(main())

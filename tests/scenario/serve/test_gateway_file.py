@@ -1,0 +1,126 @@
+"""Every mistake in a gateway file is one line: file, line, field, what is there, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poise.core.errors import UserError
+from poise.scenario.serve.build import plan
+from poise.scenario.serve.load import load_gateway
+from poise.scenario.serve.schema import Gateway
+
+ENGINES = "engines: [http://127.0.0.1:1]\n"
+WRONG = {
+    "listen.port": "listen: {port: 70000}",
+    "listen.host": "listen: {host: 5}",
+    "listen.prot": "listen: {prot: 8000}",
+    "listen.tls_cert": "listen: {tls_cert: none.pem, tls_key: none.pem}",
+    "listen": "listen: 8000",
+    "admin.port": "admin: {port: page}",
+    "admin.hosts": "admin: {hosts: 5}",
+    "admin.host": "admin: {host: [a]}",
+    "engines": "engines: http://127.0.0.1:1",
+    "engines.0.url": "engines: [ftp://x]",
+    "engines.0.rôle": "engines: [{url: http://x, rôle: a}]",
+    "engines.0.role": "engines: [{url: 'http://x', role: cook}]",
+    "engines.0.tensor": "engines: [{url: 'http://x', tensor: 0}]",
+    "engines.0.models": "engines: [{url: 'http://x', models: a}]",
+    "engines.0.api_key_env": "engines: [{url: 'http://x', api_key_env: NO_SUCH_VARIABLE}]",
+    "engines.0.prefill_tokens_per_s": "engines: [{url: 'http://x', prefill_tokens_per_s: -1}]",
+    "engines.0": "engines: [{url: 'http://x', model: gpt-x, device: H100}]",
+    "engines.0.name": "engines: [{url: 'http://x', name: 5}]",
+    "discover.file": "discover: {file: 5}",
+    "discover.period_s": "discover: {period_s: 0}",
+    "discover.dns": "discover: {dns: 5}",
+    "slots": "slots: -1",
+    "envoy.port": "envoy: {port: x}",
+    "envoy.fallbacks": "envoy: {fallbacks: -1}",
+    "policies.router": "policies: {router: fastest}",
+    "policies.order": "policies: {order: [fcfs, edf]}",
+    "policies.admission": "policies: {admission: {all: []}}",
+    "policies.router.prefix_cache": "policies: {router: {prefix_cache: {tau: 1}}}",
+    "policies.color": "policies: {color: red}",
+    "shadow": "shadow: fastest",
+    "tries": "tries: 0",
+    "belief.period_s": "belief: {period_s: 0}",
+    "belief.timeout_s": "belief: {timeout_s: -1}",
+    "belief.prefix": "belief: {prefix: reported}",
+    "belief.block_tokens": "belief: {block_tokens: 0}",
+    "belief.kv_bind": "belief: {kv_bind: 5}",
+    "tenants.unknown": "tenants: {unknown: maybe}",
+    "tenants.header": "tenants: {header: 5}",
+    "tenants.file": "tenants: {file: [a]}",
+    "limits.held_s": "limits: {held_s: -1}",
+    "limits.held": "limits: {held: 1.5}",
+    "limits.request_s": "limits: {request_s: long}",
+    "limits.ttft_s": "limits: {ttft_s: -1}",
+    "limits.body_mb": "limits: {body_mb: 0}",
+    "limits.connections": "limits: {connections: 0}",
+    "limits.idle_s": "limits: {idle_s: 0}",
+    "limits.connect_s": "limits: {connect_s: 0}",
+    "limits.first_byte_s": "limits: {first_byte_s: -1}",
+    "limits.stall_s": "limits: {stall_s: -1}",
+    "limits.drain_s": "limits: {drain_s: -1}",
+    "record.file": "record: {text: true}",
+    "record.part_mb": "record: {file: a.jsonl, part_mb: 0}",
+    "record.part_s": "record: {file: a.jsonl, part_s: -1}",
+    "record.text": "record: {file: a.jsonl, text: some}",
+    "log.level": "log: {level: loud}",
+    "log.format": "log: {format: xml}",
+    "log.access": "log: {access: sometimes}",
+    "traces.endpoint": "traces: {share: 1}",
+    "traces.share": "traces: {endpoint: 'http://x', share: 2}",
+    "seed": "seed: -1",
+    "polices": "polices: {router: a}",
+}
+
+
+@pytest.mark.parametrize(("field", "text"), WRONG.items(), ids=WRONG)
+def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: str, text: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    before = "" if text.startswith("engines") else ENGINES
+    file.write_text(f"# a gateway\n{before}{text}\n")
+    line = 2 if not before else 3
+    with pytest.raises(UserError) as caught:
+        made = plan(load_gateway(file))
+        pytest.fail(f"{text} was taken: {made}")
+    said = str(caught.value)
+    assert said.startswith((f"{file}:{line}: {field}: ", f"{file}:{line}: {field} ")), said
+    assert "\n" not in said and ("; " in said or "did you mean" in said), said
+
+
+def test_every_section_is_among_them() -> None:
+    told = {field.partition(".")[0] for field in WRONG}
+    assert set(Gateway.model_fields) <= told
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("[]", r"keys\.yaml:1: holds no list of tenants"),
+        ("[{name: a}]", r"keys\.yaml:1: needs just one of key and sha256"),
+        ("- {name: a, key: b}\n- {name: c, key: b}", r"keys\.yaml:2: has the key of 'a'"),
+        ("[{name: a, key: b, weight: 0}]", r"keys\.yaml:1: weight is 0"),
+        ("[{name: a, key: b, concurrency: -1}]", r"keys\.yaml:1: concurrency is no such number"),
+        ("[{name: a, key: b, color: c}]", r"keys\.yaml:1: unknown field"),
+    ],
+)
+def test_a_mistake_in_the_key_file_is_told_without_keys(tmp_path: Path, keys: str, said: str) -> None:
+    (tmp_path / "keys.yaml").write_text(keys)
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"{ENGINES}tenants: {{file: keys.yaml}}\n")
+    with pytest.raises(UserError, match=said):
+        plan(load_gateway(file))
+
+
+def test_secrets_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("engines: [{url: 'http://127.0.0.1:1', api_key_env: ENGINE_KEY}]\nadmin: {token_env: PAGE_TOKEN}\n")
+    monkeypatch.setenv("ENGINE_KEY", "sk-secret")
+    (engine,) = plan(load_gateway(file)).engines
+    assert engine.api_key == "sk-secret" and "sk-secret" not in repr(engine)
+    monkeypatch.setenv("ENGINE_KEY", "")
+    with pytest.raises(UserError, match=r":1: engines\.0\.api_key_env: the environment has no ENGINE_KEY; set it"):
+        plan(load_gateway(file))
