@@ -76,7 +76,8 @@ def test_a_streamed_chat() -> None:
         f'"token_ids":null}}]}}\n\n',
         f'data: {head}{{"index":0,"delta":{{"content":"{three}"}},"logprobs":null,"finish_reason":"length",'
         f'"stop_reason":null,"token_ids":null}}]}}\n\n',
-        f'data: {head}],"usage":{{"prompt_tokens":11,"total_tokens":14,"completion_tokens":3}},"system_fingerprint":"{FINGERPRINT}"}}\n\n',
+        f'data: {head}],"usage":{{"prompt_tokens":11,"total_tokens":14,"completion_tokens":3}},'
+        f'"system_fingerprint":"{FINGERPRINT}"}}\n\n',
         "data: [DONE]\n\n",
     ]
 
