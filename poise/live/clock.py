@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic_ns
+from typing import Final
+
+_START: Final = monotonic_ns() - 10**9
+"""A second before this process first looked: machines run longer than the 53 days after which `NEVER` comes."""
 
 
 def now() -> int:
-    """Picoseconds since an arbitrary start; never goes back."""
-    return time.monotonic_ns() * 1000
+    """Picoseconds since this process began; never goes back, and is never 0."""
+    return (monotonic_ns() - _START) * 1000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from poise.core.header import header
 from poise.core.spec import Belief, Cluster
 from poise.policies.find import SLOTS
-from poise.scenario.choice import choice, choices
+from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.policy import resolved_choice
 from poise.scenario.simulate import replica_specs
 
@@ -50,11 +50,17 @@ def simulation_header(
     )  # fmt: skip
 
 
-def named(slot: str, value: Any) -> dict[str, Any] | None:
-    """The one policy of a slot as `{name: parameters}`, its defaults written out."""
-    (chosen,) = choices(value)[:1] or [None]
+def named(slot: str, value: Any) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """The one policy of a slot as `{name: parameters}`, its defaults written out; of admissions a list of such."""
+    (chosen,) = chosen_in(slot, value)[:1] or [None]
     if chosen is None:
         return None
+    if slot == "admission":
+        return [_resolved(slot, each) for each in members(chosen)]
+    return _resolved(slot, chosen)
+
+
+def _resolved(slot: str, chosen: Choice) -> dict[str, Any]:
     name, parameters = choice(resolved_choice(slot, chosen))
     return {name: parameters}
 

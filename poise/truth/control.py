@@ -32,17 +32,19 @@ def control_of(header: Mapping[str, Any]) -> Control:
         seed=header.get("seed", 0),
         resume=header.get("resume", True),
         **{name: header[name] for name in ("tries",) if name in header},
-        **{slot: made for slot in ("order", "admission") if (made := policy_of(header, slot)) is not None},
+        order=policy_of(header, "order"),
+        admission=policy_of(header, "admission") or (),
+        predictor=policy_of(header, "predictor"),
     )
 
 
 def policy_of(header: Mapping[str, Any], slot: str) -> Any:
-    """The policy of a slot, a list of them where the header has one, None where it names none."""
+    """The policy of a slot, all of them where the header has a list, None where it names none."""
     named = header.get("policies", {}).get(slot)
     if slot == "router" and not named:
         raise TraceError("the header names no router; record with `poise serve --record`")
     if isinstance(named, list):
-        return [_built(slot, each) for each in named]
+        return tuple(_built(slot, each) for each in named)
     return None if named is None else _built(slot, named)
 
 

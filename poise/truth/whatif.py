@@ -67,6 +67,7 @@ class WhatIf:
     calibration: Calibration | None
     reproduction: Reproduction
     comparison: Comparison
+    _gaps: dict[tuple[str, str], Interval] = field(default_factory=dict, repr=False)
 
     @property
     def candidates(self) -> list[str]:
@@ -78,9 +79,12 @@ class WhatIf:
 
         Each is asked for at 1 − 5 %/k confidence for k candidates, so that all hold together with 95 %.
         """
-        confidence = 1 - (1 - CONFIDENCE) / max(len(self.asked.changes), 1)
-        cells = self.comparison.of(RECORDED, 1.0), self.comparison.of(candidate, 1.0)
-        return paired(*cells, figure, False, confidence)
+        key = candidate, figure.name
+        if key not in self._gaps:
+            confidence = 1 - (1 - CONFIDENCE) / max(len(self.asked.changes), 1)
+            cells = self.comparison.of(RECORDED, 1.0), self.comparison.of(candidate, 1.0)
+            self._gaps[key] = paired(*cells, figure, False, confidence)
+        return self._gaps[key]
 
     def verdict(self, candidate: str) -> str:
         """What is to be said of a candidate, in a sentence."""

@@ -32,9 +32,9 @@ def near(found: Any, true: Fitted) -> None:
 
 @pytest.mark.parametrize(("rate", "cost"), [(10.0, TRUE), (40.0, TRUE), (20.0, Fitted(0.02, 1e-5, 0.0, 5e-4, 1e-8))])
 def test_the_coefficients_of_a_simulation_are_found(rate: float, cost: Fitted) -> None:
-    found = calibrate(recorded(a_day(rate=rate, requests=700, cost=cost).trace))
+    found = calibrate(recorded(a_day(rate=rate, requests=600, cost=cost).trace))
     near(found, cost)
-    assert not found.kept and found.requests == 700 and 1 <= found.rounds <= 8
+    assert not found.kept and found.requests == 600 and 1 <= found.rounds <= 8
     # What is left is which step a request happened to meet, of which its end feels little.
     assert found.held_out["e2e_s"]["median"] < 0.02
     assert found.held_out["tpot_s"]["median"] < 0.01
@@ -43,18 +43,18 @@ def test_the_coefficients_of_a_simulation_are_found(rate: float, cost: Fitted) -
 
 def test_where_engines_often_rest_every_request_is_reproduced() -> None:
     """An idle engine forgets in which step it was, so small errors do not add up."""
-    found = calibrate(recorded(a_day(rate=3.0, requests=400).trace))
+    found = calibrate(recorded(a_day(rate=3.0, requests=300).trace))
     assert found.held_out["ttft_s"]["median"] < 0.002 and found.held_out["e2e_s"]["p90"] < 0.002
 
 
 def test_it_is_the_same_every_time() -> None:
-    day = recorded(a_day(requests=300).trace)
+    day = recorded(a_day(requests=150).trace)
     assert calibrate(day).as_dict() == calibrate(day).as_dict()
 
 
 def test_a_cost_of_another_form_comes_near() -> None:
     """A roofline is no straight line, but over one load it is close to one."""
-    day = a_day(rate=30.0, requests=700, cost=Roofline())  # type: ignore[arg-type]
+    day = a_day(rate=30.0, requests=400, cost=Roofline())  # type: ignore[arg-type]
     found = calibrate(recorded(day.trace))
     assert found.held_out["e2e_s"]["median"] < 0.03
 
@@ -85,7 +85,7 @@ def test_what_the_load_does_not_tell_is_kept_and_named(prior: Fitted | None) -> 
 
 
 def test_slow_engines_among_others_are_named() -> None:
-    day = recorded(a_day(rate=15.0, requests=500).trace)
+    day = recorded(a_day(rate=15.0, requests=250).trace)
     records = day.observed.records
     rows = np.flatnonzero(np.asarray(records.replica) == 1)
     for row in rows.tolist():  # as if its answers came over a slow line

@@ -71,7 +71,7 @@ def test_another_number_of_engines() -> None:
 
 
 def test_a_fitted_cost_comes_to_nearly_the_same() -> None:
-    day = a_day(rate=35.0, requests=800)
+    day = a_day(rate=35.0, requests=500)
     fitted = calibrate(recorded(day.trace))
     exact, found = asking(day, *ROUTERS), asking(day, *ROUTERS, cost=fitted.cost)
     assert found.reproduction.off["e2e_s"].median < 0.05
@@ -90,7 +90,7 @@ def test_more_is_said_where_the_simulation_is_further_off_than_the_gain() -> Non
 
 
 def test_verdicts_in_words() -> None:
-    day = a_day(rate=36.0, requests=1200)
+    day = a_day(rate=36.0, requests=700)
     found = asking(day, "round_robin", "least_requests", "prefix_cache")
     assert found.verdict("least_requests").startswith("least_requests: no difference told apart by E2E mean")
     assert "too short to say" in asking(a_day(rate=30.0, requests=60), "round_robin").verdict("round_robin")
@@ -130,7 +130,7 @@ def test_what_the_control_side_was_told_it_is_told_again() -> None:
 @pytest.fixture
 def day_file(tmp_path: Path) -> Path:
     path = tmp_path / "day.jsonl"
-    a_day(rate=30.0, requests=400).trace.save(path)
+    a_day(rate=30.0, requests=150).trace.save(path)
     return path
 
 
@@ -138,9 +138,9 @@ def test_the_commands(day_file: Path, capsys: pytest.CaptureFixture[str]) -> Non
     cost = day_file.parent / "cost.json"
     assert main(["calibrate", str(day_file), "--out", str(cost)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Recording: 400 finished requests in") and "Step cost, fitted to 400 requests" in said
+    assert said.startswith("Recording: 150 finished requests in") and "Step cost, fitted to 150 requests" in said
     assert f"cost: {{fitted: {cost}}}" in said
-    assert load_fitted(cost).step_s == pytest.approx(TRUE.step_s, rel=0.05)
+    assert load_fitted(cost).step_s == pytest.approx(TRUE.step_s, rel=0.1)
 
     out = day_file.parent / "out"
     asked = ["whatif", str(day_file), "--router", "round_robin", "--router", "{pull: {slots: 40}}", "--jobs", "1"]
@@ -153,7 +153,7 @@ def test_the_commands(day_file: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert set(told["candidates"]) == {"round_robin + queue=priority", "pull + queue=priority"}
     assert told["reproduction"]["routing_agreement"] > 0.3 and not told["interrupted"]
 
-    assert main(["whatif", str(day_file), "--replicas", "3", "--json", "-", "--jobs", "1"]) == 0
+    assert main(["whatif", str(day_file), "--replicas", "3", "--json", "-", "--jobs", "1", "--cost", str(cost)]) == 0
     told = json.loads(capsys.readouterr().out)
     (only,) = told["candidates"].values()
     assert only["differences"]["e2e_s.mean"]["difference"] < 0

@@ -216,7 +216,7 @@ class Picked(Trip):
         """The proxy passed over those before `served`: Control is told as if each had refused."""
         world = self._world
         while self.state == SENT and self.engine is not None and endpoint(self.engine.at.place) != served:
-            self.engine.failed("refused", True)
+            self.engine.failed("refused", True, self.sent_at)
             self.state = HELD
             reason = f"{self.engine.name}: the proxy went on to {served}"
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason, True))
@@ -231,7 +231,7 @@ class Picked(Trip):
     def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
         """An error has passed to the client: Control is told until it has nobody left to try."""
         world = self._world
-        engine.failed("status", status >= 500)
+        engine.failed("status", status >= 500, self.sent_at)
         self.call, self._head, self._error = None, (status, headers), body
         while self.state in (SENT, ANSWERING):
             assert self.engine is not None

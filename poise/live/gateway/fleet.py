@@ -36,8 +36,8 @@ class EngineAt:
         return self.place.name
 
 
-Note = Callable[["Engine", str, bool], None]
-"""Told of an engine, what happened there ("" for nothing bad), and whether it did well."""
+Note = Callable[["Engine", str, bool, int], None]
+"""Told of an engine, what happened there ("" for nothing bad), whether it did well, and when it was sent a request."""
 
 
 class Engine:
@@ -68,15 +68,15 @@ class Engine:
         kept = [each for each in headers if each[0] != b"authorization"]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
-    def well(self) -> None:
+    def well(self, sent_at: int) -> None:
         """It answered."""
-        self.note(self, "", True)
+        self.note(self, "", True, sent_at)
 
-    def failed(self, kind: str, its_fault: bool) -> None:
+    def failed(self, kind: str, its_fault: bool, sent_at: int) -> None:
         """A request failed there; `its_fault`: that speaks against the engine."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
         if its_fault:
-            self.note(self, kind, False)
+            self.note(self, kind, False, sent_at)
 
 
 class Fleet:

@@ -121,8 +121,8 @@ class Gateway:
         for watcher in self._watchers:
             watcher(trip, status)
 
-    def _note(self, engine: Engine, kind: str, well: bool) -> None:
-        self.scout.note(engine, kind, well)
+    def _note(self, engine: Engine, kind: str, well: bool, sent_at: int) -> None:
+        self.scout.note(engine, kind, well, sent_at)
 
     async def _sweep(self) -> None:
         while True:

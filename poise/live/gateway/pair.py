@@ -82,7 +82,7 @@ class Prefill:
         except msgspec.DecodeError:
             trip.failed(Failure("garbage", "the prefill engine's answer is no JSON", True))
             return
-        engine.well()
+        engine.well(trip.sent_at)
         trip.go_on(self._decode, body)
 
     def failed(self, why: Failure) -> None:

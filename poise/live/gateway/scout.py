@@ -107,11 +107,10 @@ class Scout:
             self._act(self.health.leave(engine.slot, self._world.clock()))
         self._world.fleet.remove(engine)
 
-    def note(self, engine: Engine, kind: str, well: bool) -> None:
-        """A request ended at an engine."""
+    def note(self, engine: Engine, kind: str, well: bool, sent_at: int) -> None:
+        """A request that was sent at `sent_at` ended at an engine."""
         if engine.slot in self.visits:
-            now = self._world.clock()
-            self._act(self.health.outcome(engine.slot, OUTCOMES[kind], now, now))
+            self._act(self.health.outcome(engine.slot, OUTCOMES[kind], sent_at, self._world.clock()))
 
     def tick(self) -> None:
         """Time went on."""

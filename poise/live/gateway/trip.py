@@ -132,7 +132,7 @@ class Trip:
             self.state = ENDED
             self.stop()
             self._world.ended(self, 499)
-            self._world.turn(Cancelled(self._world.clock(), self.view.id, "its client left"))
+            self._world.turn(Cancelled(self._world.clock(), self.view.id, "its client left", self.usage.tokens))
 
     def flow(self, on: bool) -> None:
         """The client reads too slowly, or fast enough again."""
@@ -149,7 +149,7 @@ class Trip:
             self.answer_error(status, "server_error", reason, 10**12)
         else:
             return
-        self._world.turn(Cancelled(self._world.clock(), self.view.id, reason))
+        self._world.turn(Cancelled(self._world.clock(), self.view.id, reason, self.usage.tokens))
 
     # What the engine does --------------------------------------------------------------------------------------------
 
@@ -174,7 +174,9 @@ class Trip:
         status, headers = self._head
         world = self._world
         self.state = ANSWERING
-        self.exchange.start(status, headers)
+        exchange = self.exchange
+        exchange.start(status, headers)
+        exchange.body, exchange.headers, self._again = b"", [], None  # nobody is asked again: a stream may last long
         self.first_at = world.clock()
         if self.stream:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
@@ -192,7 +194,7 @@ class Trip:
         tokens = self.usage.end()
         self.state = ENDED
         self.exchange.end()
-        engine.well()
+        engine.well(self.sent_at)
         world.ended(self, status)
         world.turn(Finished(world.clock(), self.view.id, tokens))
 
@@ -201,24 +203,26 @@ class Trip:
         world = self._world
         self.call = None
         self._head, self._error = (status, headers), body
-        engine.failed("status", status >= 500)
+        engine.failed("status", status >= 500, self.sent_at)
         self.state = HELD
         reason = f"{engine.name} answered {status}"
         world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
 
     def failed(self, why: Failure) -> None:
         """The engine, or the way to it, is broken."""
-        assert self.engine is not None and self._again is not None
+        assert self.engine is not None
         world, engine = self._world, self.engine
         self.call = None
-        if why.kind == "stale":  # the engine closed a kept connection as we wrote: it has not seen the request
+        if (
+            why.kind == "stale" and self._again is not None
+        ):  # the engine closed a kept connection as we wrote: it has not seen the request
             self._post(engine, *self._again)
             return
-        engine.failed(why.kind, True)
+        engine.failed(why.kind, True, self.sent_at)
         now, reason = world.clock(), f"{engine.name}: {why.reason}"
         if self.state == ANSWERING:
             self._break(reason)
-            world.turn(Failed(now, self.view.id, engine.slot, reason))
+            world.turn(Failed(now, self.view.id, engine.slot, reason, self.usage.tokens))
         else:
             self.state, self._head = HELD, None
             world.turn(Refused(now, self.view.id, engine.slot, reason, True))

@@ -35,7 +35,7 @@ class World:
         connect: Callable[[EngineAt], Pool],
         *,
         watcher: Callable[[Trip, int], None] | None = None,
-        note: Note = lambda engine, kind, well: None,
+        note: Note = lambda engine, kind, well, sent_at: None,
     ) -> None:
         self.control = control
         self.settings = settings

@@ -39,7 +39,8 @@ from poise.live.wire.limits import Limits, PoolLimits
 from poise.policies.find import build
 from poise.scenario.choice import choice
 from poise.scenario.place import Path as DataPath
-from poise.scenario.policy import Sheet, offers, resolved_choice
+from poise.scenario.policy import Sheet, offers
+from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 
@@ -103,7 +104,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     )
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, _tenants(loaded), _exact(loaded),
-        {slot: _told(getattr(gateway.policies, slot), slot) for slot in GATE}, _tls(loaded),
+        {slot: told(slot, getattr(gateway.policies, slot)) for slot in GATE}, _tls(loaded),
     )  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def record(plan: Plan, gateway: Gateway, now: int) -> None:
     section = plan.loaded.gateway.record
     if section is None:
         return
-    began = {"at": now, "utc": datetime.now(UTC).isoformat(), "unix": time.time()}
+    began = {"utc": datetime.now(UTC).isoformat(), "wall_s": time.time()}
     gateway.record(
         Recorder(
             plan.loaded.file(section.file, ("record", "file")),
@@ -191,14 +192,6 @@ def _policies(loaded: LoadedGateway) -> dict[str, Any]:
             raise loaded.places.error(("policies", slot), f"names {len(offered)}; {cure}")
         filled[slot] = offered[0][1]
     return filled
-
-
-def _told(value: Any, slot: str) -> Any:
-    """A policy with its parameters written out, for recordings."""
-    if value is None or slot == "admission":
-        return value
-    each = value[0] if isinstance(value, list) else value
-    return None if each is None else resolved_choice(slot, choice(each))
 
 
 def _shadow(loaded: LoadedGateway) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,6 +18,9 @@ from poise.live.page.admin import Admin
 from poise.scenario.serve.build import Plan, admin_of, gateway_of, record, traces_of
 from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.roll import Roll
+
+RARELY = (50_000, 20, 50)
+"""The garbage collector's thresholds: requests leave no cycles, so that looking for some is work for nothing."""
 
 log = logging.getLogger("poise.gateway")
 
@@ -44,6 +48,8 @@ async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Ca
         front = await open_envoy(plan, gateway)
         tasks = [loop.create_task(work) for work in _watching(plan, roll)]
         page = await _open_page(plan, admin) if admin is not None else 0
+        gc.freeze()
+        gc.set_threshold(*RARELY)
         ready(gateway, port, page)
         await stopping.wait()
         log.info("stopping: answers under way have %g s", section.limits.drain_s)

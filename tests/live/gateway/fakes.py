@@ -148,7 +148,7 @@ class Bench:
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
             FakePool,  # type: ignore[arg-type]
             watcher=lambda trip, status: self.statuses.append(status),
-            note=lambda engine, kind, well: self.notes.append((engine.name, kind, well)),
+            note=lambda engine, kind, well, _: self.notes.append((engine.name, kind, well)),
         )  # fmt: skip
         self.world.keep = self.trace.add
         self.engines = [self.add(f"e{number}") for number in range(engines)]

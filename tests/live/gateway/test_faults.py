@@ -132,8 +132,8 @@ def test_the_gateway_stops_under_load() -> None:
     """Answers under way end; who waits or comes later is told."""
 
     async def main() -> None:
-        async with Live(2, settings=FAST) as live:
-            early = [live.ask("story " * 20, 500) for _ in range(20)]
+        async with Live(2, speed=2.0, settings=FAST) as live:
+            early = [live.ask("story " * 20, 400) for _ in range(20)]
             await live.until(lambda: len(live.gateway.world.trips) == 20)
             assert await live.gateway.stop(20.0), "all ended in time"
             ended = [await answer.wait() for answer in early]
