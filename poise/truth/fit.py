@@ -84,7 +84,7 @@ def regress(rows: Rows, prior: Floats, free: Mask | None = None) -> Fit:
     usual = scale = rows.usual()
     weights = np.ones(len(rows.y))
     if free is None:
-        free = telling(rows.x / usual[:, None])
+        free = telling(rows.x / np.maximum(rows.y, LOWEST * usual)[:, None])
     values = prior.copy()
     for _ in range(ROUNDS):
         x, y = rows.x / scale[:, None], rows.y / scale
