@@ -222,6 +222,7 @@ def engine(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", help="The port.")] = 8000,
     served_model_name: Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{_VLLM}.")] = None,
+    lora_modules: Annotated[list[str] | None, typer.Option(metavar="NAME[=PATH]", help=f"{_VLLM}.")] = None,
     max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 is the model's own.")] = 0,
     block_size: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 16,
     max_num_seqs: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 256,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Hold, Move, Refuse, Reject, Route, Wake
@@ -152,7 +152,7 @@ class Control:
             reason = state.hopeless(request)
             return self._turn_away(request, reason) if reason else None
         self.chance.key = request.id
-        if self.admission or self.tried:
+        if self.admission or self.tried or request.home >= 0:
             decision, able = self._narrowed(request, able)
         else:
             decision = self.router.route(request, state, self.chance)
@@ -201,6 +201,8 @@ class Control:
         tried = self.tried.get(request.id)
         if tried is not None:
             able = [replica for replica in able if replica not in tried]
+        if request.home in able:
+            able = (request.home,)
         for policy in self.admission:
             if not able:
                 break
@@ -398,8 +400,9 @@ class Control:
         return type(self.router).__name__
 
 
-def _model(request: RequestView) -> int:
-    return request.model
+def _model(request: RequestView) -> Hashable:
+    """Who waits for one replica alone is not to keep the others of its model waiting."""
+    return request.model if request.home < 0 else (request.model, request.home)
 
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {

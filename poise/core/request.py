@@ -48,6 +48,8 @@ class RequestView(NamedTuple):
     max_tokens: the client's limit, 0 for none.
     arrived_at, deadline_at: picoseconds; `deadline_at` is 0 for none.  priority: lower goes first.
     predicted_tokens: output tokens that somebody foretold, 0 where nobody did.
+    home: the replica that alone knows what the request goes on from, -1 for none; another is sent it only if that one
+    is not able.
     """
 
     id: int
@@ -63,6 +65,7 @@ class RequestView(NamedTuple):
     priority: int = 0
     deadline_at: int = 0
     predicted_tokens: int = 0
+    home: int = -1
 
 
 class Sequence:

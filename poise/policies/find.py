@@ -50,7 +50,7 @@ def find(slot: str, name: str) -> type:
 def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any:
     """The policy `name` with its parameters, which are checked against the class itself."""
     kind = find(slot, name)
-    given = parameters or {}
+    given = {parameter: _numbered(value) for parameter, value in (parameters or {}).items()}
     signature = inspect.signature(kind)
     known = list(signature.parameters)
     for parameter, value in given.items():
@@ -73,6 +73,13 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
         return kind(**given)
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"policies.{slot}.{name}: {error}") from None
+
+
+def _numbered(value: Any) -> Any:
+    """A mapping by number (of a tenant, say), whose keys files keep as texts, with numbers again."""
+    if not isinstance(value, dict) or not all(isinstance(key, str) and key.isdecimal() for key in value):
+        return value
+    return {int(key): each for key, each in value.items()}
 
 
 def _alike(value: Any, default: Any) -> bool:

@@ -107,7 +107,7 @@ def _mapping(value: Any, path: DataPath, places: Places) -> dict[str, Any]:
         at = value.lc.data.get(key) if value.lc.data else None  # merged keys (<<) have no line of their own
         if at is not None:
             places.lines[(*path, str(key))] = at[0] + 1
-        if not isinstance(key, str):
+        if not isinstance(key, str) and type(key) is not int:
             raise places.error((*path, str(key)), f"the key {key!r} is no text; write the name of a field")
         plain[str(key)] = _plain(each, (*path, str(key)), places)
     return plain

@@ -29,6 +29,7 @@ class Limits:
     """What requests are measured by.
 
     names: of the model.  context: most tokens of prompt and output.  block: tokens of a KV block.
+    adapters: names of LoRA adapters, which share no cache with the model or one another.
     """
 
     names: tuple[str, ...]
@@ -36,6 +37,7 @@ class Limits:
     block: int
     caching: bool
     seed: int
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class Reader:
         names, model = self.limits.names, body.get("model")
         if model is None or model == "":
             return names[0]
-        if model not in names:
+        if model not in names and model not in self.limits.adapters:
             aliases = ", ".join(names)
             raise Refused(
                 404, f"The model `{model}` does not exist. Valid aliases: {aliases}.", "NotFoundError", "model"
@@ -176,7 +178,7 @@ class Reader:
         speech = self._speech(body, prompt, limit, output)
         options = body.get("stream_options") or {}
         return Ask(
-            kind, model, prompt, speech, self._ids(body, prompt, speech),
+            kind, model, prompt, speech, self._ids(body, model, prompt, speech),
             stream=bool(body.get("stream")),
             usage=bool(options.get("include_usage")),
             continuous=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
@@ -205,13 +207,15 @@ class Reader:
         length = low + (chance.bits("length") * (high - low + 1) >> 64)
         return Speech(bits, length, length < limit)
 
-    def _ids(self, body: Mapping[str, Any], prompt: array[int], speech: Speech) -> tuple[int, ...]:
+    def _ids(self, body: Mapping[str, Any], model: str, prompt: array[int], speech: Speech) -> tuple[int, ...]:
         """The whole blocks of prompt and answer; the answer's last token is never computed."""
         if not self.limits.caching:
             return ()
         salt = body.get("cache_salt")
         if salt is not None and not (isinstance(salt, str) and salt):
             raise unfit("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+        if model in self.limits.adapters:
+            salt = f"{salt or ''}\0{model}"
         return chain(prompt + speech.ids()[:-1], self.limits.block, salted(salt or ""))
 
 

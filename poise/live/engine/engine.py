@@ -63,7 +63,8 @@ class Core:
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
-            self.ledger.bring(ids, ask.prompt + ask.speech.ids(), ask.salt)
+            lora = ask.model if ask.model in self.plan.options.adapters else None
+            self.ledger.bring(ids, ask.prompt + ask.speech.ids(), ask.salt, lora)
         return reply
 
     def run(self, reply: Reply) -> None:

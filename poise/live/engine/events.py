@@ -13,7 +13,7 @@ from collections import deque
 
 import msgspec
 
-_LIVES, _PARENT, _TOKENS, _EXTRA = 0, 1, 2, 3
+_LIVES, _PARENT, _TOKENS, _EXTRA, _LORA = range(5)
 
 
 class BlockStored(msgspec.Struct, tag=True):
@@ -63,17 +63,17 @@ class Ledger:
     def __init__(self, block: int) -> None:
         self.block = block
         self.events: list[Event] = []
-        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, its parent, tokens and salt
+        self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, parent, tokens, salt, adapter
 
-    def bring(self, ids: tuple[int, ...], tokens: array[int], salt: str = "") -> None:
-        """A request comes whose blocks may enter the cache; its salt goes with the first one."""
+    def bring(self, ids: tuple[int, ...], tokens: array[int], salt: str = "", lora: str | None = None) -> None:
+        """A request comes whose blocks may enter the cache; its salt goes with the first one, its adapter with all."""
         block, blocks = self.block, self._blocks
         parent: int | None = None
         for place, each in enumerate(ids):
             known = blocks.get(each)
             if known is None:
                 extra = [salt] if salt and not place else None
-                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], extra]
+                blocks[each] = [1, parent, tokens[place * block : (place + 1) * block], extra, lora]
             else:
                 known[_LIVES] += 1  # type: ignore[operator]
             parent = each
@@ -115,8 +115,11 @@ class Ledger:
             assert last.extra_keys is not None
             last.extra_keys.append(extra)
         else:
-            assert parent is None or isinstance(parent, int)
-            self.events.append(BlockStored([block], parent, tokens.tolist(), self.block, extra_keys=[extra]))
+            lora = known[_LORA]
+            assert (parent is None or isinstance(parent, int)) and (lora is None or isinstance(lora, str))
+            self.events.append(
+                BlockStored([block], parent, tokens.tolist(), self.block, lora_name=lora, extra_keys=[extra])
+            )
 
     def _remove(self, block: int) -> None:
         last = self.events[-1] if self.events else None

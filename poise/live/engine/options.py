@@ -24,6 +24,7 @@ class Options:
 
     model: a catalogue name, or the path of a `config.json`.  device: a catalogue name.
     served_model_name: names that requests may use, the first one in answers; () for the model's.
+    lora_modules: adapters, `NAME` or `NAME=PATH` as vLLM has it; they take no memory and no time.
     num_gpu_blocks_override: KV blocks, 0 to derive them from the device's memory.  max_model_len: 0 for the model's.
     kv_events_config: vLLM's JSON; None for no events.  api_key: keys of which a request must bring one; () for none.
     speed: how many times faster than real everything goes.  seed: of texts and output lengths.
@@ -35,6 +36,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8000
     served_model_name: tuple[str, ...] = ()
+    lora_modules: tuple[str, ...] = ()
     max_model_len: int = 0
     block_size: int = 16
     max_num_seqs: int = 256
@@ -49,6 +51,11 @@ class Options:
     speed: float = 1.0
     seed: int = 0
     faults: bool = False
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of the adapters."""
+        return tuple(each.partition("=")[0] for each in self.lora_modules)
 
     def __post_init__(self) -> None:
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size"):

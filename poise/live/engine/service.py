@@ -25,6 +25,8 @@ from poise.live.wire import Exchange
 
 OUTPUT: Final = b"x-emulated-output-tokens"
 """A header that fixes how many tokens an answer has."""
+KEPT: Final = 10_000
+"""Responses that are known by their ids."""
 
 
 class Engine(Protocol):
@@ -55,9 +57,17 @@ class Service:
         self.engine = engine
         self.plan = plan
         self.reader = Reader(
-            Limits(plan.names, plan.context, options.block_size, options.enable_prefix_caching, options.seed)
+            Limits(
+                plan.names,
+                plan.context,
+                options.block_size,
+                options.enable_prefix_caching,
+                options.seed,
+                options.adapters,
+            )
         )
         self.parked: list[Exchange] = []
+        self._responses: dict[str, None] = {}
         self._lost: list[Exchange] = []  # accepted and never answered
         self._began = int(time.time())
         self._keys = [key.encode() for key in options.api_key]
@@ -132,6 +142,9 @@ class Service:
         self._infer(exchange, self.reader.completion)
 
     def _response(self, exchange: Exchange) -> None:
+        previous = read_json(exchange.body).get("previous_response_id")
+        if previous is not None and str(previous) not in self._responses:
+            raise Refused(404, f"Response with id '{previous}' not found.", "invalid_request_error", "response_id")
         self._infer(exchange, self.reader.response)
 
     def _infer(self, exchange: Exchange, read: Callable[[Mapping[str, Any], int], Ask]) -> None:
@@ -141,11 +154,20 @@ class Service:
         ask = read(body, _output(exchange))
         core = self.engine.core
         kind = Whole if not ask.stream else Events if ask.kind == "response" else Stream
-        reply = core.take(kind, ask, exchange, _name(ask, exchange, body))
+        name = _name(ask, exchange, body)
+        if ask.kind == "response":
+            self._keep(name)
+        reply = core.take(kind, ask, exchange, name)
         exchange.gone = lambda: core.drop(reply)
         arm(reply, exchange, core, self.engine.faults)
         reply.begin()
         core.run(reply)
+
+    def _keep(self, response: str) -> None:
+        """Know a response, and the last so many before it, when another goes on from it."""
+        self._responses[response] = None
+        if len(self._responses) > KEPT:
+            del self._responses[next(iter(self._responses))]
 
     def _embeddings(self, exchange: Exchange) -> None:
         if self._rejects(exchange):
@@ -179,7 +201,8 @@ class Service:
     # Facts -----------------------------------------------------------------------------------------------------------
 
     def _models(self, exchange: Exchange) -> None:
-        exchange.answer(200, shape.models(self.plan.names, self.plan.context, self._began))
+        plan = self.plan
+        exchange.answer(200, shape.models(plan.names, plan.context, self._began, plan.options.lora_modules))
 
     def _tokenize(self, exchange: Exchange) -> None:
         tokens = self.reader.tokens(read_json(exchange.body)).tolist()

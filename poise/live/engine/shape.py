@@ -174,8 +174,8 @@ def named(number: int, said: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), encode({**said, "sequence_number": number}))
 
 
-def models(names: tuple[str, ...], context: int, created: int) -> bytes:
-    """`/v1/models`."""
+def models(names: tuple[str, ...], context: int, created: int, adapters: tuple[str, ...] = ()) -> bytes:
+    """`/v1/models`: the model by all its names, and the adapters, `NAME=PATH`, whose `parent` it is."""
     granted = {"object": "model_permission", "created": created, "allow_create_engine": False, "allow_sampling": True}
     granted |= {"allow_logprobs": True, "allow_search_indices": False, "allow_view": True, "allow_fine_tuning": False}
     granted |= {"organization": "*", "group": None, "is_blocking": False}
@@ -184,4 +184,9 @@ def models(names: tuple[str, ...], context: int, created: int) -> bytes:
         | {"max_model_len": context, "permission": [{"id": f"modelperm-{name}", **granted}]}
         for name in names
     ]
+    for each in adapters:
+        name, _, path = each.partition("=")
+        row = {"id": name, "object": "model", "created": created, "owned_by": "vllm", "root": path or name}
+        grants = [{"id": f"modelperm-{name}", **granted}]
+        data.append(row | {"parent": names[0], "max_model_len": None, "permission": grants})
     return encode({"object": "list", "data": data})

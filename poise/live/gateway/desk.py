@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
 from poise.live.gateway.errors import error_body
@@ -19,11 +22,21 @@ from poise.live.know.text import Pieces
 from poise.live.know.tokens import Identity, Tokenising
 from poise.live.wire.exchange import Exchange
 
+if TYPE_CHECKING:
+    from poise.live.gateway.fleet import Engine
+
 NAMED: Final = 100_000
 """Sessions whose numbers are remembered."""
 MODELS: Final = 1_000
-"""Names of models that are taken on trust, where engines do not tell theirs."""
+"""Names of models that are taken on trust, where engines do not tell theirs; further ones have no number."""
+LONG: Final = 200
+"""Letters of a name that is kept as it is."""
+ANSWERS: Final = 100_000
+"""Responses whose engines are remembered."""
+RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 NOBODY: Final = Tenant(-1, "")
+KEYS: Final = (b"authorization", b"x-api-key")
+"""Headers with a tenant's key, which is for the gateway alone."""
 
 
 class Desk:
@@ -50,6 +63,7 @@ class Desk:
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
+        self._responses: OrderedDict[str, Engine] = OrderedDict()
         self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip}
         self._tenants = tenants
         self._tenant_header = tenant_header
@@ -71,7 +85,7 @@ class Desk:
 
     def receive(self, exchange: Exchange) -> None:
         """Answer an exchange, now or later."""
-        reader = READERS.get(exchange.target) or READERS.get(exchange.path.encode())
+        reader = READERS.get(exchange.target) or self._unspelt(exchange)
         if reader is not None:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
@@ -91,18 +105,28 @@ class Desk:
         else:
             plain(exchange)
 
+    def _unspelt(self, exchange: Exchange) -> Callable[[bytes], Asked | BadRequest] | None:
+        """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
+        reader = READERS.get(exchange.path.encode())
+        if reader is not None:
+            query = exchange.query.encode("latin-1")
+            exchange.target = exchange.path.encode() + (b"?" + query if query else b"")
+        return reader
+
     def _arrive(self, exchange: Exchange, asked: Asked) -> None:
         world = self.world
         tenant = self._who(exchange)
         if isinstance(tenant, BadRequest):
             exchange.answer(tenant.status, tenant.json(), headers=((b"www-authenticate", b"Bearer"),))
             return
+        if self._tenants is not None and self._tenants.keyed:
+            exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
         if not self._ready():
             self._refuse(exchange, 503, "the gateway is going down; ask another one", ((b"connection", b"close"),))
             return
         model, lora = self._model(asked.model)
         if model is None:
-            known = ", ".join(sorted([*self.models.listed(), *self.adapters])[:20])
+            known = ", ".join(sorted(self._names())[:20])
             message = f"The model `{asked.model[:200]}` does not exist; there are: {known}"
             exchange.answer(404, error_body(404, "NotFoundError", message, "model"))
             return
@@ -111,7 +135,8 @@ class Desk:
             return
         if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
             return
-        ids, ends = ((), ()) if self._exact else self.pieces.identity(asked.text, asked.salt, asked.token_ids)
+        salt = asked.salt if lora < 0 else f"{asked.salt}\0{asked.model}"  # adapters share no cache
+        ids, ends = ((), ()) if self._exact else self.pieces.identity(asked.text, salt, asked.token_ids)
         prompt = max(asked.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
         self._send(exchange, asked, model, lora, tenant, Identity(prompt, ids, ends))
 
@@ -133,7 +158,6 @@ class Desk:
         now = self.world.clock()
         number = self._next
         self._next = number + 1
-        session = exchange.header(b"x-session-id")
         ttft = self._ttft(exchange)
         if prompt.prompt_tokens >= self.world.fleet.shortest:
             prompt = self._shortened(prompt, model)
@@ -145,14 +169,38 @@ class Desk:
             prompt.ids,
             prompt.ends,
             model,
-            self.sessions.number(asked.session if session is None else session.decode("latin-1")),
+            self._session(exchange, asked),
             tenant.id,
             lora,
             asked.priority + tenant.priority,
             now + ttft if ttft else 0,
+            0,
+            self._home(asked.previous) if asked.previous else -1,
         )
-        trip = self.trips[type(exchange)]
-        self.world.arrive(trip(self.world, exchange, view, asked.stream, tenant.name))
+        trip = self.trips[type(exchange)](self.world, exchange, view, asked.stream, tenant.name)
+        if asked.kind == "responses":
+            trip.told = self._remember
+        self.world.arrive(trip)
+
+    def _session(self, exchange: Exchange, asked: Asked) -> int:
+        """Number of the session: of the header, else of the body; long names are kept by their hash."""
+        given = exchange.header(b"x-session-id")
+        name = asked.session if given is None else given.decode("latin-1")
+        return self.sessions.number(name if len(name) <= LONG else xxh3_128_hexdigest(name.encode()))
+
+    def _remember(self, trip: Trip, data: bytes) -> None:
+        """An answer of /v1/responses begins: the engine that gives it alone can go on from it."""
+        found = RESPONSE.search(data, 0, 4096)
+        if found is not None and trip.engine is not None:
+            responses = self._responses
+            responses[found[1].decode()] = trip.engine
+            if len(responses) > ANSWERS:
+                responses.popitem(last=False)
+
+    def _home(self, previous: str) -> int:
+        """Slot of the engine that gave a response; -1 where it is forgotten or gone."""
+        engine = self._responses.get(previous)
+        return engine.slot if engine is not None and self.world.fleet.slots[engine.slot] is engine else -1
 
     def _shortened(self, prompt: Identity, model: int) -> Identity:
         """A prompt that is too long for every engine goes to one that takes the longest, to hear so in its words.
@@ -185,11 +233,18 @@ class Desk:
             return self.models.number(adapter[0]), adapter[1]
         if name in self.models:
             return self.models.number(name), -1
-        if len(self.models) and all(engine.models for engine in self.world.fleet):
-            return None, -1
-        if len(self.models) >= MODELS:
-            return None, -1
-        return self.models.number(name[:200]), -1
+        fleet = list(self.world.fleet)
+        if not any(name in engine.models for engine in fleet):
+            if fleet and all(engine.models for engine in fleet):
+                return None, -1
+            if len(self.models) >= MODELS or len(name) > LONG:
+                return -1, -1
+        return self.models.number(name), -1
+
+    def _names(self) -> list[str]:
+        """What models and adapters engines say they serve."""
+        models = dict.fromkeys(name for engine in self.world.fleet for name in engine.models)
+        return [*models, *sorted(self.adapters)]
 
     # Plain paths -----------------------------------------------------------------------------------------------------
 
@@ -203,8 +258,11 @@ class Desk:
         exchange.answer(200 if ready else 503, body)
 
     def _models(self, exchange: Exchange) -> None:
-        names = [*self.models.listed(), *sorted(self.adapters)]
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "poise"} for name in names]
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "poise"}
+            | ({"parent": self.adapters[name][0]} if name in self.adapters else {})
+            for name in self._names()
+        ]
         exchange.answer(200, msgspec.json.encode({"object": "list", "data": data}))
 
     def _refuse(

@@ -65,7 +65,7 @@ class Engine:
         """A client's headers as they are sent on: with the engine's own key where it has one."""
         if not self.at.api_key:
             return headers
-        kept = [each for each in headers if each[0] != b"authorization"]
+        kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
     def well(self, sent_at: int) -> None:

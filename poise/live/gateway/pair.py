@@ -25,7 +25,7 @@ _ASK: Final = {
     "remote_port": None,
 }
 _LARGEST: Final = 1 << 20
-"""Bytes of a prefill engine's answer that are read."""
+"""Bytes of a prefill engine's answer; of a longer one nothing is believed."""
 
 
 def prefill_body(body: bytes) -> bytes:
@@ -69,7 +69,10 @@ class Prefill:
 
     def data(self, data: bytes) -> None:
         """A part of its answer."""
-        self._answer += data[: _LARGEST - len(self._answer)]
+        self._answer += data
+        if len(self._answer) > _LARGEST:
+            self._trip.stop()
+            self._trip.failed(Failure("garbage", f"the prefill engine's answer has more than {_LARGEST} bytes", True))
 
     def end(self) -> None:
         """The prompt is computed, or the engine would not."""

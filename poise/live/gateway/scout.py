@@ -35,6 +35,10 @@ OUTCOMES: Final = {
     "status": Outcome.ERROR,
 }
 """What a request's end says of its engine."""
+LONGEST: Final = 200
+"""Letters of a model's name."""
+MODELS: Final = 10_000
+"""Models of one engine, adapters included."""
 GONE: Final = ("refused", "dns", "reset")
 """Failures of a look that say that nobody is there; the others may be slowness."""
 
@@ -165,7 +169,7 @@ class Scout:
         engine = visit.engine
         rows = _rows(answer.body) if answer.status == 200 else []
         engine.models = engine.at.models or tuple(row["id"] for row in rows if not row.get("parent"))
-        visit.limit = min((int(row.get("max_model_len") or 0) for row in rows), default=0)
+        visit.limit = min((_tokens(row.get("max_model_len")) for row in rows), default=0)
         for row in rows:
             if row.get("parent"):
                 self._desk.adopt(row["id"], str(row["parent"]))
@@ -230,4 +234,10 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
     except msgspec.DecodeError:
         return []
     rows = page.get("data") if isinstance(page, dict) else None
-    return [row for row in rows or [] if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [row for row in named if isinstance(row.get("id"), str) and 0 < len(row["id"]) <= LONGEST][:MODELS]
+
+
+def _tokens(limit: object) -> int:
+    """The longest request that an engine says it takes; 0 where it says nothing that can be."""
+    return limit if isinstance(limit, int) and 0 < limit < 1 << 40 else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
@@ -32,11 +32,12 @@ class Trip:
     """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
 
     sent_at, first_at: picoseconds, -1 for not yet.  engine: the last that had it.
+    told: is told of the first bytes of the answer's body.
     """
 
     __slots__ = (
         "_again", "_error", "_flowing", "_head", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
-        "stream", "tenant", "usage", "view",
+        "stream", "tenant", "told", "usage", "view",
     )  # fmt: skip
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
@@ -50,6 +51,7 @@ class Trip:
         self.engine: Engine | None = None
         self.sent_at = self.first_at = -1
         self.usage = Usage(stream)
+        self.told: Callable[[Trip, bytes], None] | None = None
         self._head: tuple[int, Headers] | None = None
         self._error = b""
         self._flowing = True
@@ -101,14 +103,18 @@ class Trip:
             self.call = None
 
     def refuse(self, reason: str, retry_after: int) -> None:
-        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any."""
+        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any.
+
+        What a policy turns away although an engine could take it is too much at present (429), not a fault (503).
+        """
         if self.state == ENDED:
             return
         if self._head is not None:
             status, headers = self._head
             self._answer(status, headers, self._error)
             return
-        status, kind = (429, "rate_limit_exceeded") if retry_after else (503, "server_error")
+        busy = retry_after or (self.engine is None and not self._world.control.state.hopeless(self.view))
+        status, kind = (429, "rate_limit_exceeded") if busy else (503, "server_error")
         self.answer_error(status, kind, reason, retry_after)
 
     def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:
@@ -162,12 +168,22 @@ class Trip:
         if self.state != ANSWERING:
             assert self._head is not None
             if self._head[0] >= 400:
-                room = self._world.settings.error_bytes - len(self._error)
-                self._error += data[:room]
+                self._keep_error(data)
                 return
             self._begin()
+            if self.told is not None:
+                self.told(self, data)
         self.usage.see(data)
         self.exchange.write(data)
+
+    def _keep_error(self, data: bytes) -> None:
+        """Keep an error to pass on, up to a bound: then it is taken as it is, for there may be no end to it."""
+        assert self._head is not None and self.engine is not None
+        most = self._world.settings.error_bytes
+        self._error += data[: most - len(self._error)]
+        if len(self._error) >= most:
+            self.stop()
+            self.refused(self.engine, *self._head, self._error)
 
     def _begin(self) -> None:
         assert self._head is not None and self.engine is not None
@@ -199,14 +215,15 @@ class Trip:
         world.turn(Finished(world.clock(), self.view.id, tokens))
 
     def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
-        """The engine answered that it does not answer."""
+        """The engine answered that it does not answer; a model that it does not have may be had elsewhere."""
         world = self._world
         self.call = None
         self._head, self._error = (status, headers), body
         engine.failed("status", status >= 500, self.sent_at)
         self.state = HELD
         reason = f"{engine.name} answered {status}"
-        world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, status in OTHERS_MAY))
+        again = status in OTHERS_MAY or (status == 404 and (self.view.lora >= 0 or len(engine.models) > 1))
+        world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, again))
 
     def failed(self, why: Failure) -> None:
         """The engine, or the way to it, is broken."""

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Raw, Struct
 
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Rank = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 Token = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Prompt = str | list[str | Token | list[Token]] | None
 
@@ -30,7 +31,7 @@ class Common(Struct, gc=False, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Count | None = None
-    priority: int | None = None
+    priority: Rank | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None

@@ -106,14 +106,18 @@ def _mean(counters: Mapping[str, float]) -> float | None:
 # Sums over label sets ------------------------------------------------------------------------------------------------
 
 
+MOST: Final = 1 << 53
+"""The greatest count that is believed: what a float still holds exactly."""
+
+
 def _total(samples: list[Sample] | None, ranks: tuple[str, ...] | None = None) -> float | None:
     """The sum of the samples; with `ranks`, the greatest of those that agree in these labels, summed over the rest.
 
-    What is no finite number is not counted; None where nothing is left.
+    What no count can be (negative, infinite, beyond `MOST`) is not counted; None where nothing is left.
     """
     most: dict[tuple[str, ...], float] = {}
     for place, (labels, value) in enumerate(samples or ()):
-        if not isfinite(value) or labels.get("priority"):
+        if not 0 <= value <= MOST or labels.get("priority"):
             continue
         key = (str(place),) if ranks is None else tuple(labels.get(rank, "") for rank in ranks)
         most[key] = max(value, most.get(key, value))
@@ -175,7 +179,7 @@ def _vllm_cache(infos: list[Sample]) -> tuple[float | None, int]:
 
 
 def _whole(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else 0
+    return int(text) if text and len(text) < 16 and text.isascii() and text.isdigit() else 0
 
 
 def _mean_share(samples: list[Sample] | None) -> float | None:

@@ -28,6 +28,8 @@ FIELDS: Final = (
 DEFAULT: Final = "default"
 LONGEST: Final = 512
 """Bytes of a key; longer ones are unknown without being hashed."""
+MOST: Final = 10_000
+"""Tenants that a trusted header may bring up."""
 
 
 class Tenant(NamedTuple):
@@ -53,10 +55,12 @@ class Tenants:
     """All who may ask.
 
     refuse_unknown: whether a request without a known key is refused (401); else it is the tenant `default`, id 0.
-    trust_header: whether a header may name the tenant, for a gateway that only a trusted proxy can reach.
+    trust_header: whether a header may name the tenant, for a gateway that only a trusted proxy can reach. Where no
+    tenants are given, each name that it brings is one, up to `MOST`; all later ones are the tenant `default`.
+    keyed: whether requests are to bring keys.
     """
 
-    __slots__ = ("_by_digest", "_by_name", "all", "refuse_unknown", "trust_header")
+    __slots__ = ("_by_digest", "_by_name", "all", "keyed", "refuse_unknown", "trust_header")
 
     def __init__(
         self, tenants: Sequence[tuple[Tenant, bytes]], refuse_unknown: bool = True, trust_header: bool = False
@@ -70,6 +74,7 @@ class Tenants:
         self._by_digest: dict[bytes, tuple[bytes, Tenant | None]] = {
             digest: (digest, self._by_name[tenant.name]) for tenant, digest in tenants
         }
+        self.keyed = bool(tenants)
         self.refuse_unknown = refuse_unknown
         self.trust_header = trust_header
 
@@ -85,7 +90,10 @@ class Tenants:
         names a tenant, if there is one.
         """
         if header is not None and self.trust_header:
-            named = self._by_name.get(header.decode("latin-1"))
+            name = header.decode("latin-1")
+            named = self._by_name.get(name)
+            if named is None and not self.keyed:
+                return self._new(name)
             return named or self._unknown("the tenant named in the header is not known")
         if authorization is None:
             return self._unknown("no API key was given; send `Authorization: Bearer KEY`")
@@ -98,6 +106,13 @@ class Tenants:
         if compare_digest(known, digest) and tenant is not None:
             return tenant
         return self._unknown("the API key is not known")
+
+    def _new(self, name: str) -> Tenant:
+        """A tenant that its proxy names for the first time."""
+        if not name or len(name) > LONGEST or len(self._by_name) > MOST:
+            return self.all[0]
+        named = self._by_name[name] = Tenant(len(self._by_name), name)
+        return named
 
     def _unknown(self, message: str) -> Tenant | BadRequest:
         if self.refuse_unknown:

@@ -60,7 +60,9 @@ class Pieces:
         return tuple(ids), self._ends[:count]
 
     def _root(self, salt: str) -> int:
-        if len(self._roots) >= 1024:  # salts are the client's words: what is kept of them is bounded
-            self._roots.clear()
-        made = self._roots[salt] = root("text", salt)
+        made = root("text", salt)
+        if len(salt) <= 200:  # salts are the client's words: what is kept of them is bounded
+            if len(self._roots) >= 1024:
+                self._roots.clear()
+            self._roots[salt] = made
         return made

@@ -101,6 +101,8 @@ class ReplyReader:
         if self.state != HEAD:
             return
         self.status = self._parser.get_status_code()
+        if self.status < 100:
+            raise HttpParserError(f"there is no status {self.status:03}")
         if self.status < 200:
             return
         self.reusable = self._parser.should_keep_alive()

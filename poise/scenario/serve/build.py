@@ -43,6 +43,7 @@ from poise.scenario.policy import Sheet, offers
 from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
+from poise.scenario.serve.share import with_tenants
 
 GATE = ("router", "mover", "order", "admission", "predictor")
 """Slots that a gateway fills; the others are decided inside engines."""
@@ -79,6 +80,8 @@ def plan(loaded: LoadedGateway) -> Plan:
         raise loaded.places.error(
             ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
         )
+    tenants = _tenants(loaded)
+    loaded = with_tenants(loaded, tenants)
     policies = _policies(loaded)
     found = len(engines) + (len(watched.engines) if watched else 0)
     slots = gateway.slots or 2 * found + SPARE
@@ -103,7 +106,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         resume=False,
     )
     return Plan(
-        loaded, control, _settings(loaded), engines, watched, named, _tenants(loaded), _exact(loaded),
+        loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
         {slot: told(slot, getattr(gateway.policies, slot)) for slot in GATE}, _tls(loaded),
     )  # fmt: skip
 

@@ -96,7 +96,7 @@ def emulate(given: dict[str, Any]) -> int:
     from poise.policies.preempt.last_admitted import LastAdmitted
 
     config = given["kv_events_config"]
-    lists = {name: tuple(given[name] or ()) for name in ("served_model_name", "api_key")}
+    lists = {name: tuple(given[name] or ()) for name in ("served_model_name", "lora_modules", "api_key")}
     options = Options(**{**given, **lists, "kv_events_config": config and parse_kv_events(config)})
     return run(options, batcher=Chunked(), preempt=LastAdmitted())
 

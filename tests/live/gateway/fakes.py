@@ -62,8 +62,8 @@ class Wire:
 
 
 class FakeCall:
-    def __init__(self, pool: FakePool, heard: Heard, headers: Headers, body: bytes) -> None:
-        self.pool, self.heard, self.headers, self.body = pool, heard, headers, body
+    def __init__(self, pool: FakePool, heard: Heard, target: bytes, headers: Headers, body: bytes) -> None:
+        self.pool, self.heard, self.target, self.headers, self.body = pool, heard, target, headers, body
         self.cancelled = self.over = False
         self.paused = False
 
@@ -107,7 +107,7 @@ class FakePool:
         self.calls: list[FakeCall] = []
 
     def send(self, method: bytes, target: bytes, headers: Sequence[Any], body: bytes, heard: Heard) -> FakeCall:
-        call = FakeCall(self, heard, list(headers), body)
+        call = FakeCall(self, heard, target, list(headers), body)
         self.calls.append(call)
         return call
 
