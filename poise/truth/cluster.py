@@ -28,19 +28,32 @@ def cluster_of(
     if count is not None:
         if count < 1:
             raise UserError(f"--replicas {count}: must be at least 1; give how many engines there would be")
+        last = max(present(specs, faults), default=len(specs) - 1) + 1  # behind it are slots that stayed empty
+        specs, engines = specs[:last], engines[:last]
         specs = specs[:count] + [specs[-1]._replace(up=True)] * (count - len(specs))
         engines = engines[:count] + [engines[-1]] * (count - len(engines))
     models = header.get("models") or []
     pools = tuple(_pool(spec, engine, models) for spec, engine in zip(specs, engines, strict=True))
-    present = tuple(fault for fault in faults if fault.replica < len(specs))
+    kept = tuple(fault for fault in faults if fault.replica < len(specs))
     latency = max((spec.link_latency_s for spec in specs), default=0.0)
-    return Cluster(pools, max(spec.link_bw for spec in specs), latency, present), specs
+    return Cluster(pools, max(spec.link_bw for spec in specs), latency, kept), specs
+
+
+def present(specs: Sequence[ReplicaSpec], faults: Sequence[Fault]) -> list[int]:
+    """The replicas that were there, or came: a gateway has slots for more."""
+    came = {fault.replica for fault in faults if fault.kind == "join"}
+    return [replica for replica, spec in enumerate(specs) if spec.up or replica in came]
 
 
 def unknown(header: Mapping[str, Any]) -> list[str]:
     """The settings of engines that the header does not state."""
     engines = header.get("engines") or [{}]
     return [name for name in BATCHING if any(name not in engine for engine in engines)]
+
+
+def _block(spec: ReplicaSpec) -> int:
+    """Tokens of a KV block, as an engine's own figures of its cache have it."""
+    return round(spec.cache_tokens / spec.blocks) if spec.blocks else Engine().block_tokens
 
 
 def _pool(spec: ReplicaSpec, engine: Mapping[str, Any], models: Sequence[str]) -> Pool:
@@ -50,7 +63,8 @@ def _pool(spec: ReplicaSpec, engine: Mapping[str, Any], models: Sequence[str]) -
             "engines of one lane"
         )
     known = {name: engine[name] for name in BATCHING if name in engine}
-    block = known.get("block_tokens", Engine().block_tokens)
+    known.setdefault("block_tokens", _block(spec))
+    block = known["block_tokens"]
     blocks = spec.blocks or min(-(-spec.cache_tokens // block), MOST_BLOCKS)
     name = models[spec.model] if 0 <= spec.model < len(models) else "recorded"
     values = max(round(spec.kv_token_bytes / 4), 1)  # keys and values of 2 bytes each

@@ -1,7 +1,9 @@
 """The regression behind a calibration: coefficients from latencies and what they consist of, and how far to trust them.
 
-Errors count relative to the latency, times to first token and times behind it each by their own spread; what lies far
-from the rest counts less (Huber, Annals of Mathematical Statistics 35, 1964).
+Errors count relative to the latency that the fit expects, times to first token and times behind it each by their own
+spread; what lies far from the rest counts less (Huber, Annals of Mathematical Statistics 35, 1964). Relative to what
+was observed would not do: tokens that an engine under pressure delivers in one burst are microseconds apart, and a few
+such rows would outweigh all others.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ HUBER = 1.345
 ROUNDS = 12
 """Times that the weights of rows are found again."""
 
+LOWEST = 0.05
+"""The share of a usual latency below which errors of a row do not count by its own."""
+
 TELLING = 1e-3
 """The part of a coefficient's column that the others must leave unexplained, or the load hardly varies in it."""
 
@@ -43,6 +48,13 @@ class Rows:
     group: NDArray[np.int64]
     at: NDArray[np.int64]
 
+    def usual(self) -> Floats:
+        """Of each row the median latency of its group."""
+        medians = [
+            float(np.median(self.y[self.group == each])) if (self.group == each).any() else 1.0 for each in (0, 1)
+        ]
+        return np.array(medians)[self.group]
+
     def __add__(self, other: Rows) -> Rows:
         return Rows(
             np.concatenate([self.x, other.x]),
@@ -54,28 +66,32 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """values: by `COEFFICIENTS`.  free: which of them the rows tell; the others are their prior.  weights: of rows."""
+    """values: by `COEFFICIENTS`.  free: which of them the rows tell; the others are their prior.  weights: of rows.
+    scale: seconds that errors of rows count by."""
 
     values: Floats
     free: Mask
     weights: Floats
+    scale: Floats
 
     def typical(self, rows: Rows) -> Floats:
         """The share of a mean latency that a unit of each coefficient makes up."""
-        return np.asarray((rows.x / rows.y[:, None]).mean(axis=0))
+        return np.asarray((rows.x / rows.usual()[:, None]).mean(axis=0))
 
 
 def regress(rows: Rows, prior: Floats, free: Mask | None = None) -> Fit:
     """The coefficients, none negative; those that are not `free` (default: that the load tells) keep their prior."""
-    x, y = rows.x / rows.y[:, None], np.ones(len(rows.y))
-    weights = np.ones(len(y))
+    usual = scale = rows.usual()
+    weights = np.ones(len(rows.y))
     if free is None:
-        free = telling(x)
+        free = telling(rows.x / np.maximum(rows.y, LOWEST * usual)[:, None])
     values = prior.copy()
     for _ in range(ROUNDS):
+        x, y = rows.x / scale[:, None], rows.y / scale
         values = _solve(x, y, weights, free, prior)
         weights = _weights(np.abs(y - x @ values), rows.group)
-    return Fit(values, free, weights)
+        scale = np.maximum(rows.x @ values, LOWEST * usual)
+    return Fit(values, free, weights, scale)
 
 
 def telling(x: Floats) -> Mask:
@@ -96,9 +112,9 @@ def standard_errors(rows: Rows, fit: Fit, prior: Floats) -> list[float | None]:
     bins = bins_of(rows.at, int(rows.at.min()))
     if bins is None:
         return [None] * len(COEFFICIENTS)
-    x = rows.x / rows.y[:, None]
+    x = rows.x / fit.scale[:, None]
     place, weights = bins.of(rows.at), fit.weights
-    rest = 1.0 - x @ np.where(fit.free, 0.0, prior)
+    rest = rows.y / fit.scale - x @ np.where(fit.free, 0.0, prior)
     own = x[:, fit.free]
     products = np.zeros((bins.count, own.shape[1], own.shape[1]))
     target = np.zeros((bins.count, own.shape[1]))

@@ -13,6 +13,7 @@ from poise.report.intervals import Interval
 from poise.report.table import show
 from poise.report.wording import MISSING, belief_line, duration, write
 from poise.truth.calibrate import Calibration
+from poise.truth.cluster import present
 from poise.truth.recording import Recorded
 from poise.truth.reproduce import Reproduction
 from poise.truth.whatif import RECORDED, WhatIf
@@ -39,7 +40,8 @@ def show_day(day: Recorded, file: TextIO | None = None) -> None:
     others += [f"{day.counts['began_before']:,} began before it"] if day.counts["began_before"] else []
     beside = f"; not simulated: {', '.join(others)}" if others else ""
     span = duration(float(day.workload.arrival[-1]) / 1e12, 3)
-    engines = f"{len(day.replicas)} replica{'s' if len(day.replicas) > 1 else ''}"
+    there = len(present(day.replicas, day.faults))
+    engines = f"{there} replica{'s' if there > 1 else ''}"
     out.write(f"Recording: {len(day.workload):,} finished requests in {span} on {engines}{beside}.\n")
 
 

@@ -79,7 +79,7 @@ def _told(socket: zmq.Socket[bytes]) -> Iterator[Body]:
 
 
 def _stores(event: Body, body: Body) -> bool:
-    return event["type"] == "BlockStored" and event["token_ids"] == body["prompt"][: event["block_size"]]
+    return bool(event["type"] == "BlockStored" and event["token_ids"] == body["prompt"][: event["block_size"]])
 
 
 def named(events: list[Body]) -> list[Body]:

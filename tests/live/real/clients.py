@@ -27,15 +27,11 @@ class Clients:
     async def close(self) -> None:
         await self._pool.close()
 
-    def ask(self, path: str, body: dict[str, Any], **headers: str) -> Answer:
+    def ask(self, path: str, body: dict[str, Any]) -> Answer:
         """Send a request."""
         answer = Answer()
-        sent = [
-            (b"content-type", b"application/json"),
-            *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()),
-        ]
         raw = json.dumps({"model": NAME, **body}).encode()
-        answer.call = self._pool.send(b"POST", path.encode(), sent, raw, answer)
+        answer.call = self._pool.send(b"POST", path.encode(), [(b"content-type", b"application/json")], raw, answer)
         return answer
 
     def complete(self, prompt: str, tokens: int, *, stream: bool = True) -> Answer:

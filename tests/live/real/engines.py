@@ -121,10 +121,10 @@ class Vllm:
         return found
 
 
-def ask(url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
     """One request over a connection of its own; OSError where no answer comes."""
-    raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    sent = {"content-type": "application/json", **(headers or {})}
+    raw = None if body is None else json.dumps(body).encode()
+    sent = {"content-type": "application/json"}
     request = urllib.request.Request(url + path, data=raw, method=method, headers=sent)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:

@@ -22,13 +22,12 @@ READY_S = 30.0
 class Served:
     """The gateway; `told` is merged into its file, section by section.
 
-    url, page: where it and its page listen.  recording: what it records.
+    url, page: where it and its page listen.
     """
 
     def __init__(self, pair: Pair, folder: Path, router: Any = "prefix_cache", **told: dict[str, Any]) -> None:
         self.pair = pair
         self.log = folder / f"serve-{router if isinstance(router, str) else 'made'}.log"
-        self.recording = folder / f"{self.log.stem}.jsonl"
         port, page = free_port(), free_port()
         self.url, self.page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{page}"
         engines = [
@@ -44,7 +43,6 @@ class Served:
                 "prefix": "reported", "tokenizer": str(pair.model), "block_tokens": BLOCK,
                 "kv_bind": pair.kv_endpoint, "period_s": 0.2,
             },
-            "record": {"file": str(self.recording)},
         }  # fmt: skip
         for name, each in told.items():
             sections[name] = {**sections.get(name, {}), **each}
@@ -98,9 +96,9 @@ class Served:
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Status and body of an answer."""
-        return ask(self.url, method, path, body, headers)
+        return ask(self.url, method, path, body)
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)

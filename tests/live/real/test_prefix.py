@@ -11,7 +11,7 @@ import pytest
 
 from poise.live.traffic import words
 from tests.live.real.clients import Clients, ended
-from tests.live.real.engines import Pair
+from tests.live.real.engines import NAME, Pair
 from tests.live.real.served import Served
 
 pytestmark = pytest.mark.slow
@@ -19,13 +19,11 @@ pytestmark = pytest.mark.slow
 TALKS, TURNS = 9, 4
 """An odd number: round robin must not keep a conversation at its engine by accident."""
 
-SYSTEM = words(1, 96)
-
 
 async def talk(url: str) -> list[tuple[int, int]]:
     """Conversations that go on turn by turn, all at once; cached and all prompt tokens of each turn after the first."""
     clients = Clients(url)
-    talks: list[list[dict[str, str]]] = [[{"role": "system", "content": SYSTEM}] for _ in range(TALKS)]
+    talks: list[list[dict[str, str]]] = [[{"role": "system", "content": words(n, 96)}] for n in range(TALKS)]
     found = []
     for turn in range(TURNS):
         answers = []
@@ -44,14 +42,26 @@ async def talk(url: str) -> list[tuple[int, int]]:
     return found
 
 
+def followed(served: Served) -> None:
+    """Wait until the gateway has heard of each engine's cache, which says nothing until it changes."""
+
+    def heard() -> bool:
+        for number, engine in enumerate(served.pair.engines):
+            body = {"model": NAME, "prompt": words(10**6 + number, 64), "max_tokens": 1}
+            assert engine.ask("POST", "/reset_prefix_cache")[0] == engine.ask("POST", "/v1/completions", body)[0] == 200
+        return all(engine["kv_events"]["state"] == "synced" for engine in served.state()["engines"].values())
+
+    served.until(heard)
+
+
 def rate(pair: Pair, folder: Path, router: str) -> tuple[float, float]:
     """The engines' own hit rate, and that of turns after the first as their answers tell it."""
     pair.clear()
-    hits, asked = pair.hits()
     with Served(pair, folder, router) as served:
+        followed(served)
+        hits, asked = pair.hits()
         found = asyncio.run(talk(served.url))
-        events = [engine.get("kv_events") for engine in served.state()["engines"].values()]
-        assert all(each["state"] == "synced" and not each["counts"] for each in events), events
+        assert not any(engine["kv_events"]["counts"] for engine in served.state()["engines"].values())
     hits_now, asked_now = pair.hits()
     cached, prompt = (sum(column) for column in zip(*found, strict=True))
     return (hits_now - hits) / (asked_now - asked), cached / prompt

@@ -22,13 +22,13 @@ from tests.live.real.served import ROOT, Served
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 40.0
+SECONDS = 60.0
 
 
 def traffic() -> Workload:
     """Prompts behind one of eight shared ones, at a rate that two cores can bear."""
     arrivals = poisson(
-        8.0, duration_s=SECONDS, prompt_tokens=lognormal(120, 0.6), output_tokens=lognormal(40, 0.6), seed=1
+        3.0, duration_s=SECONDS, prompt_tokens=lognormal(120, 0.6), output_tokens=lognormal(40, 0.6), seed=1
     )
     return shared_prefixes(arrivals, groups=8, prefix_tokens=256, seed=1)
 
@@ -53,5 +53,6 @@ def test_whatif(recording: Path, tmp_path: Path) -> None:
     print(done.stdout)
     for recorded, decided in replayed(Trace.load(recording)):
         assert recorded == decided
-    told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))
-    print(json.dumps(told["reproduction"]["errors"]))
+    told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))["reproduction"]
+    observed, simulated = (told[name]["e2e_s.mean"] for name in ("observed", "simulated"))
+    assert 0.5 < simulated / observed < 2, "busy machines are not steady, and still it is no other machine"
