@@ -285,6 +285,8 @@ class World:
     def _dispatch(self, action: Dispatch) -> None:
         row, number, decode, resume = action
         now, records, made = self.agenda.now, self.records, self.lifecycle.made
+        if records.status[row] != UNFINISHED:
+            return  # its client left at this very instant, which the control side is told next
         if records.dispatched_at[row] != NOT_YET:
             records.retries[row] += 1
             if not resume and made.pop(row, 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from poise.core.action import Dispatch, Hold, Refuse, Reject
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.event import Arrived, Cancelled, Finished, Measured, Tick
-from poise.core.records import FINISHED
+from poise.core.records import FINISHED, NOT_YET, TIMED_OUT
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND, ps
 from poise.policies import Policies
@@ -25,6 +26,7 @@ from poise.policies.route.least_requests import LeastRequests
 from poise.scenario.simulate import build_world
 from poise.testing import a_cluster, a_replica, a_request
 from poise.workload import poisson
+from poise.workload.table import Workload
 from tests.sim.cases import DEVICE, MODEL
 from tests.sim.test_fair_shares import Recipe
 
@@ -235,3 +237,18 @@ def test_nobody_is_held_for_ever_by_old_news(policy: Any, period_s: float) -> No
     belief = Belief(period_s, 0.05, in_flight=False)
     run = build_world(cluster, workload, Policies(admission=(policy,)), Recipe(), belief).simulate()
     assert {*run.records.status} == {FINISHED}
+
+
+def test_who_leaves_as_a_report_would_have_him_sent_is_not_sent() -> None:
+    """Request 1 leaves the engine's queue unnoticed; the next report is made as the client of request 2 gives up."""
+    workload = Workload(
+        np.zeros(3, "i8"),
+        np.array([50, 10, 10], "i4"),
+        np.full(3, 50, "i4"),
+        timeout=np.array([0, 0, SECOND // 5], "i8"),
+    )
+    cluster = Cluster((Pool(MODEL, DEVICE, engine=Engine(kv_blocks=100, max_sequences=2, token_budget=10)),))
+    policies = Policies(admission=(Saturation(1.0, 1.0, 10.0, 1),))
+    run = build_world(cluster, workload, policies, Recipe(), Belief(0.0), blame=True).simulate()
+    assert list(run.records.status) == [FINISHED, FINISHED, TIMED_OUT]
+    assert run.records.dispatched_at[2] == NOT_YET
