@@ -122,10 +122,13 @@ class Pool:
         host, port, _ = self.address
         loop = asyncio.get_running_loop()
         name = host if self._tls is not None else None
-        async with asyncio.timeout(self.limits.connect_s or None):
-            _, upstream = await loop.create_connection(
-                lambda: Upstream(self), host, port, ssl=self._tls, server_hostname=name
-            )
+        upstream = Upstream(self)
+        try:
+            async with asyncio.timeout(self.limits.connect_s or None):
+                await loop.create_connection(lambda: upstream, host, port, ssl=self._tls, server_hostname=name)
+        except BaseException:  # uvloop closes what it had opened by then without a word to the protocol
+            upstream.give_up()
+            raise
         return upstream
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Upstream(Waiting, asyncio.Protocol):
     """Carries one request at a time. What an engine says unasked, or after the end of an answer, closes it."""
 
-    __slots__ = ("_call", "_kept", "_pool", "_reader", "_told", "_transport")
+    __slots__ = ("_call", "_given_up", "_kept", "_pool", "_reader", "_told", "_transport")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -26,6 +26,7 @@ class Upstream(Waiting, asyncio.Protocol):
         self._call: Call | None = None
         self._told = False
         self._kept = False
+        self._given_up = False
 
     @property
     def usable(self) -> bool:
@@ -50,6 +51,11 @@ class Upstream(Waiting, asyncio.Protocol):
         """Close at once; nobody hears of it."""
         self._call = None
         self._transport.abort()
+
+    def give_up(self) -> None:
+        """Nobody waits for the connection any more, whether there is one by now or not."""
+        self._given_up = True
+        self._pool.leave(self)
 
     def pause(self) -> None:
         """Read no more."""
@@ -88,7 +94,10 @@ class Upstream(Waiting, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The engine has accepted."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
-        self._pool.join(self)
+        if self._given_up:
+            self._transport.abort()
+        else:
+            self._pool.join(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
