@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Clients:
     """All clients of a run.
 
-    until: nobody arrives later.  turn: tells the control side of an event.  progress: output tokens that a request
-    has by now.  next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
+    until: nobody arrives later.  turn: tells the control side of an event.
+    news: brings what it believes up to date, as before a decision, so that none is made for who has just left.
+    progress: output tokens that a request has by now.
+    next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
     accounts: where the time of requests is charged, if anybody asked.
     arrived, ended: how many did so far; last_at: when the last one ended.
     attempts: how often a request was turned away and will be sent again.
@@ -33,6 +35,7 @@ class Clients:
         agenda: Agenda,
         until: int,
         turn: Callable[[Event], None],
+        news: Callable[[], None],
         progress: Callable[[int], int],
         accounts: Accounts | None = None,
     ) -> None:
@@ -48,6 +51,7 @@ class Clients:
         self._agenda = agenda
         self._until = until
         self._turn = turn
+        self._news = news
         self._progress = progress
         self._patience = workload.retry
         self._slots = workload.concurrency
@@ -101,6 +105,8 @@ class Clients:
     def time_out(self, row: int) -> None:
         """A client's patience is over."""
         if self.records.status[row] == UNFINISHED:
+            self._news()
+        if self.records.status[row] == UNFINISHED:  # else that news had it turned away
             made = self._progress(row)
             self.records.output_tokens[row] = made
             self.end(row, TIMED_OUT)

@@ -16,6 +16,7 @@ from poise.sim.agenda import FAULT, Agenda
 class Lifecycle:
     """Who is up.
 
+    news: brings what is believed up to date, as before a decision, so that none is made between a loss and its news.
     flights: what the control side has sent.  passed: whether a step of a replica that ends just now has been dealt
     with.  gone: told of each replica that goes.  alive: by replica.
     made: output tokens that a client already has from a replica that was lost, by request.
@@ -28,6 +29,7 @@ class Lifecycle:
         flights: Callable[[], Iterable[Flight]],
         agenda: Agenda,
         turn: Callable[[Event], None],
+        news: Callable[[], None],
         passed: Callable[[int], bool],
         gone: Callable[[int], None],
         accounts: Accounts | None = None,
@@ -40,6 +42,7 @@ class Lifecycle:
         self._flights = flights
         self._agenda = agenda
         self._turn = turn
+        self._news = news
         self._passed = passed
         self._gone = gone
 
@@ -97,6 +100,7 @@ class Lifecycle:
         number, now = fault.replica, self._agenda.now
         if not self.alive[number]:
             return
+        self._news()
         replica = self._replicas[number]
         for row in replica.sequences:
             made = replica.progress(row, now, self._passed(number))

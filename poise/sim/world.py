@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from poise.core.accounts import Accounts
 from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
 from poise.core.control import Control
-from poise.core.event import Arrived, Event, Finished, FirstToken, Refused, Tick
+from poise.core.event import Arrived, Cancelled, Event, Finished, FirstToken, Lost, Refused, Tick
 from poise.core.made import made
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
@@ -107,7 +107,9 @@ class World:
             self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload), diary)
         if diary is not None:
             diary.watch(controls, self.replicas)
-        self.clients = Clients(workload, self.agenda, self._until, self._turn, self._progress, self.accounts)
+        self.clients = Clients(
+            workload, self.agenda, self._until, self._turn, self._news, self._progress, self.accounts
+        )
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
         self.transfers = Transfers(
@@ -115,8 +117,8 @@ class World:
             turn=self._turn, touch=self._touch, add=self._add, passed=self.passed, accounts=self.accounts,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
-            cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self.passed, self.transfers.lost,
-            self.accounts,
+            cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,
+            self.transfers.lost, self.accounts,
         )  # fmt: skip
         self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
 
@@ -246,13 +248,24 @@ class World:
                 else:
                     self._perform(action)
             return
-        reports, now = self.reports, self.agenda.now
-        if reports.watches and (type(event) is Arrived or any(control.held for control in self.gateways.controls)):
-            if reports.always:
-                self._tell_control(reports.measure(now, self.passed, now))
-            else:
-                reports.refresh(now, self.passed)
+        if type(event) is Arrived:
+            self._refresh()
+        elif type(event) is not Cancelled and type(event) is not Lost:  # their news came before they happened
+            self._news()
         self._tell_control(event)
+
+    def _news(self) -> None:
+        """Bring what is believed up to date where somebody is held, who may be sent now."""
+        if self.reports.watches and any(control.held for control in self.gateways.controls):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Bring what is believed up to date, where it is to be so before each decision."""
+        reports, now = self.reports, self.agenda.now
+        if reports.always:
+            self._tell_control(reports.measure(now, self.passed, now))
+        elif reports.watches:
+            reports.refresh(now, self.passed)
 
     def _change(self, event: Event) -> None:
         """Replicas come or go."""
@@ -285,8 +298,6 @@ class World:
     def _dispatch(self, action: Dispatch) -> None:
         row, number, decode, resume = action
         now, records, made = self.agenda.now, self.records, self.lifecycle.made
-        if records.status[row] != UNFINISHED:
-            return  # its client left at this very instant, which the control side is told next
         if records.dispatched_at[row] != NOT_YET:
             records.retries[row] += 1
             if not resume and made.pop(row, 0):

@@ -13,7 +13,7 @@ from poise.core.action import Dispatch, Hold, Refuse, Reject
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.event import Arrived, Cancelled, Finished, Measured, Tick
-from poise.core.records import FINISHED, NOT_YET, TIMED_OUT
+from poise.core.records import FINISHED, TIMED_OUT
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND, ps
 from poise.policies import Policies
@@ -24,7 +24,7 @@ from poise.policies.admit.tenant_limits import Bucket, TenantLimits
 from poise.policies.find import build
 from poise.policies.route.least_requests import LeastRequests
 from poise.scenario.simulate import build_world
-from poise.testing import a_cluster, a_replica, a_request
+from poise.testing import a_cluster, a_replica, a_request, check_world
 from poise.workload import poisson
 from poise.workload.table import Workload
 from tests.sim.cases import DEVICE, MODEL
@@ -239,16 +239,14 @@ def test_nobody_is_held_for_ever_by_old_news(policy: Any, period_s: float) -> No
     assert {*run.records.status} == {FINISHED}
 
 
-def test_who_leaves_as_a_report_would_have_him_sent_is_not_sent() -> None:
-    """Request 1 leaves the engine's queue unnoticed; the next report is made as the client of request 2 gives up."""
-    workload = Workload(
-        np.zeros(3, "i8"),
-        np.array([50, 10, 10], "i4"),
-        np.full(3, 50, "i4"),
-        timeout=np.array([0, 0, SECOND // 5], "i8"),
-    )
+def test_who_is_sent_as_his_client_gives_up_is_taken_back() -> None:
+    """Request 1 leaves the engine's queue unnoticed; the next report, as the client of 2 gives up, has 2 sent."""
+    timeout = np.array([0, 0, SECOND // 5], "i8")
+    workload = Workload(np.zeros(3, "i8"), np.array([50, 10, 10], "i4"), np.full(3, 50, "i4"), timeout=timeout)
     cluster = Cluster((Pool(MODEL, DEVICE, engine=Engine(kv_blocks=100, max_sequences=2, token_budget=10)),))
     policies = Policies(admission=(Saturation(1.0, 1.0, 10.0, 1),))
-    run = build_world(cluster, workload, policies, Recipe(), Belief(0.0), blame=True).simulate()
-    assert list(run.records.status) == [FINISHED, FINISHED, TIMED_OUT]
-    assert run.records.dispatched_at[2] == NOT_YET
+    world = build_world(cluster, workload, policies, Recipe(), Belief(0.0), blame=True, after_event=check_world)
+    records = world.simulate().records
+    assert list(records.status) == [FINISHED, FINISHED, TIMED_OUT]
+    assert records.dispatched_at[2] == records.ended_at[2] == SECOND // 5
+    assert not records.output_tokens[2] and not world.control.flights
