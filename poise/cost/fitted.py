@@ -13,6 +13,7 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Piece, StepShape
 from poise.core.spec import BITS, Pool
 from poise.core.units import ps
+from poise.cost.layout import swap
 
 KIND = "fitted step cost"
 SCHEMA = 1
@@ -85,12 +86,7 @@ class FittedEstimator:
 
     def swap(self, kv_bytes: int) -> int:
         """Picoseconds over all devices' PCIe links at once; ScenarioError where no bandwidth is stated."""
-        device = self.pool.device
-        if device.host_bw <= 0:
-            raise ScenarioError(
-                f"device.{device.name} states no host_bw, so KV cannot be swapped; give it bytes/s one way"
-            )
-        return ps(kv_bytes / (device.host_bw * self.pool.devices))
+        return swap(self.pool, kv_bytes)
 
     def describe(self) -> dict[str, object]:
         """The coefficients in seconds and where they come from."""

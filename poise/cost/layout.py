@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from poise.core.errors import ScenarioError
 from poise.core.spec import BITS, Device, Pool
+from poise.core.units import ps
 from poise.cost.collective import Link
 
 HOST_DEVICES = 8
@@ -106,3 +107,11 @@ def link_of(device: Device, ranks: int, *, latency_s: float, far_latency_s: floa
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
     return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
+
+
+def swap(pool: Pool, kv_bytes: int) -> int:
+    """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
+    device = pool.device
+    if device.host_bw <= 0:
+        raise ScenarioError(f"device.{device.name} states no host_bw, so KV cannot be swapped; give it bytes/s one way")
+    return ps(kv_bytes / (device.host_bw * pool.devices))

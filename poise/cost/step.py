@@ -6,13 +6,11 @@ from dataclasses import asdict
 from itertools import pairwise
 from math import ceil
 
-from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.spec import BITS, Pool
-from poise.core.units import ps
 from poise.cost.coefficients import Coefficients, derive
 from poise.cost.efficiency import Efficiencies
-from poise.cost.layout import check, kv_copies
+from poise.cost.layout import check, kv_copies, swap
 
 
 def windowed_pairs(tokens: int, context: int, window: int) -> int:
@@ -74,12 +72,7 @@ class RooflineEstimator:
 
     def swap(self, kv_bytes: int) -> int:
         """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
-        device = self.pool.device
-        if device.host_bw <= 0:
-            raise ScenarioError(
-                f"device.{device.name} states no host_bw, so KV cannot be swapped; give it bytes/s one way"
-            )
-        return ps(kv_bytes / (device.host_bw * self.pool.devices))
+        return swap(self.pool, kv_bytes)
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""
