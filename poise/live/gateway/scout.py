@@ -13,7 +13,7 @@ from poise.core.spec import ReplicaSpec
 from poise.live.gateway.fleet import DRAINING, SERVING, STARTING, Engine, EngineAt
 from poise.live.know.health import Eject, Health, Outcome, Restore, Transition
 from poise.live.know.metrics import Reading, read
-from poise.live.know.poll import Answer, Every, Poll
+from poise.live.know.poll import FAILURES, Answer, Every, Poll
 from poise.live.wire.call import Failure
 
 if TYPE_CHECKING:
@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("poise.gateway")
 
-OUTCOMES: Final = {
+OUTCOMES: Final[dict[str, Outcome]] = {
     "": Outcome.OK,
-    "refused": Outcome.REFUSED,
-    "dns": Outcome.REFUSED,
-    "reset": Outcome.RESET,
-    "cut": Outcome.RESET,
-    "stale": Outcome.RESET,
-    "timeout": Outcome.TIMEOUT,
-    "garbage": Outcome.GARBAGE,
     "status": Outcome.ERROR,
+    **{str(kind): outcome for kind, outcome in FAILURES.items()},
 }
 """What a request's end says of its engine."""
 LONGEST: Final = 200
