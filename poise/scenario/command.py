@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from poise.scenario.build import Problem
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.demo import Demo
-    from poise.scenario.load import Override
     from poise.scenario.outcome import Outcome
+    from poise.scenario.override import Override
 
 
 @dataclass(frozen=True, slots=True)

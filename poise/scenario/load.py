@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poise.scenario.override import apply_override, parse_override
+from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 from poise.scenario.read import read_yaml
 from poise.scenario.schema import Scenario
-
-Override = tuple[DataPath, Any, str]
-"""A path, its value, and the option that gave it, as errors quote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,7 @@ class Loaded:
 
         A relative one stands beside the scenario, or in the working folder where the command line gave it.
         """
-        given = Path(text).expanduser()
-        return given if any(path[: len(each)] == each for each in self.places.overrides) else self.folder / given
+        return self.places.file(text, path, self.folder)
 
     @property
     def name(self) -> str:

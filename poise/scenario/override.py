@@ -9,8 +9,11 @@ from poise.core.errors import ScenarioError
 from poise.scenario.place import Path, Places
 from poise.scenario.read import parse_value
 
+Override = tuple[Path, Any, str]
+"""A path, its value, and the option that gave it, as errors quote it."""
 
-def parse_override(text: str) -> tuple[Path, Any, str]:
+
+def parse_override(text: str) -> Override:
     """Path, value and the option as written, of one `a.b.0.c=VALUE`."""
     option = f"--set {text}"
     dotted, equals, value = text.partition("=")

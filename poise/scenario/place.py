@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 
 from poise.core.errors import ScenarioError
 
@@ -37,6 +38,11 @@ class Places:
         """The error `PLACE: PATH: message`."""
         where = ".".join(map(str, path))
         return ScenarioError(f"{self.of(path)}: {where}: {message}" if where else f"{self.of(path)}: {message}")
+
+    def file(self, text: str, path: Path, folder: FilePath) -> FilePath:
+        """The file that the value at `path` means: in `folder`, or in the working folder where an option gave it."""
+        given = FilePath(text).expanduser()
+        return given if any(path[: len(each)] == each for each in self.overrides) else folder / given
 
     def line(self, path: Sequence[str | int]) -> int:
         """The line of `path` or of what is nearest above it; 0 where an override made it or there is none."""

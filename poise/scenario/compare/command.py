@@ -22,7 +22,7 @@ from poise.scenario.write import about, check_writable, to_json, write_json
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
-    from poise.scenario.load import Override
+    from poise.scenario.override import Override
 
 
 @dataclass(frozen=True, slots=True)

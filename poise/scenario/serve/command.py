@@ -13,8 +13,8 @@ from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
+    from poise.scenario.override import Override
     from poise.scenario.serve.build import Plan
-    from poise.scenario.serve.load import Override
 
 T = TypeVar("T")
 

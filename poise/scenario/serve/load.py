@@ -10,14 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from poise.scenario.explain import first_mistake
-from poise.scenario.override import apply_override, parse_override
+from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 from poise.scenario.read import read_yaml
 from poise.scenario.serve.schema import Gateway
-
-Override = tuple[DataPath, Any, str]
-"""A path, its value, and the option that gave it, as errors quote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,7 @@ class LoadedGateway:
 
     def file(self, text: str, path: DataPath) -> Path:
         """The file that the value at `path` means: beside the gateway file, or where the command line stands."""
-        given = Path(text).expanduser()
-        return given if any(path[: len(each)] == each for each in self.places.overrides) else self.folder / given
+        return self.places.file(text, path, self.folder)
 
 
 def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Override] = ()) -> LoadedGateway:
