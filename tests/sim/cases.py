@@ -113,13 +113,15 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
 )
-ADMISSIONS: tuple[Callable[[], Any], ...] = (
-    *(tuple,) * 4,
-    lambda: (Ceiling(2),),
-    lambda: (Ceiling(4, 60), TenantLimits(concurrency=6)),
-    lambda: (Saturation(1.0, 0.7, 1e-6, 3, "replica"),),
-    lambda: (EarlyReject(1e-5), Ceiling(0, kv_share=0.5)),
+ADMISSIONS: tuple[Callable[[float], Any], ...] = (
+    *(lambda unit: (),) * 4,
+    lambda unit: (Ceiling(2),),
+    lambda unit: (Ceiling(4, 60), TenantLimits(concurrency=6)),
+    lambda unit: (Saturation(1.0, 0.7, 100 * unit, 3, "replica"),),
+    lambda unit: (EarlyReject(1000 * unit), Ceiling(0, kv_share=0.5)),
 )
+"""In ticks of so many seconds: on a clock of 10 ms, one that looks again each microsecond would never end."""
+
 PREDICTORS: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 2, History, partial(Constant, 9))
 """What stands before and beside the router; nothing for about half of the worlds."""
 
@@ -393,6 +395,6 @@ def cases(draw: st.DrawFn) -> Case:
         mover=draw(st.sampled_from(MOVERS)),
         last_blocks=draw(st.sampled_from((0, 1, 16))),
         order=draw(st.sampled_from(ORDERS)),
-        admission=draw(st.sampled_from(ADMISSIONS)),
+        admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
     )
