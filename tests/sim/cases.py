@@ -113,13 +113,36 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
 )
-ADMISSIONS: tuple[Callable[[float], Any], ...] = (
-    *(lambda unit: (),) * 4,
-    lambda unit: (Ceiling(2),),
-    lambda unit: (Ceiling(4, 60), TenantLimits(concurrency=6)),
-    lambda unit: (Saturation(1.0, 0.7, 100 * unit, 3, "replica"),),
-    lambda unit: (EarlyReject(1000 * unit), Ceiling(0, kv_share=0.5)),
-)
+
+
+def nobody(unit: float) -> tuple[Any, ...]:
+    """Everybody is admitted."""
+    return ()
+
+
+def few(unit: float) -> tuple[Any, ...]:
+    """Two requests at a replica."""
+    return (Ceiling(2),)
+
+
+def fewer_of_each(unit: float) -> tuple[Any, ...]:
+    """Four requests or 60 tokens at a replica, six of a tenant."""
+    return (Ceiling(4, 60), TenantLimits(concurrency=6))
+
+
+def unsaturated(unit: float) -> tuple[Any, ...]:
+    """Replicas with little to do by their own word, which soon is old."""
+    return (Saturation(1.0, 0.7, 100 * unit, 3, "replica"),)
+
+
+def in_time(unit: float) -> tuple[Any, ...]:
+    """Who will be in time, while half of the KV cache is free."""
+    return (EarlyReject(1000 * unit), Ceiling(0, kv_share=0.5))
+
+
+ADMISSIONS: tuple[Callable[[float], tuple[Any, ...]], ...] = (
+    *(nobody,) * 4, few, fewer_of_each, unsaturated, in_time,
+)  # fmt: skip
 """In ticks of so many seconds: on a clock of 10 ms, one that looks again each microsecond would never end."""
 
 PREDICTORS: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 2, History, partial(Constant, 9))
