@@ -68,9 +68,9 @@ def eager_preble() -> Preble:
     return Preble(window_s=0.5, balance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
 
 
-def eager_min_ttft() -> MinTtft:
+def eager_min_ttft(ttft_s: float = 5e-5) -> MinTtft:
     """Turns away who would wait for more than a few steps, and expects longer prefixes to be fetched."""
-    return MinTtft(reject=True, ttft_s=5e-5, balancing=2.0)
+    return MinTtft(reject=True, ttft_s=ttft_s, balancing=2.0)
 
 
 def eager_dualmap() -> DualMap:
@@ -78,9 +78,9 @@ def eager_dualmap() -> DualMap:
     return DualMap(ttft_s=5e-6, key_tokens=4, window=9)
 
 
-def eager_pull() -> Pull:
+def eager_pull(ttft_s: float = 5e-5) -> Pull:
     """Slots for two, queues by prefix, and a deadline that some miss."""
-    return Pull(2, 5e-5, "prefix")
+    return Pull(2, ttft_s, "prefix")
 
 
 ROUTERS: tuple[Callable[[], Any], ...] = (
@@ -350,6 +350,12 @@ def _faults(draw: st.DrawFn, step: int, replicas: int) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
+def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
+    """Deadlines are so many ticks: while somebody is held on a fine clock, the reports until 50 µs are too many."""
+    router = draw(st.sampled_from(ROUTERS + REJECTING))
+    return partial(router, 500 * unit) if router in REJECTING else router
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """One random case; `step` is the tick of its clock in picoseconds."""
@@ -406,7 +412,7 @@ def cases(draw: st.DrawFn) -> Case:
         blocks=-(-tokens // block),
         roles=roles,
         cluster=cluster,
-        router=draw(st.sampled_from(ROUTERS + REJECTING)),
+        router=_router(draw, unit),
         belief=belief,
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),
