@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from poise.live.traffic import ANSWERED, Traffic
+from poise.live.traffic import ANSWERED, Traffic, spoken
 from poise.live.wire.call import Address
 from poise.workload import all_at_once, sessions, uniform
 from tests.live.gateway.live import MODEL, Live
@@ -27,3 +27,9 @@ def test_a_conversation_repeats_what_was_answered() -> None:
     assert load.after_ids is not None
     before = load.prompt[load.after_ids] + load.output[load.after_ids]  # one token begins the text, one is not computed
     assert asyncio.run(main()) == int((before // BLOCK * BLOCK).sum())
+
+
+def test_what_is_no_stream_has_no_text() -> None:
+    assert spoken(b'data: {"choices": [{"text": "a b"}]}\n\ndata: {"usage": 1}\n\ndata: [DONE]\n\n') == "a b"
+    assert spoken(b"data: {\n\ndata: [DONE]\n\n") is None
+    assert spoken(b"[DONE]") == ""

@@ -31,7 +31,7 @@ from poise.workload import Workload
 from tests.live.gateway.live import MODEL, Live
 
 SPEED = 2.0
-FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.10
+FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.05
 CEILING = 16
 KEYS = tuple(f"sk-{number}" for number in range(fairness.QUIET + 1))
 CASES = {
