@@ -64,10 +64,10 @@ class Gateway:
             self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
             ready=lambda: not self._draining,
         )  # fmt: skip
-        self.stats = Stats(self.world)
+        self.server = Server(self.desk.receive, self.settings.clients)
+        self.stats = Stats(self.world, self.server)
         self.caches = Caches(self.world, kv_bind)
         self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
-        self.server = Server(self.desk.receive, self.settings.clients)
         self.recorder: Recorder | None = None
         self._exact = exact
         self._watchers = [self.stats.ended, *watchers]

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from poise.live.gateway.fleet import DRAINING, EJECTED, SERVING, STARTING
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
+from poise.live.wire.server import Server
 
 BOUNDS: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
@@ -104,8 +105,9 @@ class Row:
 class Stats:
     """Rows by tenant and engine ("" for requests that no engine had); a collector for Prometheus."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, server: Server) -> None:
         self._world = world
+        self._server = server
         self._rows: dict[tuple[str, str], Row] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -176,6 +178,12 @@ class Stats:
         world = self._world
         yield GaugeMetricFamily("poise_requests_held", "Requests waiting at the gateway", value=len(world.control.held))
         yield GaugeMetricFamily("poise_requests_open", "Requests not ended", value=len(world.trips))
+        bodies = self._server.bodies.held
+        yield GaugeMetricFamily("poise_body_bytes", "Bytes of requests' bodies that are kept", value=bodies)
+        refused = CounterMetricFamily("poise_clients_refused", "Clients refused unheard, by reason", labels=["cause"])
+        for cause, count in self._server.causes.items():
+            refused.add_metric([cause], count)
+        yield refused
         errors = CounterMetricFamily("poise_policy_errors", "Decisions that a policy failed to make")
         errors.add_metric([], world.policy_errors)
         yield errors

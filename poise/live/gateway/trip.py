@@ -192,7 +192,8 @@ class Trip:
         self.state = ANSWERING
         exchange = self.exchange
         exchange.start(status, headers)
-        exchange.body, exchange.headers, self._again = b"", [], None  # nobody is asked again: a stream may last long
+        exchange.forget()  # nobody is asked again
+        self._again = None
         self.first_at = world.clock()
         if self.stream:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))

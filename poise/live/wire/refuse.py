@@ -1,8 +1,24 @@
-"""The body of an error that the wire answers itself, in the shape that OpenAI's clients read."""
+"""What the wire refuses by itself, and how that is said."""
 
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
+
+from poise.live.wire.header import Headers
+
+
+class Refusal(NamedTuple):
+    """Why nothing more is read of a client: a status, a word to count it by, and a sentence for the client.
+
+    headers: of the answer.  body: the whole JSON, where it says more than the sentence.
+    """
+
+    status: int
+    cause: str
+    reason: str
+    headers: Headers = ()
+    body: bytes = b""
 
 
 def openai(status: int, reason: str) -> bytes:

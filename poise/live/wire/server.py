@@ -7,6 +7,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
+from poise.live.wire.bodies import Bodies
 from poise.live.wire.connection import Connection
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
@@ -23,7 +24,7 @@ class Server:
 
     refused: makes the JSON body of an error that the wire answers itself, of its status and reason.
     open: exchanges under way.  connections: of clients, at present.  accepted: connections, ever.
-    causes: how many clients were refused, by reason.
+    causes: how many clients were refused, by reason.  bodies: what is kept of requests' bodies.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Server:
         self.handler = handler
         self.limits = limits
         self.refused = refused
+        self.bodies = Bodies(limits.bodies_bytes)
         self.open = 0
         self.accepted = 0
         self.causes: Counter[str] = Counter()
@@ -107,7 +109,7 @@ class Server:
 
     def lend(self) -> RequestReader:
         """A reader for a request that begins: a connection without one, idle or waiting, is half as large."""
-        return self._readers.pop() if self._readers else RequestReader(self.limits)
+        return self._readers.pop() if self._readers else RequestReader(self.limits, self.bodies)
 
     def take_back(self, reader: RequestReader) -> None:
         """A reader that has read whole requests and is as good as new."""

@@ -135,6 +135,21 @@ def test_a_body_has_a_limit() -> None:
     assert answer.immediate_response.status.code == 413 and end is None
 
 
+def test_all_bodies_together_have_a_limit() -> None:
+    gateway, _ = a_gateway(settings=Settings(clients=Limits(bodies_bytes=1000)))
+    bodies, waiting, late = gateway.server.bodies, Envoy(gateway=gateway), Envoy(gateway=gateway)
+    for envoy in (waiting, late):
+        assert envoy.tell(request_headers=headers(":method=POST", ":path=/v1/completions")) == []
+    assert waiting.tell(request_body=v3.HttpBody(body=bytes(900))) == [] and bodies.held == 900
+    answer, end = late.tell(request_body=v3.HttpBody(body=bytes(200)))
+    assert answer.immediate_response.status.code == 503 and end is None and bodies.held == 900
+    late.stream.over()
+    waiting.stream.over()
+    assert bodies.held == 0
+    routed = Envoy(gateway=gateway)
+    assert chosen(routed.asks()[0].request_headers.response) and bodies.held == 0
+
+
 @pytest.mark.parametrize(("answers", "handed_back"), [(STREAMED, False), (DUPLEX, True)])
 def test_an_answer_passes(answers: int, handed_back: bool) -> None:
     envoy = Envoy(DUPLEX, answers)
