@@ -90,6 +90,9 @@ class Stream:
         if part.end_of_stream:
             self._at_headers = True
             self._ask()
+        elif (refusal := self._gateway.desk.gate(dict(reversed(self._head)))) is not None:
+            self._size = -1
+            self.refuse(refusal.status, refusal.headers, refusal.body)
         elif self._mode == BUFFERED:
             self._say(_HEADERS_ON)
         elif self._mode != DUPLEX:

@@ -64,7 +64,9 @@ class Gateway:
             self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
             ready=lambda: not self._draining,
         )  # fmt: skip
-        self.server = Server(self.desk.receive, self.settings.clients)
+        self.server = Server(
+            self.desk.receive, self.settings.clients, gate=self.desk.gate if tenants is not None else None
+        )
         self.stats = Stats(self.world, self.server)
         self.caches = Caches(self.world, kv_bind)
         self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)

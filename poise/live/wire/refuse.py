@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from poise.live.wire.header import Headers
@@ -19,6 +20,10 @@ class Refusal(NamedTuple):
     reason: str
     headers: Headers = ()
     body: bytes = b""
+
+
+Gate = Callable[[Mapping[bytes, bytes]], Refusal | None]
+"""From the first value of each header, by its lower-case name, to why the request's body is not worth reading."""
 
 
 def openai(status: int, reason: str) -> bytes:

@@ -9,7 +9,7 @@ from poise.live.wire.bodies import FULL, Bodies
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.header import Headers
 from poise.live.wire.limits import Limits
-from poise.live.wire.refuse import Refusal
+from poise.live.wire.refuse import Gate, Refusal
 
 IDLE, HEAD, BODY = range(3)
 """Between messages; in a head; in a body."""
@@ -29,6 +29,7 @@ class RequestReader:
     state: IDLE, HEAD or BODY.  received: bytes of the body so far.
     expects: the client waits for `100 Continue` before it sends the body.
     memory: of the connection's heads.  bodies: the budget that its bodies count against.
+    gate: asked about a head whose body is still to come; what is there with its head is the handler's to refuse.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class RequestReader:
         "_bodies",
         "_body",
         "_count",
+        "_gate",
         "_head",
         "_headers",
         "_length",
@@ -48,6 +50,7 @@ class RequestReader:
         "_raw",
         "_size",
         "_target",
+        "_through",
         "expects",
         "memory",
         "on_body",
@@ -56,12 +59,13 @@ class RequestReader:
         "state",
     )
 
-    def __init__(self, limits: Limits, bodies: Bodies | None = None) -> None:
+    def __init__(self, limits: Limits, bodies: Bodies | None = None, gate: Gate | None = None) -> None:
         self.memory = Memory()
         self.ready: list[Exchange] = []
         self.refusal: Refusal | None = None
         self._limits = limits
         self._bodies = bodies or Bodies(limits.bodies_bytes)
+        self._gate = gate
         self._at = self._begun_at = self._bare = self._raw = self._size = 0
         self._parts: list[bytes] = []
         self.on_body = self._parts.append
@@ -95,9 +99,18 @@ class RequestReader:
             rest = self._take(data) if self._raw else data
             while rest:
                 rest = self._parse(rest)
+            if self.state == BODY and not self._through and self._gate is not None:
+                self._ask(self._gate)
         except Refused as refused:
             self.refusal = refused.refusal
             self._forget()
+
+    def _ask(self, gate: Gate) -> None:
+        """See that a body is worth waiting for."""
+        refusal = gate(self._head)
+        if refusal is not None:
+            raise Refused(*refusal)
+        self._through = True
 
     def _forget(self) -> None:
         """Let go of a body that will not be complete."""
@@ -164,7 +177,7 @@ class RequestReader:
         """Between two requests."""
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
-        self.expects = False
+        self.expects = self._through = False
         self.state = IDLE
 
     # Called by the parser --------------------------------------------------------------------------------------------

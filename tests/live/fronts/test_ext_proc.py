@@ -26,6 +26,7 @@ from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
 from poise.live.know.address import Engine as Place
+from poise.live.know.tenant import Tenants, parse
 from poise.live.wire.limits import Limits
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.fronts.asking import WAIT_S, Record
@@ -33,10 +34,12 @@ from tests.live.fronts.asking import WAIT_S, Record
 BODY = json.dumps({"model": "m", "prompt": "p" * 150_000, "stream": True}).encode()
 
 
-def a_gateway(host: str = "127.0.0.1", settings: Settings | None = None) -> tuple[Gateway, Record]:
+def a_gateway(
+    host: str = "127.0.0.1", settings: Settings | None = None, tenants: Tenants | None = None
+) -> tuple[Gateway, Record]:
     """One engine that is up as far as anybody knows; nothing listens there."""
     record = Record()
-    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings)
+    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings, tenants=tenants)
     gateway.record(record)
     ExtProc(gateway)  # has the desk know passages
     engine = gateway.world.fleet.add(EngineAt(Place("e", host, 9)))
@@ -133,6 +136,13 @@ def test_a_body_has_a_limit() -> None:
     gateway, _ = a_gateway(settings=Settings(clients=Limits(body_bytes=1000)))
     answer, end = Envoy(gateway=gateway).asks()
     assert answer.immediate_response.status.code == 413 and end is None
+
+
+def test_who_is_unknown_is_told_so_by_the_head() -> None:
+    gateway, _ = a_gateway(tenants=Tenants(parse("[{name: gold, key: sk-gold}]", "keys")))
+    for more, told in (((), True), (("authorization=Bearer sk-gold",), False)):
+        said = Envoy(gateway=gateway).tell(request_headers=headers(":method=POST", ":path=/v1/completions", *more))
+        assert bool(said) == told and (not said or said[0].immediate_response.status.code == 401)
 
 
 def test_all_bodies_together_have_a_limit() -> None:
