@@ -19,6 +19,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
+from poise.live.know.address import forbidden
 from poise.live.know.poll import Every
 from poise.live.know.tenant import Tenants
 from poise.live.know.text import Pieces
@@ -114,7 +115,9 @@ class Gateway:
         return in_time
 
     def _connect(self, at: EngineAt) -> Pool:
-        return Pool(Address(at.place.host, at.place.port, at.place.tls), self.settings.engines)
+        place = at.place
+        address = Address(place.host, place.port, place.tls, place.server_name)
+        return Pool(address, self.settings.engines, forbidden=forbidden)
 
     def _later(self, at: int, call: Callable[[], None]) -> Any:
         return asyncio.get_running_loop().call_later(max(0.0, (at - now()) / SECOND), call)
