@@ -6,17 +6,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from poise.core.errors import UserError
 from poise.live.clock import now
+from poise.live.fronts import messages as v3
 from poise.live.fronts.passage import Headers, Passage
 from poise.live.gateway.errors import error_body
 from poise.live.gateway.gateway import Gateway
 from poise.live.wire.bodies import FULL
-
-try:
-    from envoy.service.ext_proc.v3 import external_processor_pb2 as v3
-except ModuleNotFoundError as error:
-    raise UserError(f"the Envoy front needs {error.name}; pip install 'poise[envoy]'") from None
 
 log = logging.getLogger("poise.fronts")
 

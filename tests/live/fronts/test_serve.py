@@ -38,7 +38,7 @@ def test_a_file_without_it_opens_nothing() -> None:
 
 def test_it_opens_beside_the_gateway() -> None:
     pytest.importorskip("grpc", reason="needs the extra `envoy`")
-    pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
+    pytest.importorskip("google.protobuf", reason="needs the extra `envoy`")
 
     async def main() -> None:
         planned = plan(load_gateway(EXAMPLE, ["envoy.port=0"]))
