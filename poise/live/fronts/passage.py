@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from poise.core.event import Cancelled, Prefilled, Refused
+from poise.core.event import Cancelled, Confined, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.live.fronts.choice import Subset
 from poise.live.gateway.errors import error_body
@@ -136,8 +136,8 @@ class Picked(Trip):
         self._prefill: Engine | None = None
         exchange.trip = self
         self._subset = None if exchange.reach is None else _subset(world)
-        if self._subset is not None:
-            self._subset.allow(view.id, exchange.reach or ())
+        if exchange.reach is not None:
+            world.turn(Confined(view.arrived_at, view.id, tuple(exchange.reach)))
 
     @property
     def slot(self) -> int:

@@ -171,12 +171,13 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         for engine in gateway.world.fleet.slots
     ]
     names = gateway.desk.models.listed()
+    picker = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
         control.state.replicas, control.state.belief, plan.policies,
         seed=section.seed, resume=False, models=names, engines=engines,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
-        block_tokens=section.belief.block_tokens if plan.exact else 64,
+        block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
     )  # fmt: skip
 
 

@@ -405,7 +405,5 @@ def test_the_proxys_subset_is_kept_to(play: Callable[..., None]) -> None:
         assert nobody.status == 503
         await rig.record.next(Finished, 3)
         assert not rig.gateway.control.admission[0]._reach  # type: ignore[attr-defined]
-        for number, slot in enumerate((1, 0, 1)):
-            rig.alone.admission[0].allow(number, [slot])  # type: ignore[attr-defined]
 
     play(scene, admission=(Subset(),))
