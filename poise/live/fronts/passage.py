@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from poise.core.event import Cancelled, Confined, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.live.fronts.choice import Subset
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
 from poise.live.wire.exchange import Exchange
+from poise.live.wire.refuse import openai
 
 if TYPE_CHECKING:
     from poise.live.gateway.desk import Desk
@@ -88,7 +88,7 @@ class Passage(Exchange):
             self.gone()
 
     def _cannot(self, status: int, message: str) -> None:
-        self.answer(status, error_body(status, "server_error", message))
+        self.answer(status, openai(status, message))
 
     # What the trip says to its client --------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from poise.live.clock import now
 from poise.live.fronts import messages as v3
 from poise.live.fronts.passage import Headers, Passage
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.gateway import Gateway
 from poise.live.wire.bodies import FULL
+from poise.live.wire.refuse import openai
 
 log = logging.getLogger("poise.fronts")
 
@@ -93,7 +93,7 @@ class Stream:
         elif self._mode != DUPLEX:
             said = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
             log.error("Envoy does not show request bodies: %s", said)
-            self.refuse(500, (), error_body(500, "server_error", f"the gateway cannot read requests: {said}"))
+            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {said}"))
 
     def _request_body(self, part: Any, message: Any) -> None:
         if self._passage is not None or self._size < 0:
@@ -112,8 +112,7 @@ class Stream:
     def _too_much(self, status: int, reason: str, headers: Headers = ()) -> None:
         self._forget()
         self._size = -1
-        kind = "server_error" if status >= 500 else "invalid_request_error"
-        self.refuse(status, headers, error_body(status, kind, reason))
+        self.refuse(status, headers, openai(status, reason))
 
     def _forget(self) -> None:
         """The body is needed no longer."""

@@ -12,7 +12,6 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.names import Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
@@ -21,7 +20,7 @@ from poise.live.know.tenant import Tenant, Tenants
 from poise.live.know.text import Pieces
 from poise.live.know.tokens import Identity, Tokenising
 from poise.live.wire.exchange import Exchange
-from poise.live.wire.refuse import Refusal
+from poise.live.wire.refuse import Refusal, error_body, openai
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -277,5 +276,4 @@ class Desk:
     def _refuse(
         self, exchange: Exchange, status: int, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()
     ) -> None:
-        kind = "server_error" if status >= 500 else "invalid_request_error"
-        exchange.answer(status, error_body(status, kind, message), headers=headers)
+        exchange.answer(status, openai(status, message), headers=headers)

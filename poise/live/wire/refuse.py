@@ -1,10 +1,11 @@
-"""What the wire refuses by itself, and how that is said."""
+"""What the wire refuses by itself; and the body of an error, whoever makes it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from poise.live.wire.header import Headers
 
@@ -26,7 +27,11 @@ Gate = Callable[[Mapping[bytes, bytes]], Refusal | None]
 """From the first value of each header, by its lower-case name, to why the request's body is not worth reading."""
 
 
+def error_body(code: int | str | None, kind: str, message: str, param: str | None = None) -> bytes:
+    """`{"error": {"message", "type", "param", "code"}}`, as OpenAI's clients read it; vLLM's code is the status."""
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+
 def openai(status: int, reason: str) -> bytes:
-    """`{"error": {"message", "type", "param", "code"}}`, with vLLM's habit of the status as code."""
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return json.dumps({"error": {"message": reason, "type": kind, "param": None, "code": status}}).encode()
+    """The body of an error of which no more is known than its status."""
+    return error_body(status, "server_error" if status >= 500 else "invalid_request_error", reason)
