@@ -133,7 +133,7 @@ def test_refusals_are_said_and_the_connection_closed(run: Run, sent: bytes, stat
                 first = await head(reader)
                 assert first.startswith(b"HTTP/1.1 %d " % status) and b"connection: close" in first
                 body = await reader.read()
-                assert body.startswith(b'{"error": {"message": "') and b'"code": %d' % status in body
+                assert body.startswith(b'{"error":{"message":"') and b'"code":%d' % status in body
             assert server.causes == {cause: 1} and server.open == 0
 
     run(main())
