@@ -97,6 +97,7 @@ class Gateway:
         """Keep what happens from now on."""
         self.recorder = recorder
         self.world.keep = recorder.add
+        self.world.keep_body = recorder.add_text if recorder.text else None
 
     async def stop(self, grace_s: float) -> bool:
         """Take no more requests, let those under way end, and close; whether all ended in time."""

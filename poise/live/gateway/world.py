@@ -51,6 +51,8 @@ class World:
         self.sending: Callable[[Trip, Engine], None] | None = None
         """Told of a request that goes to an engine, before it does."""
         self.keep: Callable[[Event | Action], None] | None = None
+        self.keep_body: Callable[[int, bytes], None] | None = None
+        """Told the body of every request that arrives, where bodies are kept."""
         self._later = later
         self._watcher = watcher
         self._turning = False
@@ -159,6 +161,8 @@ class World:
         """A client's request has come, complete."""
         view = trip.view
         self.trips[view.id] = trip
+        if self.keep_body is not None:
+            self.keep_body(view.id, trip.exchange.body)
         self.turn(Arrived(view.arrived_at, view))
 
     def ended(self, trip: Trip, status: int) -> None:
