@@ -35,6 +35,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
         order=policy_of(header, "order"),
         admission=policy_of(header, "admission") or (),
         predictor=policy_of(header, "predictor"),
+        hedge=policy_of(header, "hedge"),
     )
 
 
