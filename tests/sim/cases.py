@@ -53,6 +53,7 @@ from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Prefixes, Workload
+from tests.core.scripted import Hasty
 
 LAYERS = 4
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
@@ -160,21 +161,6 @@ MOVERS: tuple[Callable[[], Any], ...] = (
     partial(Negotiation, 2, 0.0, 0.0, 0.0, 4, 1e-9),
 )
 """None half of the time: what moves keeps the other mechanisms from meeting."""
-
-
-class Hasty:
-    """Send copies of all but every third request somewhere else after a while, and ask again if one may not."""
-
-    needs = ()
-
-    def __init__(self, wait: int) -> None:
-        self.wait_ps = wait
-
-    def wait(self, request: Any, replica: int, cluster: ClusterView) -> int:
-        return self.wait_ps * (request.id % 3)
-
-    def second(self, request: Any, replica: int, able: Any, cluster: ClusterView, chance: Any) -> int | None:
-        return chance.pick(able) if (cluster.now // self.wait_ps + request.id) % 4 else None
 
 
 def eager_tail() -> Tail:
@@ -323,9 +309,8 @@ def _prefixes(draw: st.DrawFn, prompt: Any) -> Prefixes:
 
 def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
     """Nobody half of the time; else one that waits for few steps."""
-    return draw(
-        st.sampled_from((NOBODY, NOBODY, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail))
-    )
+    hedgers = (NOBODY, NOBODY, NOBODY, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail)
+    return draw(st.sampled_from(hedgers))
 
 
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
