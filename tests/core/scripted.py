@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,15 +30,20 @@ class Scripted:
 
 
 class Hasty:
-    """Send copies of all but every third request somewhere else after a while, and ask again if one may not."""
+    """Send copies of all but every third request somewhere else after a while, and ask again if one may not.
+
+    Four times at most, for a mover that moves everybody at every wake would otherwise let nobody come to its turn.
+    """
 
     needs = ()
 
     def __init__(self, wait: int) -> None:
         self.after = wait
+        self.asked: Counter[int] = Counter()
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
-        return self.after * (request.id % 3)
+        self.asked[request.id] += 1
+        return self.after * (request.id % 3) if self.asked[request.id] <= 4 else 0
 
     def second(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
