@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -313,6 +313,13 @@ def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
     return draw(st.sampled_from(hedgers))
 
 
+def _patient(admission: Callable[[], Any], unit: float) -> Any:
+    """Admissions that look again no more often than the clock ticks, or coarse worlds would do little else."""
+    return tuple(
+        replace(each, stale_s=max(each.stale_s, unit)) if isinstance(each, Saturation) else each for each in admission()
+    )
+
+
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
     offsets, before = [0, 0], []
     for row in range(1, rows):
@@ -408,7 +415,7 @@ def cases(draw: st.DrawFn) -> Case:
         mover=draw(st.sampled_from(MOVERS)),
         last_blocks=draw(st.sampled_from((0, 1, 16))),
         order=draw(st.sampled_from(ORDERS)),
-        admission=draw(st.sampled_from(ADMISSIONS)),
+        admission=partial(_patient, draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
         hedge=_hedge(draw, step),
     )
