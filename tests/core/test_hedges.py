@@ -164,7 +164,9 @@ def test_pairs_and_who_has_a_home_are_left_alone() -> None:
 def test_what_moves_is_not_hedged_and_what_is_hedged_does_not_move() -> None:
     class Mover:
         needs = ("flights",)
-        moves: list[Move] = []
+
+        def __init__(self) -> None:
+            self.moves: list[Move] = []
 
         def rebalance(self, cluster: ClusterView) -> list[Move]:
             assert not self.moves or cluster.flights(0)[0].target == 2

@@ -140,7 +140,7 @@ def test_nobody_is_told_of_first_tokens_unless_somebody_asks() -> None:
 @given(cases())
 def test_each_copy_ends_once_and_the_record_replayed_decides_the_same(case: Case) -> None:
     """Every hedge is settled by one first token, or both copies are gone; the replay gives equal actions."""
-    case.hedge = lambda: Hasty(max(1, case.workload.arrival[-1] // 7 + 1))
+    case.hedge = lambda: Hasty(int(case.workload.arrival[-1]) // 7 + 1)
     case.belief = Belief(case.belief.period_s, case.belief.delay_s, case.belief.in_flight, "own", 1)
     world, trace = built(case)
     fresh = copy.deepcopy(world.control)

@@ -37,8 +37,8 @@ class Trip:
     """
 
     __slots__ = (
-        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
-        "stream", "tenant", "told", "twin", "usage", "view",
+        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at",
+        "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
     )  # fmt: skip
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:

@@ -1,4 +1,4 @@
-"""Hedged requests live: the first byte of a good answer wins, the other engine is stopped, the client sees one answer."""
+"""Hedged requests live: the first byte of a good answer wins, the other engine is stopped, the client sees one."""
 
 from __future__ import annotations
 
