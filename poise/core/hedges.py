@@ -42,7 +42,7 @@ class Hedges:
         elif kind is Lost or kind is Left:
             self._gone(event.replica)  # type: ignore[union-attr]
         elif kind is Finished or kind is Cancelled or kind is Failed:
-            self._begun.discard(event.request)  # type: ignore[union-attr, arg-type]
+            self._begun.discard(event.request)  # type: ignore[union-attr]
         if (kind is Refused or kind is Failed) and self._goes_on(event):  # type: ignore[arg-type]
             actions += control.ask_held()
         else:

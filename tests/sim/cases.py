@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -70,9 +70,9 @@ def eager_preble() -> Preble:
     return Preble(window_s=0.5, balance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
 
 
-def eager_min_ttft() -> MinTtft:
+def eager_min_ttft(ttft_s: float = 5e-5) -> MinTtft:
     """Turns away who would wait for more than a few steps, and expects longer prefixes to be fetched."""
-    return MinTtft(reject=True, ttft_s=5e-5, balancing=2.0)
+    return MinTtft(reject=True, ttft_s=ttft_s, balancing=2.0)
 
 
 def eager_dualmap() -> DualMap:
@@ -80,9 +80,9 @@ def eager_dualmap() -> DualMap:
     return DualMap(ttft_s=5e-6, key_tokens=4, window=9)
 
 
-def eager_pull() -> Pull:
+def eager_pull(ttft_s: float = 5e-5) -> Pull:
     """Slots for two, queues by prefix, and a deadline that some miss."""
-    return Pull(2, 5e-5, "prefix")
+    return Pull(2, ttft_s, "prefix")
 
 
 ROUTERS: tuple[Callable[[], Any], ...] = (
@@ -115,13 +115,38 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
 )
-ADMISSIONS: tuple[Callable[[], Any], ...] = (
-    *(tuple,) * 4,
-    lambda: (Ceiling(2),),
-    lambda: (Ceiling(4, 60), TenantLimits(concurrency=6)),
-    lambda: (Saturation(1.0, 0.7, 1e-6, 3, "replica"),),
-    lambda: (EarlyReject(1e-5), Ceiling(0, kv_share=0.5)),
-)
+
+
+def nobody(unit: float) -> tuple[Any, ...]:
+    """Everybody is admitted."""
+    return ()
+
+
+def few(unit: float) -> tuple[Any, ...]:
+    """Two requests at a replica."""
+    return (Ceiling(2),)
+
+
+def fewer_of_each(unit: float) -> tuple[Any, ...]:
+    """Four requests or 60 tokens at a replica, six of a tenant."""
+    return (Ceiling(4, 60), TenantLimits(concurrency=6))
+
+
+def unsaturated(unit: float) -> tuple[Any, ...]:
+    """Replicas with little to do by their own word, which soon is old."""
+    return (Saturation(1.0, 0.7, 100 * unit, 3, "replica"),)
+
+
+def in_time(unit: float) -> tuple[Any, ...]:
+    """Who will be in time, while half of the KV cache is free."""
+    return (EarlyReject(1000 * unit), Ceiling(0, kv_share=0.5))
+
+
+ADMISSIONS: tuple[Callable[[float], tuple[Any, ...]], ...] = (
+    *(nobody,) * 4, few, fewer_of_each, unsaturated, in_time,
+)  # fmt: skip
+"""In ticks of so many seconds: on a clock of 10 ms, one that looks again each microsecond would never end."""
+
 PREDICTORS: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 2, History, partial(Constant, 9))
 """What stands before and beside the router; nothing for about half of the worlds."""
 
@@ -313,13 +338,6 @@ def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
     return draw(st.sampled_from(hedgers))
 
 
-def _patient(admission: Callable[[], Any], unit: float) -> Any:
-    """Admissions that look again no more often than the clock ticks, or coarse worlds would do little else."""
-    return tuple(
-        replace(each, stale_s=max(each.stale_s, unit)) if isinstance(each, Saturation) else each for each in admission()
-    )
-
-
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
     offsets, before = [0, 0], []
     for row in range(1, rows):
@@ -345,6 +363,12 @@ def _faults(draw: st.DrawFn, step: int, replicas: int) -> tuple[Fault, ...]:
         if all(fault.replica != number for fault in faults):
             faults.append(Fault(draw(st.integers(0, 100)) * step / 1e12, "join", number))
     return tuple(faults)
+
+
+def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
+    """Deadlines are so many ticks: while somebody is held on a fine clock, the reports until 50 µs are too many."""
+    router = draw(st.sampled_from(ROUTERS + REJECTING))
+    return partial(router, 500 * unit) if router in REJECTING else router
 
 
 @st.composite
@@ -403,7 +427,7 @@ def cases(draw: st.DrawFn) -> Case:
         blocks=-(-tokens // block),
         roles=roles,
         cluster=cluster,
-        router=draw(st.sampled_from(ROUTERS + REJECTING)),
+        router=_router(draw, unit),
         belief=belief,
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),
@@ -415,7 +439,7 @@ def cases(draw: st.DrawFn) -> Case:
         mover=draw(st.sampled_from(MOVERS)),
         last_blocks=draw(st.sampled_from((0, 1, 16))),
         order=draw(st.sampled_from(ORDERS)),
-        admission=partial(_patient, draw(st.sampled_from(ADMISSIONS)), unit),
+        admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
         hedge=_hedge(draw, step),
     )

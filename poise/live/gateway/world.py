@@ -61,13 +61,15 @@ class World:
 
     def turn(self, event: Event) -> None:
         """Tell control of an event and do what it says; what comes of that meanwhile is told afterwards, in order."""
-        self._waiting.append(event)
+        waiting = self._waiting
         if self._turning:
+            waiting.append(event)
             return
         self._turning = True
         try:
-            while self._waiting:
-                self._one(self._waiting.popleft())
+            self._one(event)
+            while waiting:
+                self._one(waiting.popleft())
         finally:
             self._turning = False
 
