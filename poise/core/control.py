@@ -14,6 +14,7 @@ from poise.core.event import (
     Arrived,
     CacheChanged,
     Cancelled,
+    Confined,
     Draining,
     Event,
     Failed,
@@ -392,6 +393,10 @@ class Control:
         self.flights[event.request].first_token_at = event.at
         return self.ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
 
+    def _confined(self, event: Confined) -> Actions:
+        """What it means is an admission's, which observes it."""
+        return ()
+
     def _tick(self, event: Tick) -> Actions:
         return self._look_again()
 
@@ -412,6 +417,7 @@ def _model(request: RequestView) -> Hashable:
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Arrived: Control._arrived,
+    Confined: Control._confined,
     FirstToken: Control._first_token,
     Prefilled: Control._prefilled,
     Finished: Control._finished,

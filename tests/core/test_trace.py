@@ -56,7 +56,12 @@ SPECIAL: dict[type, st.SearchStrategy[Any]] = {
     CacheChanged: st.builds(CacheChanged, numbers, numbers, extents, extents, st.booleans()),
     Known: st.builds(Known, numbers, numbers, specs),
 }
-PLAIN: dict[type, st.SearchStrategy[Any]] = {int: numbers, str: st.text(), bool: st.booleans()}
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    int: numbers,
+    str: st.text(),
+    bool: st.booleans(),
+    tuple[int, ...]: st.lists(numbers, max_size=5).map(tuple),
+}
 
 
 def anything_of(kind: Any) -> st.SearchStrategy[Any]:

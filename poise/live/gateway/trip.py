@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
 from poise.core.request import RequestView
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.pair import Prefill, prefill_body
 from poise.live.gateway.twin import Twin
 from poise.live.gateway.usage import Usage
+from poise.live.wire.refuse import error_body
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -244,7 +244,8 @@ class Trip:
             self._drop_twin()
         exchange = self.exchange
         exchange.start(status, headers)
-        exchange.body, exchange.headers, self._again = b"", [], None  # nobody is asked again: a stream may last long
+        exchange.forget()  # nobody is asked again
+        self._again = None
         self.first_at = world.clock()
         if self.stream or self._hedged:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))

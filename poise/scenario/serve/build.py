@@ -176,12 +176,13 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         for engine in gateway.world.fleet.slots
     ]
     names = gateway.desk.models.listed()
+    picker = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
         control.state.replicas, control.state.belief, plan.policies,
         seed=section.seed, resume=False, models=names, engines=engines,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
-        block_tokens=section.belief.block_tokens if plan.exact else 64,
+        block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
     )  # fmt: skip
 
 
@@ -283,12 +284,20 @@ def _exact(loaded: LoadedGateway) -> Exact | None:
 
 def _settings(loaded: LoadedGateway) -> Settings:
     limits = loaded.gateway.limits
+    if limits.bodies_mb < limits.body_mb:
+        said = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
+        raise loaded.places.error(("limits", "bodies_mb"), f"{said}; give more, or less limits.body_mb")
     return Settings(
         held_s=limits.held_s,
         held=limits.held,
         request_s=limits.request_s,
         ttft_s=limits.ttft_s,
-        clients=Limits(body_bytes=int(limits.body_mb * MIB), connections=limits.connections, idle_s=limits.idle_s),
+        clients=Limits(
+            body_bytes=int(limits.body_mb * MIB),
+            bodies_bytes=int(limits.bodies_mb * MIB),
+            connections=limits.connections,
+            idle_s=limits.idle_s,
+        ),
         engines=PoolLimits(connect_s=limits.connect_s, head_s=limits.first_byte_s, stall_s=limits.stall_s),
     )
 

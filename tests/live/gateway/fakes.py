@@ -48,6 +48,9 @@ class Wire:
         assert not self.done and not self.was_cut, "an answer ends once"
         self.was_cut = True
 
+    def freed(self, size: int) -> None:
+        pass
+
     @property
     def ended(self) -> bool:
         return self.done or self.was_cut
