@@ -39,6 +39,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
         order=policy_of(header, "order"),
         admission=admission,
         predictor=policy_of(header, "predictor"),
+        hedge=policy_of(header, "hedge"),
     )
 
 

@@ -22,6 +22,7 @@ from poise.policies.admit.early_reject import EarlyReject
 from poise.policies.admit.saturation import Saturation
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.batch.chunked import Chunked
+from poise.policies.hedge.tail import Tail
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
@@ -52,6 +53,7 @@ from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Prefixes, Workload
+from tests.core.scripted import Hasty
 
 LAYERS = 4
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
@@ -186,6 +188,11 @@ MOVERS: tuple[Callable[[], Any], ...] = (
 """None half of the time: what moves keeps the other mechanisms from meeting."""
 
 
+def eager_tail() -> Tail:
+    """Learns from one first token, with no thrift."""
+    return Tail(quantile=0.5, share=1.0, cancel_tokens=0, window=5, least=1)
+
+
 class KeepSessions:
     """Pin the KV of every session for a fixed time."""
 
@@ -221,6 +228,7 @@ class Case:
     order: Callable[[], Any] = NOBODY
     admission: Callable[[], Any] = tuple
     predictor: Callable[[], Any] = NOBODY
+    hedge: Callable[[], Any] = NOBODY
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -257,6 +265,7 @@ class Case:
                 order=self.order(),
                 admission=self.admission(),
                 predictor=self.predictor(),
+                hedge=self.hedge(),
                 belief=self.belief,
                 seed=self.seed,
                 resume=self.resume,
@@ -321,6 +330,12 @@ def _prefixes(draw: st.DrawFn, prompt: Any) -> Prefixes:
         offsets.append(len(ids))
     output = [10**9 + row if _often(draw, 50) else -1 for row in range(len(prompt))]
     return Prefixes(np.array(offsets, "i8"), np.array(ids, "i8"), np.array(ends, "i4"), np.array(output, "i8"))
+
+
+def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
+    """Nobody half of the time; else one that waits for few steps."""
+    hedgers = (NOBODY, NOBODY, NOBODY, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail)
+    return draw(st.sampled_from(hedgers))
 
 
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
@@ -426,4 +441,5 @@ def cases(draw: st.DrawFn) -> Case:
         order=draw(st.sampled_from(ORDERS)),
         admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
+        hedge=_hedge(draw, step),
     )

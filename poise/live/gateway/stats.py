@@ -230,6 +230,8 @@ class Stats:
         age = GaugeMetricFamily(
             "poise_engine_report_age_seconds", "Age of what is known of an engine, -1 for nothing", labels=["engine"]
         )
+        hedges = CounterMetricFamily("poise_hedges", "Second copies of requests sent there", labels=["engine"])
+        won = CounterMetricFamily("poise_hedges_won", "Second copies that answered first", labels=["engine"])
         failed = CounterMetricFamily("poise_engine_failures", "Requests that failed there", labels=["engine", "kind"])
         state = world.control.state
         for engine in world.fleet:
@@ -238,6 +240,8 @@ class Stats:
             flying.add_metric([engine.name], state.requests[engine.slot])
             measured = state.measured_at[engine.slot]
             age.add_metric([engine.name], (world.clock() - measured) * 1e-12 if measured else -1.0)
+            hedges.add_metric([engine.name], engine.hedges)
+            won.add_metric([engine.name], engine.hedges_won)
             for kind, count in engine.failures.items():
                 failed.add_metric([engine.name, kind], count)
-        yield from (up, flying, age, failed)
+        yield from (up, flying, age, hedges, won, failed)

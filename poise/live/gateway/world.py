@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.errors import PolicyError
-from poise.core.event import Arrived, Cancelled, Event, Moved, Refused, Stayed, Tick
+from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, Refused, Stayed, Tick
 from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
@@ -112,11 +112,13 @@ class World:
         elif kind is Abort:
             trip = self.trips.get(action.request)  # type: ignore[union-attr]
             if trip is not None and trip.state != HELD:
-                trip.stop()
+                trip.stop_at(action.replica)  # type: ignore[union-attr]
         elif kind is Wake:
             self._wake(action.at)  # type: ignore[union-attr]
         elif kind is Move:
             self._move(action)  # type: ignore[arg-type]
+        elif kind is Hedge:
+            self._hedge(action)  # type: ignore[arg-type]
 
     def _dispatch(self, action: Dispatch) -> None:
         trip = self.trips.get(action.request)
@@ -138,6 +140,9 @@ class World:
             self._later(at, lambda: self._tick(at))
 
     def _tick(self, at: int) -> None:
+        if self.clock() < at:  # the loop's clock is coarser
+            self._later(at, lambda: self._tick(at))
+            return
         self._woken.discard(at)
         self.turn(Tick(self.clock()))
 
@@ -154,6 +159,21 @@ class World:
             self._waiting.append(Moved(now, action.request, source, target))
         else:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
+
+    def _hedge(self, action: Hedge) -> None:
+        """Send a copy, unless what is told next makes it one too many."""
+        trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
+        if trip is None or trip.state == ENDED:
+            self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
+        elif trip.state == ANSWERING:
+            if not trip.stream:
+                self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
+        elif engine is None:
+            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+        elif trip.state == SENT:
+            trip.hedge(engine)
+        else:  # the first engine has refused it just now
+            trip.send(engine)
 
     # Requests --------------------------------------------------------------------------------------------------------
 
@@ -174,7 +194,7 @@ class World:
 
     def on(self, slot: int) -> list[Trip]:
         """The requests that an engine has."""
-        return [trip for trip in self.trips.values() if trip.slot == slot]
+        return [trip for trip in self.trips.values() if slot in trip.slots]
 
     def sweep(self) -> None:
         """Give up what has waited or lived too long; let drained engines go."""

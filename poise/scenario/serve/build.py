@@ -45,7 +45,7 @@ from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.share import with_tenants
 
-GATE = ("router", "mover", "order", "admission", "predictor")
+GATE = ("router", "mover", "order", "admission", "predictor", "hedge")
 """Slots that a gateway fills; the others are decided inside engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
@@ -91,6 +91,10 @@ def plan(loaded: LoadedGateway) -> Plan:
     if gateway.shadow is not None:
         router = shadowed(router, _shadow(loaded))
     admission = policies["admission"] or ()
+    if gateway.envoy is not None and policies["hedge"] is not None:
+        raise loaded.places.error(
+            ("policies", "hedge"), "a proxy sends a request to one engine; leave out hedge, or envoy"
+        )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
     control = Control(
@@ -100,6 +104,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         order=policies["order"],
         admission=admission,
         predictor=policies["predictor"],
+        hedge=policies["hedge"],
         belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
         seed=gateway.seed,
         tries=gateway.tries,
