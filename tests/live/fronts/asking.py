@@ -93,6 +93,8 @@ def _asked(prompt: str, given: dict[str, Any]) -> dict[str, Any]:
 class Record:
     """A gateway's record in memory, on which tests may wait."""
 
+    text = False
+
     def __init__(self) -> None:
         self.trace = Trace()
         self.items: list[Event | Action] = []
