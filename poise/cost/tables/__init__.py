@@ -1,0 +1,210 @@
+"""Coefficients fitted to measured operators, as they ship: found by kind, device, format and engine.
+
+`operators.json` holds them with source, licence and date; `poise calibrate --profiles` writes such files.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import exp, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from poise.core.errors import ScenarioError
+from poise.core.spec import Device
+from poise.cost.grid import Axis, Grid, rising, unpack
+from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
+
+KIND = "operator tables"
+SCHEMA = 1
+SHIPPED = Path(__file__).with_name("operators.json")
+BEYOND = 8.0
+"""Octaves above a grid to its last node, which the form alone decides."""
+
+FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "scaleup_bw", "host_bw")
+"""The figures of a device that a file keeps, so that others can be compared with it."""
+
+
+class Error(NamedTuple):
+    """How far answers are off: the median and the 90th percentile of absolute relative errors."""
+
+    median: float
+    p90: float
+
+
+class Answer(NamedTuple):
+    """One operator's time with its standing.
+
+    how: `measured` (between measured shapes), `extrapolated` (outside them, by the form) or `borrowed` (another
+    device's or format's efficiency at this device's figures). error: what cross-validation says of such answers.
+    """
+
+    seconds: float
+    how: str
+    error: Error
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One operator on one device in one format by one kernel.
+
+    values, seen: the packed grid and which of its nodes had rows. error: of shapes held out. lent: of other devices.
+    """
+
+    kind: str
+    device: str
+    framework: str
+    format: str
+    kernel: str
+    rows: int
+    shape: Shape
+    axes: tuple[Axis, ...]
+    values: str
+    seen: str
+    error: Error
+    lent: Error
+
+    @property
+    def operator(self) -> Operator:
+        """What kind of operator it is."""
+        return OPERATORS[self.kind]
+
+    @property
+    def label(self) -> str:
+        """The table in one line."""
+        return " ".join(filter(None, (self.kind, self.device, self.format, self.framework, self.kernel)))
+
+
+class Curve:
+    """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
+
+    def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
+        self.table, self.figures, self.borrowed = table, figures, borrowed
+        self._grid, self._seen = grid_of(table, figures)
+
+    def seconds(self, *at: float) -> float:
+        """Seconds at coordinates in the order of `Operator.axes`."""
+        table = self.table
+        found = exp(self._grid.at([octaves(each) for each in at]))
+        return max(found, *table.operator.least(at, table.format, self.figures))
+
+    def answer(self, *at: float) -> Answer:
+        """Seconds with what stands behind them."""
+        where = [octaves(each) for each in at]
+        inside = sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
+        within = all(axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True))
+        table = self.table
+        if self.borrowed:
+            return Answer(self.seconds(*at), "borrowed", table.lent, table.label)
+        if inside < 0.5 or not within:
+            return Answer(self.seconds(*at), "extrapolated", table.lent, table.label)
+        return Answer(self.seconds(*at), "measured", table.error, table.label)
+
+
+@lru_cache(maxsize=256)
+def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
+    """The log seconds of a table at a device's figures, with nodes beyond; and which nodes had rows."""
+    kind = table.operator
+    packed = Grid(table.axes, unpack(table.values, table.axes))
+    axes = tuple(Axis(axis.low, axis.step, axis.count, BEYOND) for axis in table.axes)
+    values = []
+    for node in Grid(axes, ()).nodes():
+        form = kind.seconds(tuple(2.0**each for each in node), table.format, figures, table.shape)
+        values.append(log(form) + packed.at(node))
+    bits = b64decode(table.seen)
+    seen = [bool(bits[at // 8] >> at % 8 & 1) for at in range(len(packed.values))]
+    return rising(Grid(axes, values), kind.rising), Grid(table.axes, seen)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All tables of a file, the devices that they were measured on, and where they come from."""
+
+    tables: tuple[Table, ...]
+    devices: Mapping[str, Device]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def curve(self, kind: str, device: Device, form: str, framework: str = "", kernel: str = "") -> Curve | None:
+        """The table that serves best, at the figures of `device`; None where no table has the kind.
+
+        In this order: the format asked for; the same device, else the nearest relative by its datasheet; the engine
+        and kernel asked for; the most rows.
+        """
+        found = [table for table in self.tables if table.kind == kind]
+        if not found:
+            return None
+        best = min(found, key=lambda table: self._rank(table, device, form, framework, kernel))
+        figures = best.operator.figures(device, best.format if best.format != form else form)
+        return Curve(best, figures, best.device != device.name or best.format != form)
+
+    def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
+        near = distance(device, self.devices[table.device], link=table.operator.link)
+        return (
+            _apart(form, table.format),
+            near,
+            table.framework != framework,
+            kernel != "" and table.kernel != kernel,
+            -table.rows,
+            -("graph" in table.kernel),
+        )
+
+
+def _apart(asked: str, given: str) -> float:
+    """How far two formats are apart: the same, the same peak and width, else by their order of width."""
+    if asked == given:
+        return 0
+    order = ("bf16", "bf16_kv8", "int8_wo", "int4_wo", "mxfp4_wo", "int8", "fp8", "fp8_block", "mxfp4_fp8", "nvfp4")
+    return 1 + abs(order.index(asked) - order.index(given))
+
+
+def distance(one: Device, other: Device, *, link: bool = False) -> float:
+    """0 for the same device; else the log ratios of peak and bandwidth (of links: theirs), and 1 for each native format
+    that only one has, 2 for another maker: relatives are of one maker and generation."""
+    if one.name == other.name:
+        return 0.0
+    strange = 2.0 * (one.vendor != other.vendor)
+    strange += ((one.fp8_flops > 0) != (other.fp8_flops > 0)) + ((one.fp4_flops > 0) != (other.fp4_flops > 0))
+    if link:
+        return 0.01 + strange + abs(log((one.scaleup_bw or 1e9) / (other.scaleup_bw or 1e9)))
+    peaks = abs(log(one.bf16_flops / other.bf16_flops))
+    return 0.01 + strange + peaks + abs(log(one.memory_bw / other.memory_bw))
+
+
+def load_tables(path: str | Path = SHIPPED) -> Tables:
+    """The tables of a file; ScenarioError for a file that holds none."""
+    return _load(str(Path(path).absolute()))
+
+
+@lru_cache(maxsize=8)
+def _load(path: str) -> Tables:
+    cure = "give a file that `poise calibrate --profiles` wrote"
+    try:
+        told = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
+    except ValueError:
+        raise ScenarioError(f"{path}: is no JSON; {cure}") from None
+    if not isinstance(told, dict) or told.pop("kind", None) != KIND:
+        raise ScenarioError(f"{path}: holds no operator tables; {cure}")
+    if told.pop("schema", None) != SCHEMA:
+        raise ScenarioError(f"{path}: its schema is not {SCHEMA}; read it with the version of Poise that wrote it")
+    try:
+        devices = {row["name"]: Device(memory_bytes=0, **row) for row in told.pop("devices")}
+        return Tables(tuple(map(_table, told.pop("tables"))), devices, told)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ScenarioError(f"{path}: a table is broken ({error}); {cure}") from None
+
+
+def _table(row: dict[str, Any]) -> Table:
+    axes = tuple(Axis(*axis) for axis in row.pop("axes"))
+    table = Table(
+        shape=Shape(*row.pop("shape")), axes=axes, error=Error(*row.pop("error")), lent=Error(*row.pop("lent")), **row
+    )
+    if len(axes) != len(table.operator.axes):
+        raise ValueError(f"{table.label} has {len(axes)} axes")
+    return table
