@@ -162,14 +162,26 @@ OPERATORS: dict[str, Operator] = {
     for each in (
         Operator("gemm", ("m", "n", "k"), (1, 1.5, 1.5), _gemm, (0, 1), (1, 2), (True,) * 3),
         Operator(
-            "prefill", ("span", "queries", "group", "width"), (1.5, 2, 2, 1), _prefill, (0, 1), (0, 1),
+            "prefill",
+            ("span", "queries", "group", "width"),
+            (1.5, 2, 2, 1),
+            _prefill,
+            (0, 1),
+            (0, 1),
             (True, True, False, True),
         ),
-        Operator("decode", ("context", "kv_heads", "group", "width"), (2, 2, 2, 1), _decode, (0, 1), (0, 1), (True,) * 4),
+        Operator(
+            "decode", ("context", "kv_heads", "group", "width"), (2, 2, 2, 1), _decode, (0, 1), (0, 1), (True,) * 4
+        ),
         Operator("mla_prefill", ("new", "heads"), (1, 1), _mla_prefill, (0, 1), (0, 1), (True,) * 2),
         Operator("mla_decode", ("context", "batch", "heads"), (1.5, 1, 1), _mla_decode, (0, 1), (0, 1), (True,) * 3),
         Operator(
-            "moe", ("load", "expert", "experts", "ranks", "skew"), (2.5, 3, 3, 4, 1), _moe, (0, 2), (0, 2),
+            "moe",
+            ("load", "expert", "experts", "ranks", "skew"),
+            (2.5, 3, 3, 4, 1),
+            _moe,
+            (0, 2),
+            (0, 2),
             (True, True, True, False, True),
         ),
         Operator("light", ("bytes",), (1,), _stream, (0, 0), (0, 0), (True,), cached=True),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, log
 from pathlib import Path
@@ -83,15 +83,26 @@ class Table:
 class Curve:
     """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
 
+    __slots__ = ("_seen", "borrowed", "figures", "grid", "table")
+
     def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
         self.table, self.figures, self.borrowed = table, figures, borrowed
-        self._grid, self._seen = grid_of(table, figures)
+        self.grid, self._seen = grid_of(table, figures)
+
+    def nodes(self, axis: int) -> tuple[float, ...]:
+        """The octaves of an axis' nodes."""
+        return self.grid.axes[axis].nodes
+
+    def logs(self, octaves: Sequence[float]) -> float:
+        """The log of seconds at a place on the grid."""
+        return self.grid.at(octaves)
 
     def seconds(self, *at: float) -> float:
         """Seconds at coordinates in the order of `Operator.axes`."""
         table = self.table
-        found = exp(self._grid.at([octaves(each) for each in at]))
-        return max(found, *table.operator.least(at, table.format, self.figures))
+        found = exp(self.grid.at([octaves(each) for each in at]))
+        compute, moved = table.operator.least(at, table.format, self.figures)
+        return max(found, float(compute), float(moved))
 
     def answer(self, *at: float) -> Answer:
         """Seconds with what stands behind them."""
@@ -108,17 +119,26 @@ class Curve:
 
 @lru_cache(maxsize=256)
 def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
-    """The log seconds of a table at a device's figures, with nodes beyond; and which nodes had rows."""
+    """The log seconds of a table at a device's figures, with nodes beyond; and which of its own nodes had rows."""
     kind = table.operator
-    packed = Grid(table.axes, unpack(table.values, table.axes))
+    missed = unpack(table.values, table.axes)
     axes = tuple(Axis(axis.low, axis.step, axis.count, BEYOND) for axis in table.axes)
     values = []
-    for node in Grid(axes, ()).nodes():
+    for node, at in zip(Grid(axes, ()).nodes(), _edges(table.axes), strict=True):
         form = kind.seconds(tuple(2.0**each for each in node), table.format, figures, table.shape)
-        values.append(log(form) + packed.at(node))
+        values.append(log(form) + missed[at])
     bits = b64decode(table.seen)
-    seen = [bool(bits[at // 8] >> at % 8 & 1) for at in range(len(packed.values))]
+    seen = [bool(bits[at // 8] >> at % 8 & 1) for at in range(len(missed))]
     return rising(Grid(axes, values), kind.rising), Grid(table.axes, seen)
+
+
+def _edges(axes: tuple[Axis, ...]) -> list[int]:
+    """For each node of the axes with one more beyond, the nearest node without."""
+    found = [0]
+    for axis in axes:
+        steps = [*range(axis.count), axis.count - 1]
+        found = [index * axis.count + step for index in found for step in steps]
+    return found
 
 
 @dataclass(frozen=True)
@@ -139,8 +159,8 @@ class Tables:
         if not found:
             return None
         best = min(found, key=lambda table: self._rank(table, device, form, framework, kernel))
-        figures = best.operator.figures(device, best.format if best.format != form else form)
-        return Curve(best, figures, best.device != device.name or best.format != form)
+        borrowed = best.device != device.name or best.format != form
+        return Curve(replace(best, format=form), best.operator.figures(device, form), borrowed)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)

@@ -11,7 +11,12 @@ from poise.truth.profiles.formats import bits, form, matrices, skew
 
 C = pl.col
 SOURCE = "gpu_op_profiles"
-NCCL = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all"}
+NCCL = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+}
 
 
 def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -32,20 +37,39 @@ def _rows(name: str, table: pl.DataFrame, device: str) -> Iterator[tuple[str, pl
     if name == "gemm":
         yield "gemm", table.select(*about, form("gemm_dtype"), "m", "n", "k", us)
     elif name == "context_attention":
-        yield "prefill", table.select(
-            *about, bits("attn_dtype", "kv_cache_dtype"), *_heads(), new="isl", past="step", us=us
+        yield (
+            "prefill",
+            table.select(*about, bits("attn_dtype", "kv_cache_dtype"), *_heads(), new="isl", past="step", us=us),
         )
     elif name == "generation_attention":
-        yield "decode", table.select(
-            *about, bits("attn_dtype", "kv_cache_dtype"), *_heads(), context=C("isl") + C("step"), us=us
+        yield (
+            "decode",
+            table.select(*about, bits("attn_dtype", "kv_cache_dtype"), *_heads(), context=C("isl") + C("step"), us=us),
         )
     elif name == "context_mla":
-        yield "mla_prefill", table.select(
-            *about, bits("mla_dtype", "kv_cache_dtype"), batch="batch_size", new="isl", past="step", heads="num_heads", us=us
+        yield (
+            "mla_prefill",
+            table.select(
+                *about,
+                bits("mla_dtype", "kv_cache_dtype"),
+                batch="batch_size",
+                new="isl",
+                past="step",
+                heads="num_heads",
+                us=us,
+            ),
         )
     elif name == "generation_mla":
-        yield "mla_decode", table.select(
-            *about, bits("mla_dtype", "kv_cache_dtype"), batch="batch_size", context=C("isl") + C("step"), heads="num_heads", us=us
+        yield (
+            "mla_decode",
+            table.select(
+                *about,
+                bits("mla_dtype", "kv_cache_dtype"),
+                batch="batch_size",
+                context=C("isl") + C("step"),
+                heads="num_heads",
+                us=us,
+            ),
         )
     elif name == "moe":
         rows = table.select(
@@ -55,13 +79,25 @@ def _rows(name: str, table: pl.DataFrame, device: str) -> Iterator[tuple[str, pl
         yield "moe", rows.with_columns(matrices())
     elif name == "custom_allreduce":
         size = C("message_size") * 2
-        yield "all_reduce", table.select(*about, pl.lit("bf16").alias("format"), bytes=size, ranks="num_gpus", nodes=pl.lit(1), us=us)
+        yield (
+            "all_reduce",
+            table.select(*about, pl.lit("bf16").alias("format"), bytes=size, ranks="num_gpus", nodes=pl.lit(1), us=us),
+        )
     elif name == "nccl":
         size = C("message_size") * pl.when(C("nccl_dtype") == "int8").then(1).otherwise(2)
         for key, part in table.group_by("op_name", maintain_order=True):
             kernel = (C("kernel_source") + " " + C("nccl_dtype")).alias("kernel")
-            yield NCCL.get(str(key[0]), str(key[0])), part.select(
-                *about[:3], kernel, pl.lit("bf16").alias("format"), bytes=size, ranks="num_gpus", nodes=pl.lit(1), us=us
+            yield (
+                NCCL.get(str(key[0]), str(key[0])),
+                part.select(
+                    *about[:3],
+                    kernel,
+                    pl.lit("bf16").alias("format"),
+                    bytes=size,
+                    ranks="num_gpus",
+                    nodes=pl.lit(1),
+                    us=us,
+                ),
             )
     elif name == "wideep_deepep_ll":
         for kind in ("dispatch", "combine"):

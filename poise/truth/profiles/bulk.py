@@ -16,4 +16,5 @@ def predict(table: Table, figures: Figures, coordinates: Floats) -> Floats:
     index, weight = corners(grid.axes, log2(coordinates))
     found: Floats = np.exp((weight * values[index]).sum(axis=1))
     arithmetic, moved = table.operator.least(columns(coordinates), table.format, figures)
-    return np.maximum(found, np.maximum(arithmetic, moved))
+    least: Floats = np.maximum(arithmetic, moved)
+    return np.maximum(found, least)

@@ -28,7 +28,10 @@ def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     if not path.is_file():
         return
     table = pl.read_parquet(path).with_columns(
-        C(pl.Categorical).cast(pl.String), C("gpu").alias("device"), C("latency_us").alias("us"), C("kernel").fill_null("")
+        C(pl.Categorical).cast(pl.String),
+        C("gpu").alias("device"),
+        C("latency_us").alias("us"),
+        C("kernel").fill_null(""),
     )
     framework = (
         pl.when(C("framework").str.starts_with("vLLM")).then(pl.lit("vllm"))
@@ -48,13 +51,14 @@ def _operation(op: str, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]
     elif op == "attention_mixed":
         yield from attention(rows.with_columns(new="seq_q", past="kv_len", context="kv_len_decode"))
     elif op == "mla_prefill":
-        yield "mla_prefill", rows.with_columns(bits("dtype", "kv_dtype"), new="seq_q", past=C("kv_len") - C("seq_q"), heads="num_heads")
+        yield (
+            "mla_prefill",
+            rows.with_columns(bits("dtype", "kv_dtype"), new="seq_q", past=C("kv_len") - C("seq_q"), heads="num_heads"),
+        )
     elif op == "mla_decode":
         yield "mla_decode", rows.with_columns(bits("dtype", "kv_dtype"), context="kv_len", heads="num_heads")
     elif op == "moe_ffn":
-        yield "moe", rows.with_columns(
-            form("dtype"), matrices(), experts="num_experts", skew=skew("distribution")
-        )
+        yield "moe", rows.with_columns(form("dtype"), matrices(), experts="num_experts", skew=skew("distribution"))
     elif op in COLLECTIVES:
         yield COLLECTIVES[op], _collective(rows)
     elif op in A2A:
@@ -63,7 +67,9 @@ def _operation(op: str, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]
             ranks=8 * C("num_nodes"), nodes="num_nodes",
         )  # fmt: skip
     elif op.startswith("layer_"):
-        yield from parts(rows.with_columns(layer=pl.lit(op.removeprefix("layer_")), tokens=pl.coalesce("tokens", "batch")))
+        yield from parts(
+            rows.with_columns(layer=pl.lit(op.removeprefix("layer_")), tokens=pl.coalesce("tokens", "batch"))
+        )
     else:
         yield op, rows
 
@@ -72,7 +78,11 @@ def _attention(op: str, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]
     """Rows that state their heads; those that only name a model go by its widths."""
     kind = op.removeprefix("attention_")
     stated = rows.filter(C("head_dim").is_not_null()).with_columns(
-        bits("dtype", "kv_dtype"), heads="num_heads", kv_heads="num_kv_heads", width="head_dim", window=C("window").fill_null(0)
+        bits("dtype", "kv_dtype"),
+        heads="num_heads",
+        kv_heads="num_kv_heads",
+        width="head_dim",
+        window=C("window").fill_null(0),
     )
     yield kind, stated.with_columns(new="seq_q", past=C("kv_len") - C("seq_q"), context="kv_len")
     named = rows.filter(C("head_dim").is_null())
@@ -90,5 +100,9 @@ def _collective(rows: pl.DataFrame) -> pl.DataFrame:
     kernel = pl.when(C("framework") == "nccl").then(C("kernel") + " " + C("dtype")).otherwise(C("kernel"))
     where = pl.when(C("framework") == "vidur").then(C("distribution")).otherwise(kernel)
     return rows.with_columns(
-        where.alias("kernel"), pl.lit("bf16").alias("format"), bytes=size, ranks="num_gpus", nodes=C("num_nodes").fill_null(1)
+        where.alias("kernel"),
+        pl.lit("bf16").alias("format"),
+        bytes=size,
+        ranks="num_gpus",
+        nodes=C("num_nodes").fill_null(1),
     )

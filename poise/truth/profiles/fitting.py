@@ -52,8 +52,8 @@ class Fitted:
 
 def corners(axes: tuple[Axis, ...], octaves: Floats) -> tuple[Whole, Floats]:
     """For rows of octaves, the nodes around each and their weights: `Grid.corners` for many places at once."""
-    index = np.zeros((len(octaves), 1), dtype=np.int64)
-    weight = np.ones((len(octaves), 1))
+    index: Whole = np.zeros((len(octaves), 1), dtype=np.int64)
+    weight: Floats = np.ones((len(octaves), 1))
     for at, axis in enumerate(axes):
         nodes = np.array(axis.nodes)
         place = np.clip(octaves[:, at], nodes[0], nodes[-1])
@@ -97,7 +97,9 @@ def fit_form(kind: Operator, form: str, figures: Figures, coordinates: Floats, s
         weight = 1 / np.sqrt(NARROW**2 + errors**2)
         normal = jacobian.T @ (weight[:, None] * jacobian)
         slope = jacobian.T @ (weight * errors)
-        step = np.linalg.solve(normal + damping * (np.diag(np.diag(normal)) + 1e-6 * len(errors) * np.eye(len(logs))), slope)
+        step = np.linalg.solve(
+            normal + damping * (np.diag(np.diag(normal)) + 1e-6 * len(errors) * np.eye(len(logs))), slope
+        )
         tried = np.clip(logs - np.clip(step, -1, 1), low, high)
         found = misses(tried)
         better = loss(found) < loss(errors)
@@ -138,7 +140,8 @@ def fit_table(kind: Operator, form: str, figures: Figures, coordinates: Floats, 
     base = node_logs(kind, form, figures, shape, axes)
     missed = np.log(seconds) - (weight * base[index]).sum(axis=1)
     smooth, pairs = _smoothness(axes), _neighbours(kind, axes)
-    values, falling = np.zeros(len(base)), np.zeros(len(pairs), dtype=bool)
+    values: Floats = np.zeros(len(base))
+    falling = np.zeros(len(pairs), dtype=bool)
     for _ in range(ROUNDS):
         errors = missed - (weight * values[index]).sum(axis=1)
         trust = NARROW / np.maximum(np.abs(errors), NARROW)
@@ -177,7 +180,9 @@ def _normal(index: Whole, weight: Floats, trust: Floats, wanted: Floats, size: i
     flat = np.zeros(size * size)
     for at in range(index.shape[1]):
         pairs = index[:, at, None] * size + index
-        flat += np.bincount(pairs.ravel(), (trust[:, None] * weight[:, at, None] * weight).ravel(), minlength=size * size)
+        flat += np.bincount(
+            pairs.ravel(), (trust[:, None] * weight[:, at, None] * weight).ravel(), minlength=size * size
+        )
     right = np.bincount(index.ravel(), ((trust * wanted)[:, None] * weight).ravel(), minlength=size)
     return flat.reshape(size, size), right
 

@@ -19,9 +19,7 @@ def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
         if (folder / f"{name}.parquet").is_file():
             table = pl.read_parquet(folder / f"{name}.parquet").with_columns(C(pl.Categorical).cast(pl.String))
             yield from parts(
-                table.select(
-                    "model", "layer", "tp", *_about(), tokens=count, us=C("time_us").cast(pl.Float64)
-                )
+                table.select("model", "layer", "tp", *_about(), tokens=count, us=C("time_us").cast(pl.Float64))
             )
     if (folder / "attention.parquet").is_file():
         table = pl.read_parquet(folder / "attention.parquet").with_columns(C(pl.Categorical).cast(pl.String))

@@ -17,10 +17,10 @@ from poise.core.errors import UserError
 from poise.core.spec import Device
 from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
-from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables, distance
+from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
 from poise.truth.calibrate import Meter
 from poise.truth.profiles.bulk import predict
-from poise.truth.profiles.fitting import Fitted, Floats, fit_table
+from poise.truth.profiles.fitting import START, Fitted, Floats, fit_table
 from poise.truth.profiles.read import Profiles
 from poise.truth.profiles.rows import ABOUT, GROUPS, coordinates
 
@@ -35,12 +35,23 @@ CHECK_ROWS = 4_000
 
 FOLDS = 5
 
+UNKNOWN = Error(1.0, 1.0)
+"""The error of what could not be checked: as good as nothing."""
+
 SOURCES: dict[str, str] = {
     "gpu_op_profiles": "AIConfigurator performance database (ai-dynamo/aiconfigurator), Apache-2.0",
     "vidur_profiles": "Vidur profiles (microsoft/vidur; A30: AKafakA/vidur_opt_scheduler), MIT",
     "vllm_layer_profiles": "LLMServingSim profiles of vLLM 0.19 (casys-kaist/LLMServingSim), MIT",
 }
 """What the shipped tables are fitted to: sources whose licences allow it, each named with its licence."""
+
+
+def fitted_to(folder: Path) -> tuple[str, ...]:
+    """The layouts of `folder` to fit to: all but the mixed table of `fidelity`, unless there is no other.
+
+    That table samples the others, so that it serves to judge what was fitted to them.
+    """
+    return tuple(name for name in SOURCES if (folder / name).is_dir()) or ("fidelity",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +88,7 @@ def parts(profiles: Profiles) -> Iterator[Part]:
                 continue
             taken = group.gather_every(max(1, -(-group.height // FIT_ROWS)))
             fold = taken.select(pl.struct(GROUPS[kind]).hash(seed=7) % FOLDS).to_series().to_numpy()
-            table = Table(
-                kind, device.name, framework, form, kernel, group.height, None, (), "", "", Error(0, 0), Error(0, 0)  # type: ignore[arg-type]
-            )
+            table = Table(kind, device.name, framework, form, kernel, group.height, START, (), "", "", UNKNOWN, UNKNOWN)
             seconds = taken["us"].to_numpy() * 1e-6
             yield Part(table, device, coordinates(kind, taken).to_numpy(), seconds, fold)
 
@@ -124,7 +133,7 @@ def _filled(table: Table, fitted: Fitted) -> Table:
 
 def _error(errors: list[Floats]) -> Error:
     if not errors:
-        return Error(1.0, 1.0)
+        return UNKNOWN
     every = np.concatenate(errors)
     return Error(round(float(np.median(every)), 3), round(float(np.quantile(every, 0.9)), 3))
 
@@ -135,7 +144,7 @@ def _lent(part: Part, tables: Tables) -> Error:
     others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
     curve = others.curve(table.kind, part.device, table.format, table.framework, table.kernel)
     if curve is None:
-        return Error(1.0, 1.0)
+        return UNKNOWN
     figures = kind.figures(part.device, table.format)
     return _error([np.abs(predict(curve.table, figures, part.at) / part.seconds - 1)])
 

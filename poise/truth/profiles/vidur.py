@@ -60,14 +60,17 @@ def _attention(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 def _collectives(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     for key, part in table.group_by("collective", maintain_order=True):
-        yield str(key[0]), part.select(
-            pl.lit(SOURCE).alias("source"),
-            C("fabric").str.split("_").list.first().alias("device"),
-            pl.lit("vidur").alias("framework"),
-            C("fabric").alias("kernel"),
-            pl.lit("bf16").alias("format"),
-            bytes="size",
-            ranks="num_workers",
-            nodes=(C("num_workers") / C("devices_per_node")).ceil(),
-            us=C("time_ms").cast(pl.Float64) * 1e3,
+        yield (
+            str(key[0]),
+            part.select(
+                pl.lit(SOURCE).alias("source"),
+                C("fabric").str.split("_").list.first().alias("device"),
+                pl.lit("vidur").alias("framework"),
+                C("fabric").alias("kernel"),
+                pl.lit("bf16").alias("format"),
+                bytes="size",
+                ranks="num_workers",
+                nodes=(C("num_workers") / C("devices_per_node")).ceil(),
+                us=C("time_ms").cast(pl.Float64) * 1e3,
+            ),
         )

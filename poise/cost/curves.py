@@ -1,0 +1,359 @@
+"""What a pool's operators cost by measured tables, gathered once so that a step is a few look-ups."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import exp, log2
+from typing import NamedTuple
+
+from poise.core.spec import Device, Pool
+from poise.core.units import SECOND
+from poise.cost.coefficients import ACTIVATION_BYTES, Builder, Coefficients, bandwidth_share, windowed_pairs
+from poise.cost.efficiency import Efficiencies
+from poise.cost.grid import Grid, isotonic
+from poise.cost.layout import kv_bytes_per_layer, kv_copies
+from poise.cost.operator import TILE
+from poise.cost.tables import Curve, Tables
+
+MOST_TOKENS = 1 << 17
+"""Tokens of a step up to which times are gathered; beyond, they go on as straight lines."""
+
+WEIGHTS = {"bf16": "bf16", "fp8": "fp8", "int8": "int8", "int4": "int4_wo", "fp4": "nvfp4"}
+RAISED = {"fp8": "int8_wo", "int8": "int8_wo", "fp4": "mxfp4_wo"}
+"""Formats of weights by their names in tables, with and without a native path on the device."""
+
+
+def weights_format(device: Device, weights: str) -> str:
+    """The table format of a pool's weights: those without a native path are stored so and computed in BF16."""
+    native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(weights, 1.0)
+    return WEIGHTS[weights] if native else RAISED[weights]
+
+
+def lane_device(device: Device, share: float, serial: float) -> Device:
+    """What is left of a device for a lane with `share` of its SMs: so much arithmetic, more of the bandwidth."""
+    if share == 1.0:
+        return device
+    peaks = {name: getattr(device, name) * share for name in ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")}
+    return replace(device, memory_bw=device.memory_bw * bandwidth_share(share, serial), **peaks)
+
+
+def spread(most: int) -> list[float]:
+    """1, 2, 3, 4, 6, 8, 12, … up to at least `most`: two nodes an octave."""
+    octaves = range(most.bit_length() + 1)
+    return sorted({1.0, *(2.0**at for at in octaves), *(1.5 * 2.0**at for at in octaves if at)})
+
+
+class Ramp:
+    """Picoseconds as straight lines between nodes, the first value before them, the last line beyond."""
+
+    __slots__ = ("_at", "_first", "_lines")
+
+    def __init__(self, at: Sequence[float], values: Sequence[float]) -> None:
+        self._at, self._first = list(at), values[0]
+        self._lines = []
+        for low, high, one, other in zip(at, at[1:], values, values[1:], strict=False):
+            slope = (other - one) / (high - low)
+            self._lines.append((one - slope * low, slope))
+
+    def __call__(self, x: float) -> float:
+        """The value at `x`."""
+        index = bisect_right(self._at, x) - 1
+        if index < 0:
+            return self._first
+        lines = self._lines
+        fixed, slope = lines[index] if index < len(lines) else lines[-1]
+        return fixed + slope * x
+
+
+class Surface:
+    """One head layout's prefill attention by keys a query and queries: a slice of a table, beyond its fixed time."""
+
+    __slots__ = ("_arithmetic", "_fixed", "_grid")
+
+    def __init__(self, curve: Curve, group: float, width: float) -> None:
+        spans, queries = curve.nodes(0), curve.nodes(1)
+        values = [curve.logs((x, y, log2(group), log2(width))) for x in spans for y in queries]
+        self._grid = Grid(curve.grid.axes[:2], values)
+        self._arithmetic = float(
+            curve.table.operator.least((1.0, 1.0, group, width), curve.table.format, curve.figures)[0]
+        )
+        self._fixed = exp(values[0])
+
+    @property
+    def floor(self) -> float:
+        """Seconds of the smallest shape."""
+        return self._fixed
+
+    def beyond(self, span: float, queries: float, floor: float) -> float:
+        """Seconds of a shape beyond `floor`."""
+        found = exp(self._grid.at((log2(span), log2(queries))))
+        least = self._arithmetic * span * queries
+        return max(found, least) - floor
+
+
+class Line(NamedTuple):
+    """Decode attention of one layer by decodes a rank: seconds as `fixed(n) + slope(n) × Σ context`."""
+
+    fixed: Ramp
+    slope: Ramp
+
+
+class Curves:
+    """A lane's costs (`poise.cost.step.Costs`), in picoseconds.
+
+    GEMMs, attention, experts and all-reduces come from tables; what tables lack (light kernels, linear attention, hops,
+    expert exchange, the sampler, the host) from the roofline's coefficients.
+    """
+
+    __slots__ = (
+        "_floor",
+        "_heads",
+        "_last",
+        "_layer",
+        "_lines",
+        "_rest",
+        "_surface",
+        "curves",
+        "pool",
+        "sequence",
+        "step",
+    )
+
+    def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, share: float) -> None:
+        self.pool = pool
+        self.curves: dict[str, Curve] = {}
+        self._rest: Coefficients = Builder(pool, use, share).build()
+        self.step, self.sequence = self._rest.step, self._rest.sequence
+        gather = _Gather(pool, use, tables, lane_device(pool.device, share, use.share_serial), share)
+        self.curves = gather.curves
+        self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
+        self._floor, self._lines = gather.decoding(self._surface)
+        nodes = spread(MOST_TOKENS)
+        floor = self._floor * gather.attending
+        self._layer = Ramp(nodes, isotonic([SECOND * (gather.layer(m) + floor) for m in nodes]))
+        sampled = spread(4096)
+        self._last = Ramp(sampled, isotonic([SECOND * gather.last(m) for m in sampled]))
+
+    def layer(self, tokens: float) -> float:
+        """An average layer: its operators, light kernels and exchanges, and attention's fixed time."""
+        return self._layer(tokens)
+
+    def last(self, sampled: float) -> float:
+        """The output head and the sampler."""
+        return self._last(sampled)
+
+    def attention(self, tokens: int, context: int, window: int) -> float:
+        """All layers' attention of a chunk beyond what `layer` holds already."""
+        if self._surface is None:
+            return self._rest.attention(tokens, context, window)
+        model, total = self.pool.model, self._rest.context * context
+        queries = self._heads * (tokens if tokens > TILE else TILE)
+        if model.full_layers:
+            span = context + (tokens + 1) / 2
+            total += SECOND * model.full_layers * self._surface.beyond(max(span, TILE), queries, self._floor)
+        if model.window_layers:
+            span = windowed_pairs(tokens, context, window) / tokens
+            total += SECOND * model.window_layers * self._surface.beyond(max(span, TILE), queries, self._floor)
+        return total
+
+    def decoding(self, tokens: float) -> tuple[float, float, float]:
+        """All layers' attention of decodes beyond what `layer` holds already."""
+        fixed, slopes = self._rest.state * tokens, []
+        for line, layers in zip(self._lines, (self.pool.model.full_layers, self.pool.model.window_layers), strict=True):
+            if line is None:
+                slopes.append(0.0)
+                continue
+            fixed += layers * line.fixed(tokens)
+            slopes.append(layers * line.slope(tokens) / tokens)
+        return fixed, slopes[0], slopes[1]
+
+
+class _Gather:
+    """Asks the tables for one pool: all seconds."""
+
+    def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, device: Device, share: float) -> None:
+        self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
+        self.curves: dict[str, Curve] = {}
+        self.roofline = Builder(pool, use, share)
+        self.form = weights_format(pool.device, pool.weights)
+        self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
+        self.attending = 1 - self.model.linear_layers / self.model.layers
+        self._plain = self._products()
+        self._exchange, self._hop = self.roofline.exchange(), self.roofline.hop()
+
+    def curve(self, kind: str, form: str, framework: str = "") -> Curve | None:
+        """The curve of a kind at this lane's device, remembered for provenance."""
+        found = self.tables.curve(kind, self.device, form, framework or self.pool.engine.name)
+        if found is not None:
+            self.curves[f"{kind} {form}" + (f" {framework}" if framework else "")] = found
+        return found
+
+    def layer(self, tokens: float) -> float:
+        """Seconds of an average layer without attention."""
+        use, total = self.use, 0.0
+        for often, n, k, form in self._plain:
+            total += often * self._product(tokens, n, k, form)
+        total += self._experts(tokens) + self._reduced(tokens)
+        total += 5 * use.light_s + self._exchange.fixed_s + self._hop.fixed_s
+        per_token = self.roofline.elementwise() + self.roofline.linear_attention()
+        return total + tokens * (per_token + self._exchange.per_byte_s + self._hop.per_byte_s)
+
+    def last(self, sampled: float) -> float:
+        """Seconds of the output head and the sampler."""
+        gathered, use = self.roofline.vocabulary(), self.use
+        product = self._product(sampled, self.model.vocab / self.pool.tensor, self.model.hidden, "bf16")
+        per_sequence = use.sample_sequence_s + gathered.per_byte_s
+        return product + use.light_s + use.sample_s + gathered.fixed_s + per_sequence * sampled
+
+    def _product(self, m: float, n: float, k: float, form: str) -> float:
+        curve = self.curve("gemm", form)
+        if curve is None:
+            raise LookupError("gemm")
+        return curve.seconds(m, n, k)
+
+    def _products(self) -> list[tuple[float, float, float, str]]:
+        """(how often, n, k, format) of an average layer's products without routed experts."""
+        model, tensor, form = self.model, self.pool.tensor, self.form
+        mixing = self.attending
+        dense = model.dense_layers / model.layers
+        found: list[tuple[float, float, float, str]] = []
+        if model.mla is not None:
+            mla = model.mla
+            wide = model.heads * (mla.nope_dim + mla.rope_dim) / tensor
+            down = mla.kv_rank + mla.rope_dim + mla.q_rank
+            found += [
+                (mixing, down, model.hidden, form),
+                (mixing, wide, mla.q_rank or model.hidden, form),
+                (mixing, model.heads * (mla.nope_dim + mla.value_dim) / tensor, mla.kv_rank, form),
+                (mixing, model.hidden, model.heads * mla.value_dim / tensor, form),
+            ]
+        else:
+            values = model.head_dim * (model.heads + 2 * model.kv_heads * kv_copies(self.pool)) / tensor
+            found += [
+                (mixing, values, model.hidden, form),
+                (mixing, model.hidden, model.heads * model.head_dim / tensor, form),
+            ]
+        gated = 2 if model.gated else 1
+        found += [
+            (dense, gated * model.ffn / tensor, model.hidden, form),
+            (dense, model.hidden, model.ffn / tensor, form),
+        ]
+        if model.linear_layers:
+            part, width = 1 - mixing, model.linear_parameters / (2 * model.hidden * tensor)
+            found += [(part, width, model.hidden, form), (part, model.hidden, width, form)]
+        if model.moe is not None:
+            part, shared = 1 - dense, model.moe.shared * model.moe.shared_ffn / tensor
+            found.append((part, model.moe.experts, model.hidden, "bf16"))
+            if shared:
+                found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
+        return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
+
+    def _experts(self, tokens: float) -> float:
+        """Seconds of an average layer's routed experts on a device; their loads are balanced."""
+        moe, pool = self.model.moe, self.pool
+        if moe is None:
+            return 0.0
+        curve = self.curve("moe", self.form)
+        if curve is None:
+            raise LookupError("moe")
+        load = tokens * pool.data * moe.active / moe.experts
+        sliced = pool.tensor * pool.data / pool.expert
+        expert = self.model.expert_parameters / sliced
+        return moe.layers / self.model.layers * curve.seconds(load, expert, moe.experts / pool.expert, pool.expert, 1.0)
+
+    def _reduced(self, tokens: float) -> float:
+        """Seconds of a layer's all-reduces: the engine's own kernel or NCCL's, whichever is faster."""
+        pool, device = self.pool, self.device
+        if pool.tensor == 1:
+            return 0.0
+        times = 2.0 if pool.data == 1 else 2 - self.roofline.moe
+        if pool.tensor > device.scaleup_domain or device.scaleup_bw <= 0:
+            return min(line.at(tokens) for line in self.roofline.all_reduces())
+        size = tokens * self.model.hidden * ACTIVATION_BYTES
+        found = [self.curve("all_reduce", "bf16", framework) for framework in ("", "nccl")]
+        return times * min(curve.seconds(size, pool.tensor) for curve in found if curve is not None)
+
+    def surface(self) -> Surface | None:
+        """Prefill attention; None where the model's heads have no table (latent attention goes by the roofline)."""
+        if self.model.mla is not None or self.model.linear_layers == self.model.layers:
+            return None
+        curve = self.curve("prefill", self.cache)
+        if curve is None:
+            raise LookupError("prefill")
+        return Surface(curve, self._group, self.model.head_dim)
+
+    @property
+    def _kv_heads(self) -> float:
+        return max(1.0, self.model.kv_heads / self.pool.tensor)
+
+    @property
+    def _group(self) -> float:
+        return max(1.0, self.model.heads / self.pool.tensor / self._kv_heads)
+
+    def decoding(self, surface: Surface | None) -> tuple[float, tuple[Line | None, Line | None]]:
+        """Attention's fixed seconds, and decode lines of full and of window layers beyond them."""
+        model = self.model
+        if model.linear_layers == model.layers:
+            return 0.0, (None, None)
+        seconds = self._decoder()
+        floor = seconds(1.0, 1.0)
+        if surface is not None:
+            floor = min(floor, surface.floor)
+        full = self._line(seconds, floor, model.max_context) if model.full_layers else None
+        window = self._line(seconds, floor, model.window) if model.window_layers else None
+        return floor, (full, window)
+
+    def _decoder(self) -> Callable[[float, float], float]:
+        """Seconds of a layer's decode attention by (decodes, context of each)."""
+        model = self.model
+        curve = self.curve("decode" if model.mla is None else "mla_decode", self.cache)
+        if curve is None:
+            raise LookupError("decode")
+        if model.mla is not None:
+            heads = model.heads / self.pool.tensor
+            return lambda n, context: curve.seconds(context, n, heads)
+        kv_heads, group, width = self._kv_heads, self._group, model.head_dim
+        return lambda n, context: curve.seconds(context, n * kv_heads, group, width)
+
+    def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
+        """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""
+        nodes = spread(4096)
+        read = kv_bytes_per_layer(self.pool) / self.device.memory_bw
+        fixed, slopes = [], []
+        for n in nodes:
+            line = _fit(n, seconds, floor, longest, self._room())
+            fixed.append(line[0])
+            slopes.append(max(line[1], n * read))
+        return Line(Ramp(nodes, isotonic(fixed)), Ramp(nodes, isotonic(slopes)))
+
+    def _room(self) -> float:
+        """Tokens of KV that a device can hold at all."""
+        layers = max(1, self.model.full_layers + self.model.window_layers)
+        return self.device.memory_bytes / (layers * kv_bytes_per_layer(self.pool))
+
+
+def _fit(
+    n: float, seconds: Callable[[float, float], float], floor: float, longest: int, room: float
+) -> tuple[float, float]:
+    """(fixed, slope) of seconds beyond `floor` by the context of each of `n` decodes, neither negative.
+
+    Least squares of relative errors over contexts two to the octave, as long as memory could hold them.
+    """
+    sums = [0.0] * 5
+    context = min(128.0, float(longest))
+    while True:
+        whole = seconds(n, context)
+        weight, beyond = 1 / whole**2, whole - floor
+        for at, value in enumerate((1.0, context, context**2, beyond, beyond * context)):
+            sums[at] += weight * value
+        context *= 2
+        if context > longest or n * context > max(room, 256.0 * n):
+            break
+    one, x, xx, y, xy = sums
+    bend = one * xx - x * x
+    slope = (one * xy - x * y) / bend if bend > 1e-12 * one * xx else y / x
+    slope = max(slope, 0.0)
+    fixed = (y - slope * x) / one
+    return (fixed, slope) if fixed > 0 else (0.0, max(xy / xx, 0.0))
