@@ -8,14 +8,18 @@ from dataclasses import replace
 from math import exp, log2
 from typing import NamedTuple
 
+from poise.core.errors import ScenarioError
 from poise.core.spec import Device, Pool
 from poise.core.units import SECOND
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder, Coefficients, bandwidth_share, windowed_pairs
 from poise.cost.efficiency import Efficiencies
-from poise.cost.grid import Grid, isotonic
+from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
 from poise.cost.operator import TILE
-from poise.cost.tables import Curve, Tables
+from poise.cost.tables import Curve, Slice, Tables
+
+PROBE = 64.0
+"""Tokens of the step at which kernels are chosen."""
 
 MOST_TOKENS = 1 << 17
 """Tokens of a step up to which times are gathered; beyond, they go on as straight lines."""
@@ -70,27 +74,26 @@ class Ramp:
 class Surface:
     """One head layout's prefill attention by keys a query and queries: a slice of a table, beyond its fixed time."""
 
-    __slots__ = ("_arithmetic", "_fixed", "_grid")
+    __slots__ = ("_arithmetic", "_columns", "_queries", "_spans", "_values", "floor")
 
     def __init__(self, curve: Curve, group: float, width: float) -> None:
-        spans, queries = curve.nodes(0), curve.nodes(1)
-        values = [curve.logs((x, y, log2(group), log2(width))) for x in spans for y in queries]
-        self._grid = Grid(curve.grid.axes[:2], values)
-        self._arithmetic = float(
-            curve.table.operator.least((1.0, 1.0, group, width), curve.table.format, curve.figures)[0]
-        )
-        self._fixed = exp(values[0])
+        grid = curve.slice(2, group, width).grid
+        self._spans, self._queries = grid.axes
+        self._columns, self._values = len(self._queries.nodes), grid.values
+        one, _ = curve.table.operator.least((1.0, 1.0, group, width), curve.table.format, curve.figures)
+        self._arithmetic = float(one)
+        self.floor = exp(grid.values[0])
 
-    @property
-    def floor(self) -> float:
-        """Seconds of the smallest shape."""
-        return self._fixed
-
-    def beyond(self, span: float, queries: float, floor: float) -> float:
-        """Seconds of a shape beyond `floor`."""
-        found = exp(self._grid.at((log2(span), log2(queries))))
-        least = self._arithmetic * span * queries
-        return max(found, least) - floor
+    def seconds(self, span: float, queries: float) -> float:
+        """Seconds of a shape, by bilinear interpolation of logs in octaves, which always has a node to either side."""
+        row, down = self._spans.place(log2(span))
+        column, right = self._queries.place(log2(queries))
+        values, at = self._values, row * self._columns + column
+        upper = values[at] + right * (values[at + 1] - values[at])
+        at += self._columns
+        lower = values[at] + right * (values[at + 1] - values[at])
+        found, least = exp(upper + down * (lower - upper)), self._arithmetic * span * queries
+        return found if found > least else least
 
 
 class Line(NamedTuple):
@@ -113,6 +116,7 @@ class Curves:
         "_last",
         "_layer",
         "_lines",
+        "_read",
         "_rest",
         "_surface",
         "curves",
@@ -130,6 +134,7 @@ class Curves:
         self.curves = gather.curves
         self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
         self._floor, self._lines = gather.decoding(self._surface)
+        self._read = kv_bytes_per_layer(pool) / gather.device.memory_bw
         nodes = spread(MOST_TOKENS)
         floor = self._floor * gather.attending
         self._layer = Ramp(nodes, isotonic([SECOND * (gather.layer(m) + floor) for m in nodes]))
@@ -148,15 +153,21 @@ class Curves:
         """All layers' attention of a chunk beyond what `layer` holds already."""
         if self._surface is None:
             return self._rest.attention(tokens, context, window)
-        model, total = self.pool.model, self._rest.context * context
-        queries = self._heads * (tokens if tokens > TILE else TILE)
+        model, total = self.pool.model, 0.0
         if model.full_layers:
-            span = context + (tokens + 1) / 2
-            total += SECOND * model.full_layers * self._surface.beyond(max(span, TILE), queries, self._floor)
+            total += model.full_layers * self._chunk(tokens, context + (tokens + 1) / 2, context + tokens)
         if model.window_layers:
             span = windowed_pairs(tokens, context, window) / tokens
-            total += SECOND * model.window_layers * self._surface.beyond(max(span, TILE), queries, self._floor)
-        return total
+            total += model.window_layers * self._chunk(tokens, span, tokens + min(context, window - 1))
+        return SECOND * total
+
+    def _chunk(self, tokens: int, span: float, read: int) -> float:
+        """Seconds of one layer beyond its fixed time, of queries that see `span` keys each of `read` KV tokens."""
+        assert self._surface is not None
+        queries = self._heads * (tokens if tokens > TILE else TILE)
+        found = self._surface.seconds(span if span > TILE else TILE, queries)
+        read_s = self._read * read
+        return (found if found > read_s else read_s) - self._floor
 
     def decoding(self, tokens: float) -> tuple[float, float, float]:
         """All layers' attention of decodes beyond what `layer` holds already."""
@@ -165,8 +176,8 @@ class Curves:
             if line is None:
                 slopes.append(0.0)
                 continue
-            fixed += layers * line.fixed(tokens)
-            slopes.append(layers * line.slope(tokens) / tokens)
+            fixed += SECOND * layers * line.fixed(tokens)
+            slopes.append(SECOND * layers * line.slope(tokens) / tokens)
         return fixed, slopes[0], slopes[1]
 
 
@@ -180,21 +191,28 @@ class _Gather:
         self.form = weights_format(pool.device, pool.weights)
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.attending = 1 - self.model.linear_layers / self.model.layers
-        self._plain = self._products()
+        self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
+        self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
+        self._routed, self._reducers = self._expert(), self._all_reducers()
         self._exchange, self._hop = self.roofline.exchange(), self.roofline.hop()
 
-    def curve(self, kind: str, form: str, framework: str = "") -> Curve | None:
-        """The curve of a kind at this lane's device, remembered for provenance."""
-        found = self.tables.curve(kind, self.device, form, framework or self.pool.engine.name)
-        if found is not None:
-            self.curves[f"{kind} {form}" + (f" {framework}" if framework else "")] = found
+    def curve(self, kind: str, form: str, *probe: float) -> Curve:
+        """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
+        found = self.curves.get(f"{kind} {form}")
+        if found is None:
+            found = self.tables.usual(kind, self.device, form, self.pool.engine.name, probe)
+            if found is None:
+                raise ScenarioError(
+                    f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
+                )
+            self.curves[f"{kind} {form}"] = found
         return found
 
     def layer(self, tokens: float) -> float:
         """Seconds of an average layer without attention."""
         use, total = self.use, 0.0
-        for often, n, k, form in self._plain:
-            total += often * self._product(tokens, n, k, form)
+        for often, product in self._plain:
+            total += often * product.seconds(tokens)
         total += self._experts(tokens) + self._reduced(tokens)
         total += 5 * use.light_s + self._exchange.fixed_s + self._hop.fixed_s
         per_token = self.roofline.elementwise() + self.roofline.linear_attention()
@@ -203,15 +221,13 @@ class _Gather:
     def last(self, sampled: float) -> float:
         """Seconds of the output head and the sampler."""
         gathered, use = self.roofline.vocabulary(), self.use
-        product = self._product(sampled, self.model.vocab / self.pool.tensor, self.model.hidden, "bf16")
+        product = self._head.seconds(sampled)
         per_sequence = use.sample_sequence_s + gathered.per_byte_s
         return product + use.light_s + use.sample_s + gathered.fixed_s + per_sequence * sampled
 
-    def _product(self, m: float, n: float, k: float, form: str) -> float:
-        curve = self.curve("gemm", form)
-        if curve is None:
-            raise LookupError("gemm")
-        return curve.seconds(m, n, k)
+    def _product(self, n: float, k: float, form: str) -> Slice:
+        """A product with (n × k) weights, by its tokens."""
+        return self.curve("gemm", form, PROBE, n, k).slice(1, n, k)
 
     def _products(self) -> list[tuple[float, float, float, str]]:
         """(how often, n, k, format) of an average layer's products without routed experts."""
@@ -250,39 +266,52 @@ class _Gather:
                 found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
         return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
 
-    def _experts(self, tokens: float) -> float:
-        """Seconds of an average layer's routed experts on a device; their loads are balanced."""
+    def _expert(self) -> Slice | None:
+        """A layer's routed experts on a device, by their mean load, which is even."""
         moe, pool = self.model.moe, self.pool
         if moe is None:
-            return 0.0
-        curve = self.curve("moe", self.form)
-        if curve is None:
-            raise LookupError("moe")
-        load = tokens * pool.data * moe.active / moe.experts
+            return None
         sliced = pool.tensor * pool.data / pool.expert
-        expert = self.model.expert_parameters / sliced
-        return moe.layers / self.model.layers * curve.seconds(load, expert, moe.experts / pool.expert, pool.expert, 1.0)
+        rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, float(pool.expert), 1.0)
+        return self.curve("moe", self.form, PROBE * moe.active / moe.experts, *rest).slice(1, *rest)
+
+    def _experts(self, tokens: float) -> float:
+        """Seconds of an average layer's routed experts."""
+        moe = self.model.moe
+        if moe is None or self._routed is None:
+            return 0.0
+        return moe.layers / self.model.layers * self._routed.seconds(tokens * self.pool.data * moe.active / moe.experts)
+
+    def _all_reducers(self) -> list[Slice]:
+        """All-reduces over the tensor group by bytes: the engine's kernel, and NCCL's, between which engines choose."""
+        tensor, device = self.pool.tensor, self.device
+        if tensor == 1 or tensor > device.scaleup_domain or device.scaleup_bw <= 0:
+            return []
+        found = {}
+        for framework in (self.pool.engine.name, "nccl"):
+            curve = self.tables.curve("all_reduce", device, "bf16", framework)
+            if curve is not None:
+                found[curve.table.framework] = curve.slice(1, tensor)
+                self.curves[f"all_reduce {curve.table.framework}"] = curve
+        return list(found.values())
 
     def _reduced(self, tokens: float) -> float:
-        """Seconds of a layer's all-reduces: the engine's own kernel or NCCL's, whichever is faster."""
-        pool, device = self.pool, self.device
+        """Seconds of a layer's all-reduces; by the roofline's lines where no table's link joins the ranks."""
+        pool = self.pool
         if pool.tensor == 1:
             return 0.0
-        times = 2.0 if pool.data == 1 else 2 - self.roofline.moe
-        if pool.tensor > device.scaleup_domain or device.scaleup_bw <= 0:
+        if not self._reducers:
             return min(line.at(tokens) for line in self.roofline.all_reduces())
+        times = 2.0 if pool.data == 1 else 2 - self.roofline.moe
         size = tokens * self.model.hidden * ACTIVATION_BYTES
-        found = [self.curve("all_reduce", "bf16", framework) for framework in ("", "nccl")]
-        return times * min(curve.seconds(size, pool.tensor) for curve in found if curve is not None)
+        return times * min(each.seconds(size) for each in self._reducers)
 
     def surface(self) -> Surface | None:
         """Prefill attention; None where the model's heads have no table (latent attention goes by the roofline)."""
         if self.model.mla is not None or self.model.linear_layers == self.model.layers:
             return None
-        curve = self.curve("prefill", self.cache)
-        if curve is None:
-            raise LookupError("prefill")
-        return Surface(curve, self._group, self.model.head_dim)
+        probe = (256.0, 512.0 * self._kv_heads * self._group, self._group, float(self.model.head_dim))
+        return Surface(self.curve("prefill", self.cache, *probe), self._group, self.model.head_dim)
 
     @property
     def _kv_heads(self) -> float:
@@ -308,14 +337,13 @@ class _Gather:
     def _decoder(self) -> Callable[[float, float], float]:
         """Seconds of a layer's decode attention by (decodes, context of each)."""
         model = self.model
-        curve = self.curve("decode" if model.mla is None else "mla_decode", self.cache)
-        if curve is None:
-            raise LookupError("decode")
         if model.mla is not None:
             heads = model.heads / self.pool.tensor
-            return lambda n, context: curve.seconds(context, n, heads)
-        kv_heads, group, width = self._kv_heads, self._group, model.head_dim
-        return lambda n, context: curve.seconds(context, n * kv_heads, group, width)
+            latent = self.curve("mla_decode", self.cache, 1024.0, PROBE, heads).slice(2, heads)
+            return lambda n, context: latent.seconds(context, n)
+        kv_heads, group, width = self._kv_heads, self._group, float(model.head_dim)
+        grouped = self.curve("decode", self.cache, 1024.0, PROBE * kv_heads, group, width).slice(2, group, width)
+        return lambda n, context: grouped.seconds(context, n * kv_heads)
 
     def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
         """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""

@@ -9,8 +9,8 @@ from itertools import pairwise, product
 from math import prod
 from zlib import compress, decompress, error
 
-LEVEL = 0.01
-"""One level of a stored value: the log of measured over form, to 1 %; the largest is 127 levels, a factor of 3.6."""
+LEVEL = 0.02
+"""One level of a stored value: the log of measured over form, to 1 %; the largest is 127 levels, a factor of 12.7."""
 
 
 @dataclass(frozen=True, slots=True)

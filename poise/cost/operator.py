@@ -73,7 +73,7 @@ def _decode(context: Any, kv_heads: Any, group: Any, width: Any, size: float) ->
 
 
 def _mla_prefill(new: Any, heads: Any, size: float) -> tuple[Any, Any]:
-    """Unabsorbed latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): 192 values of score and 128 of output a head."""
+    """Unabsorbed latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): scores of 192 values, outputs of 128."""
     return 320.0 * heads * new * (new + 1.0), 2.0 * heads * new * (192.0 + 128.0)
 
 
@@ -174,7 +174,7 @@ OPERATORS: dict[str, Operator] = {
             "decode", ("context", "kv_heads", "group", "width"), (2, 2, 2, 1), _decode, (0, 1), (0, 1), (True,) * 4
         ),
         Operator("mla_prefill", ("new", "heads"), (1, 1), _mla_prefill, (0, 1), (0, 1), (True,) * 2),
-        Operator("mla_decode", ("context", "batch", "heads"), (1.5, 1, 1), _mla_decode, (0, 1), (0, 1), (True,) * 3),
+        Operator("mla_decode", ("context", "batch", "heads"), (1.5, 1, 1), _mla_decode, (2, 1), (0, 1), (True,) * 3),
         Operator(
             "moe",
             ("load", "expert", "experts", "ranks", "skew"),

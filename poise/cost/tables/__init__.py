@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import exp, log
+from math import exp, log, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,10 @@ SCHEMA = 1
 SHIPPED = Path(__file__).with_name("operators.json")
 BEYOND = 8.0
 """Octaves above a grid to its last node, which the form alone decides."""
+
+SLOW = 2.0
+VIDUR = "vidur"
+"""A framework of profiles that is no engine to serve by."""
 
 FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "scaleup_bw", "host_bw")
 """The figures of a device that a file keeps, so that others can be compared with it."""
@@ -89,13 +93,15 @@ class Curve:
         self.table, self.figures, self.borrowed = table, figures, borrowed
         self.grid, self._seen = grid_of(table, figures)
 
-    def nodes(self, axis: int) -> tuple[float, ...]:
-        """The octaves of an axis' nodes."""
-        return self.grid.axes[axis].nodes
-
-    def logs(self, octaves: Sequence[float]) -> float:
-        """The log of seconds at a place on the grid."""
-        return self.grid.at(octaves)
+    def slice(self, first: int, *rest: float) -> Slice:
+        """The curve over its first `first` coordinates alone, the others fixed at `rest`."""
+        axes = self.grid.axes
+        fixed = list(Grid(axes[first:], ()).corners([octaves(each) for each in rest]))
+        size = prod(len(axis.nodes) for axis in axes[first:])
+        count = prod(len(axis.nodes) for axis in axes[:first])
+        values = self.grid.values
+        mixed = [sum(weight * values[node * size + index] for index, weight in fixed) for node in range(count)]
+        return Slice(self, Grid(axes[:first], mixed), rest)
 
     def seconds(self, *at: float) -> float:
         """Seconds at coordinates in the order of `Operator.axes`."""
@@ -115,6 +121,22 @@ class Curve:
         if inside < 0.5 or not within:
             return Answer(self.seconds(*at), "extrapolated", table.lent, table.label)
         return Answer(self.seconds(*at), "measured", table.error, table.label)
+
+
+class Slice:
+    """A curve over some of its coordinates, fewer look-ups each."""
+
+    __slots__ = ("_figures", "_format", "_least", "_rest", "grid")
+
+    def __init__(self, curve: Curve, grid: Grid, rest: tuple[float, ...]) -> None:
+        self.grid, self._rest = grid, rest
+        self._least, self._format, self._figures = curve.table.operator.least, curve.table.format, curve.figures
+
+    def seconds(self, *at: float) -> float:
+        """Seconds at the coordinates that are left."""
+        compute, moved = self._least((*at, *self._rest), self._format, self._figures)
+        found = exp(self.grid.at([octaves(each) for each in at]))
+        return max(found, float(compute), float(moved))
 
 
 @lru_cache(maxsize=256)
@@ -159,8 +181,22 @@ class Tables:
         if not found:
             return None
         best = min(found, key=lambda table: self._rank(table, device, form, framework, kernel))
-        borrowed = best.device != device.name or best.format != form
-        return Curve(replace(best, format=form), best.operator.figures(device, form), borrowed)
+        return _curve(best, device, form)
+
+    def usual(self, kind: str, device: Device, form: str, framework: str, probe: tuple[float, ...]) -> Curve | None:
+        """The table that a tuned engine runs by: its own, unless another on the same device is `SLOW` times faster.
+
+        Some kernels are measured that no deployment would choose, and some with the host's time to launch them, which
+        CUDA graphs hide. They are compared at the coordinates `probe`, by their forms.
+        """
+        own = self.curve(kind, device, form, framework)
+        if own is None or own.borrowed:
+            return own
+        figures = own.figures
+        rivals = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, own.table.device, form)]
+        times = {t: float(t.operator.seconds(probe, form, figures, t.shape)) for t in rivals if t.framework != VIDUR}
+        best = min(times, key=lambda table: times[table], default=own.table)
+        return own if times.get(own.table, 0.0) <= SLOW * times[best] else _curve(best, device, form)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)
@@ -172,6 +208,11 @@ class Tables:
             -table.rows,
             -("graph" in table.kernel),
         )
+
+
+def _curve(table: Table, device: Device, form: str) -> Curve:
+    borrowed = table.device != device.name or table.format != form
+    return Curve(replace(table, format=form), table.operator.figures(device, form), borrowed)
 
 
 def _apart(asked: str, given: str) -> float:

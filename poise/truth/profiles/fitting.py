@@ -77,7 +77,7 @@ def columns(coordinates: Floats) -> tuple[Floats, ...]:
 
 
 def fit_form(kind: Operator, form: str, figures: Figures, coordinates: Floats, seconds: Floats) -> Shape:
-    """The parameters of the form, by damped least squares on logs with errors clipped to their size (Levenberg 1944)."""
+    """The parameters of the form, by damped least squares (Levenberg 1944) of logs, large errors by their size."""
     take = np.unique(np.linspace(0, len(seconds) - 1, FORM_ROWS).astype(int))
     at, wanted = columns(coordinates[take]), np.log(seconds[take])
     low, high = np.log(np.array(LOWEST)), np.log(np.array(HIGHEST))
@@ -147,7 +147,7 @@ def fit_table(kind: Operator, form: str, figures: Figures, coordinates: Floats, 
         trust = NARROW / np.maximum(np.abs(errors), NARROW)
         normal, right = _normal(index, weight, trust, missed, len(base))
         _level(normal, right, base, pairs[falling])
-        values = np.linalg.solve(normal + smooth, right)
+        values[:] = np.linalg.solve(normal + smooth, right)
         total = base + values
         falling |= total[pairs[:, 0]] > total[pairs[:, 1]]
     near = np.bincount(index.ravel(), weights=weight.ravel(), minlength=len(base))
@@ -177,13 +177,14 @@ def _level(normal: Floats, right: Floats, base: Floats, pairs: Whole) -> None:
 
 def _normal(index: Whole, weight: Floats, trust: Floats, wanted: Floats, size: int) -> tuple[Floats, Floats]:
     """The normal equations of rows as mixtures of nodes."""
-    flat = np.zeros(size * size)
+    flat: Floats = np.zeros(size * size)
     for at in range(index.shape[1]):
         pairs = index[:, at, None] * size + index
         flat += np.bincount(
             pairs.ravel(), (trust[:, None] * weight[:, at, None] * weight).ravel(), minlength=size * size
         )
-    right = np.bincount(index.ravel(), ((trust * wanted)[:, None] * weight).ravel(), minlength=size)
+    share = (trust * wanted)[:, None] * weight
+    right = np.bincount(index.ravel(), share.ravel(), minlength=size).astype(np.float64)
     return flat.reshape(size, size), right
 
 
@@ -192,7 +193,7 @@ def _smoothness(axes: tuple[Axis, ...]) -> Floats:
     counts = [axis.count for axis in axes]
     size = int(np.prod(counts))
     number = np.arange(size).reshape(counts)
-    cost = PULL * np.eye(size)
+    cost: Floats = PULL * np.eye(size)
     for at, count in enumerate(counts):
         for low in range(count - 1):
             _charge(cost, [np.take(number, low, at), np.take(number, low + 1, at)], (1.0, -1.0), SLOPE)

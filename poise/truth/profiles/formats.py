@@ -47,7 +47,7 @@ def skew(column: str) -> pl.Expr:
 
 
 PLAIN = ((2688, 1856), (2048, 5120), (8192, 5120), (1024, 2688), (4096, 2688))
-"""(hidden, inter) of experts that are not gated: the shapes of the kernels that profiles name so, and their relatives."""
+"""(hidden, inter) of experts that are not gated: shapes of kernels that profiles name so, and their relatives."""
 
 
 def matrices() -> pl.Expr:

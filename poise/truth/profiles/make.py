@@ -94,7 +94,7 @@ def parts(profiles: Profiles) -> Iterator[Part]:
 
 
 def make(profiles: Profiles, date: str, meter: Meter | None = None) -> Tables:
-    """Fit all tables, judge each by families of shapes that it did not see, and by the devices that it would stand for."""
+    """Fit all tables, judge each by shapes that it did not see and by devices that it stands for."""
     every = list(parts(profiles))
     made: list[Table] = []
     for at, part in enumerate(every):

@@ -88,7 +88,8 @@ _AXES: dict[str, dict[str, pl.Expr]] = {
         "ranks": C("ep"),
         "skew": pl.when(C("skew") == 0).then(1).when(C("skew") < 110).then(2).otherwise(4),
     },
-    **dict.fromkeys(("dispatch", "combine"), {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")}),
+    "dispatch": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
+    "combine": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
 }
 """Coordinates of `Operator.axes` that are not columns of the shape themselves."""
 

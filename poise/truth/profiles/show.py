@@ -7,7 +7,7 @@ from statistics import median
 
 from poise.cost.tables import Table, Tables
 
-HEAD = f"{'operator':14s} {'format':10s} {'tables':>6s} {'rows':>9s}   {'shapes held out':>17s}   {'devices held out':>17s}"
+HEAD = f"{'operator':14s} {'format':10s} tables {'rows':>9s}   {'shapes held out':>17s}   {'devices held out':>17s}"
 
 
 def errors(tables: Tables) -> Iterator[str]:

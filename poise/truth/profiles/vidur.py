@@ -26,10 +26,16 @@ def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
 
 def _layers(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     times = [name for name in table.columns if name.endswith("_ms")]
+    about = ["model", "source", "device", "framework", "tokens", "tp"]
     long = table.select(
-        "model", pl.lit(SOURCE).alias("source"), C("gpu").alias("device"), pl.lit("vidur").alias("framework"),
-        *times, tokens="num_tokens", tp="num_tensor_parallel_workers",
-    ).unpivot(times, index=["model", "source", "device", "framework", "tokens", "tp"], variable_name="layer", value_name="ms")  # fmt: skip
+        "model",
+        *times,
+        source=pl.lit(SOURCE),
+        device="gpu",
+        framework=pl.lit("vidur"),
+        tokens="num_tokens",
+        tp="num_tensor_parallel_workers",
+    ).unpivot(times, index=about, variable_name="layer", value_name="ms")
     named = long.drop_nulls("ms").with_columns(C("layer").str.strip_suffix("_ms"), us=C("ms").cast(pl.Float64) * 1e3)
     yield from parts(named)
 
