@@ -58,6 +58,11 @@ class Coefficients:
     context: float
     state: float
 
+    @property
+    def beside(self) -> float:
+        """Decode attention takes as long beside a chunk as alone."""
+        return 1.0
+
     def layer(self, tokens: float) -> float:
         """Picoseconds of an average layer without attention, for `tokens` tokens a rank."""
         dense = self.token * tokens

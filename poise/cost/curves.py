@@ -119,6 +119,7 @@ class Curves:
         "_read",
         "_rest",
         "_surface",
+        "beside",
         "curves",
         "pool",
         "sequence",
@@ -134,6 +135,7 @@ class Curves:
         self.curves = gather.curves
         self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
         self._floor, self._lines = gather.decoding(self._surface)
+        self.beside = gather.beside()
         self._read = kv_bytes_per_layer(pool) / gather.device.memory_bw
         nodes = spread(MOST_TOKENS)
         floor = self._floor * gather.attending
@@ -344,6 +346,11 @@ class _Gather:
         kv_heads, group, width = self._kv_heads, self._group, float(model.head_dim)
         grouped = self.curve("decode", self.cache, 1024.0, PROBE * kv_heads, group, width).slice(2, group, width)
         return lambda n, context: grouped.seconds(context, n * kv_heads)
+
+    def beside(self) -> float:
+        """How many times longer decode attention takes beside a chunk."""
+        curve = self.curves.get(f"decode {self.cache}")
+        return 1.0 if curve is None else curve.table.beside(self._group)
 
     def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
         """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""

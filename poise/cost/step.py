@@ -27,6 +27,11 @@ class Costs(Protocol):
     @property
     def sequence(self) -> float: ...  # noqa: D102
 
+    @property
+    def beside(self) -> float:
+        """How many times longer decode attention takes in a step with prompt work."""
+        ...
+
     def layer(self, tokens: float) -> float:
         """An average layer without attention beyond its fixed time."""
         ...
@@ -125,7 +130,7 @@ class Steps:
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.decoding(tokens)[0] if decodes else 0.0)
+        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         new = 0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
@@ -133,12 +138,12 @@ class Steps:
             new += count
             base += part * k.attention(count, context, self.window)
         base += self._layers * k.layer(tokens + new * part) + k.last(tokens + len(chunks) * part)
-        return Piece(round(base), alone.per_kv, alone.per_window)
+        return Piece(round(base), *_beside(alone, k.beside))
 
     def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
         layers, part = self._layers, self._part_chunk
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.decoding(tokens)[0] if decodes else 0.0)
+        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         change: dict[int, int] = {0: 0, layers: 0}
         finishing = 0
         for count, context, first, last in chunks:
@@ -155,7 +160,14 @@ class Steps:
                 base += (high - low) * k.layer(tokens + passing * part)
         if decodes or finishing:
             base += k.last(tokens + finishing * part)
-        return Piece(round(base), alone.per_kv, alone.per_window)
+        return Piece(round(base), *_beside(alone, k.beside))
+
+
+def _beside(alone: Piece, longer: float) -> tuple[int, int]:
+    """The slopes of decodes beside prompt work."""
+    if longer == 1.0:
+        return alone.per_kv, alone.per_window
+    return round(longer * alone.per_kv), round(longer * alone.per_window)
 
 
 class RooflineEstimator(Steps):

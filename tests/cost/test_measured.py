@@ -194,7 +194,7 @@ def test_a_file_that_lacks_a_kind_says_which(tmp_path: Path) -> None:
     told["tables"] = [row for row in told["tables"] if row["kind"] != "decode"]
     path = tmp_path / "tables.json"
     path.write_text(json.dumps(told), encoding="utf-8")
-    with pytest.raises(ScenarioError, match=r"none of decode"):
+    with pytest.raises(ScenarioError, match=r"no table of decode"):
         Measured(tables=str(path)).build(Pool(LLAMA_8B, H100))
 
 

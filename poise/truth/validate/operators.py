@@ -63,6 +63,8 @@ def answers(profiles: Profiles, tables: Tables, *, unseen: bool = False) -> Iter
             known = (
                 tables if not unseen else replace_tables(tables, (t for t in tables.tables if t.device != device.name))
             )
+            if "nodes" in part.columns:  # tables are of one node
+                seconds = np.where(part["nodes"].to_numpy() > 1, np.nan, seconds)
             ask = _mixed if kind == "mixed" else _single
             how, predicted, naive = ask(known, kind, device, form, engine, kernel, part)
             yield Answered(source, name, engine, kind, how, predicted / seconds, naive / seconds)
@@ -91,10 +93,16 @@ def _mixed(
         _single(tables, "decode", device, form, engine, kernel, decodes),
     ]
     curve = tables.curve("decode", device, form, engine, kernel)
-    floor = 0.0 if curve is None else curve.seconds(1.0, 1.0, 1.0, 64.0)
+    floor, longer = 0.0, np.ones(rows.height)
+    if curve is not None:
+        floor = curve.seconds(1.0, 1.0, 1.0, 64.0)
+        longer = np.array(
+            [curve.table.beside(heads / kv) for heads, kv in rows.select("heads", "kv_heads").iter_rows()]
+        )
     how = parts[0][0] if parts[0][0] == parts[1][0] else "borrowed"
     naive = parts[0][2] + parts[1][2]
-    return how, np.maximum(parts[0][1] + parts[1][1] - floor, np.maximum(parts[0][1], parts[1][1])), naive
+    together = parts[0][1] + longer * (parts[1][1] - floor)
+    return how, np.maximum(together, np.maximum(parts[0][1], parts[1][1])), naive
 
 
 def _how(curve: Curve) -> str:

@@ -1,4 +1,4 @@
-"""Tables made from profiles: known coefficients come back, errors are those of shapes held out, files are read again."""
+"""Tables made from profiles: known coefficients come back, errors are of shapes held out, files are read again."""
 
 from __future__ import annotations
 

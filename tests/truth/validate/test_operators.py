@@ -1,4 +1,4 @@
-"""Operators judged against profiles: exact ones are met, unknown devices are not answered, the roofline stands beside."""
+"""Operators judged against profiles: exact ones are met, others borrow, unknown ones are counted, not answered."""
 
 from __future__ import annotations
 
