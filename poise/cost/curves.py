@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import exp, log2
+from math import exp, log2, sqrt
 from typing import NamedTuple
 
 from poise.core.errors import ScenarioError
@@ -96,6 +96,21 @@ class Surface:
         return found if found > least else least
 
 
+class Latent:
+    """Latent prefill attention, as `Surface` is asked: by the prompt that would have as many query-key pairs."""
+
+    __slots__ = ("_heads", "_slice", "floor")
+
+    def __init__(self, curve: Curve, heads: float) -> None:
+        self._heads, self._slice = heads, curve.slice(1, heads)
+        self.floor = exp(self._slice.grid.values[0])
+
+    def seconds(self, span: float, queries: float) -> float:
+        """Seconds of a shape."""
+        pairs = span * queries / self._heads
+        return max(self.floor, self._slice.seconds((sqrt(1 + 8 * pairs) - 1) / 2))
+
+
 class Line(NamedTuple):
     """Decode attention of one layer by decodes a rank: seconds as `fixed(n) + slope(n) × Σ context`."""
 
@@ -161,7 +176,7 @@ class Curves:
         if model.window_layers:
             span = windowed_pairs(tokens, context, window) / tokens
             total += model.window_layers * self._chunk(tokens, span, tokens + min(context, window - 1))
-        return SECOND * total
+        return SECOND * total + self._rest.context * context
 
     def _chunk(self, tokens: int, span: float, read: int) -> float:
         """Seconds of one layer beyond its fixed time, of queries that see `span` keys each of `read` KV tokens."""
@@ -308,10 +323,13 @@ class _Gather:
         size = tokens * self.model.hidden * ACTIVATION_BYTES
         return times * min(each.seconds(size) for each in self._reducers)
 
-    def surface(self) -> Surface | None:
-        """Prefill attention; None where the model's heads have no table (latent attention goes by the roofline)."""
-        if self.model.mla is not None or self.model.linear_layers == self.model.layers:
+    def surface(self) -> Surface | Latent | None:
+        """Prefill attention; None where no layer attends."""
+        if self.model.linear_layers == self.model.layers:
             return None
+        if self.model.mla is not None:
+            heads = self.model.heads / self.pool.tensor
+            return Latent(self.curve("mla_prefill", self.cache, 512.0, heads), heads)
         probe = (256.0, 512.0 * self._kv_heads * self._group, self._group, float(self.model.head_dim))
         return Surface(self.curve("prefill", self.cache, *probe), self._group, self.model.head_dim)
 
@@ -323,7 +341,7 @@ class _Gather:
     def _group(self) -> float:
         return max(1.0, self.model.heads / self.pool.tensor / self._kv_heads)
 
-    def decoding(self, surface: Surface | None) -> tuple[float, tuple[Line | None, Line | None]]:
+    def decoding(self, surface: Surface | Latent | None) -> tuple[float, tuple[Line | None, Line | None]]:
         """Attention's fixed seconds, and decode lines of full and of window layers beyond them."""
         model = self.model
         if model.linear_layers == model.layers:
