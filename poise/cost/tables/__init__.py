@@ -35,6 +35,9 @@ PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
 APART = 0.5
 """The exponent of `Table.beside`, fitted to mixed steps of vLLM 0.19 (casys-kaist/LLMServingSim, MIT), 2026-11."""
 
+NARROW = 4_000
+"""Rows below which a table is lent only where no broad one of a device as near is at hand."""
+
 FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "scaleup_bw", "host_bw")
 """The figures of a device that a file keeps, so that others can be compared with it."""
 
@@ -214,6 +217,7 @@ class Tables:
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)
+        near += 2.0 * (near > 0 and table.rows < NARROW)  # a few shapes do not carry far
         return (
             _apart(form, table.format),
             near,
