@@ -22,8 +22,8 @@ HIGHEST = Shape(1e-3, 1.0, 1.0, 1e5, 1e5, 1e5, 1e5)
 """Where the search for a form starts and what it stays within; parts of a peak are at most 1."""
 
 HOLD = 0.001
-"""The weight, against a row's, by which a parameter is held where the search starts: it stays there where few shapes say
-nothing of it, so that the form carries on sanely beyond them."""
+"""The weight, against a row's, by which a parameter is held where the search starts: where few shapes tell nothing of it,
+it stays there, and the form carries on sanely beyond them."""
 
 FORM_ROWS = 4_000
 """Rows that the form is fitted to at most, spread evenly over all."""
