@@ -15,12 +15,15 @@ LEVEL = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`count` nodes from `low`, `step` octaves apart; with `beyond`, one more that lies so far above the last."""
+    """`count` nodes from `low`, `step` octaves apart; with `beyond`, one more that lies so far above the last, and with
+    `before`, one so far below the first.
+    """
 
     low: float
     step: float
     count: int
     beyond: float = 0.0
+    before: float = 0.0
 
     @property
     def high(self) -> float:
@@ -30,18 +33,20 @@ class Axis:
     @property
     def nodes(self) -> tuple[float, ...]:
         """The octaves of all nodes."""
-        inner = tuple(self.low + self.step * at for at in range(self.count))
-        return (*inner, self.high + self.beyond) if self.beyond else inner
+        inner = [self.low + self.step * at for at in range(self.count)]
+        first = [self.low - self.before] if self.before else []
+        return (*first, *inner, self.high + self.beyond) if self.beyond else (*first, *inner)
 
     def place(self, octave: float) -> tuple[int, float]:
         """The node below and the part of the way to the next, clamped to the grid."""
-        if octave <= self.low:
-            return 0, 0.0
-        if octave >= self.high:
-            return self.count - 1, min((octave - self.high) / self.beyond, 1.0) if self.beyond else 0.0
-        along = (octave - self.low) / self.step
-        below = min(int(along), self.count - 2)
-        return below, along - below
+        along, first = (octave - self.low) / self.step, 1 if self.before else 0
+        if along < 0.0:
+            return 0, max(0.0, 1.0 + (octave - self.low) / self.before) if self.before else 0.0
+        if along >= self.count - 1:
+            part = (octave - self.high) / self.beyond if self.beyond else 0.0
+            return self.count - 1 + first, part if part < 1.0 else 1.0
+        below = int(along)
+        return below + first, along - below
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Grid:
         found = [(0, 1.0)]
         for axis, octave in zip(self.axes, octaves, strict=True):
             below, part = axis.place(octave)
-            size = axis.count + (axis.beyond > 0)
+            size = axis.count + (axis.beyond > 0) + (axis.before > 0)
             nearer = [(index * size + below, weight * (1 - part)) for index, weight in found]
             if part:
                 nearer += [(index * size + below + 1, weight * part) for index, weight in found]

@@ -109,7 +109,7 @@ class Operator:
     work: (coordinates…, bytes per value) to (FLOP, bytes).  rising: whether time may not fall along each axis.
     math, memory: the two coordinates that may be too narrow to reach the peak, and the bandwidth.
     link: bytes cross the scale-up link instead of memory.  cached: its bytes may never leave the cache, so that the
-    datasheet bounds nothing.
+    datasheet bounds nothing.  starts: octaves where axes begin; a grid that begins later is led down to them.
     """
 
     name: str
@@ -121,6 +121,7 @@ class Operator:
     rising: tuple[bool, ...]
     link: bool = False
     cached: bool = False
+    starts: tuple[float, ...] = ()
 
     def figures(self, device: Device, form: str) -> Figures:
         """What `device` could do at best; formats without a native path compute in BF16."""
@@ -160,7 +161,7 @@ class Shape(NamedTuple):
 OPERATORS: dict[str, Operator] = {
     each.name: each
     for each in (
-        Operator("gemm", ("m", "n", "k"), (1, 1.5, 1.5), _gemm, (0, 1), (1, 2), (True,) * 3),
+        Operator("gemm", ("m", "n", "k"), (1, 1.5, 1.5), _gemm, (0, 1), (1, 2), (True,) * 3, starts=(0, 6, 6)),
         Operator(
             "prefill",
             ("span", "queries", "group", "width"),

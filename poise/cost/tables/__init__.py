@@ -19,6 +19,9 @@ from poise.core.spec import Device
 from poise.cost.grid import Axis, Grid, rising, unpack
 from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
 
+BEFORE = 3.0
+"""Octaves below a grid to its first node, where one is needed."""
+
 KIND = "operator tables"
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("operators.json")
@@ -161,9 +164,11 @@ def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
     """The log seconds of a table at a device's figures, with nodes beyond; and which of its own nodes had rows."""
     kind = table.operator
     missed = unpack(table.values, table.axes)
-    axes = tuple(Axis(axis.low, axis.step, axis.count, BEYOND) for axis in table.axes)
+    axes = tuple(
+        Axis(axis.low, axis.step, axis.count, BEYOND, _before(table, at)) for at, axis in enumerate(table.axes)
+    )
     values = []
-    for node, at in zip(Grid(axes, ()).nodes(), _edges(table.axes), strict=True):
+    for node, at in zip(Grid(axes, ()).nodes(), _edges(axes), strict=True):
         form = kind.seconds(tuple(2.0**each for each in node), table.format, figures, table.shape)
         values.append(log(form) + missed[at])
     bits = b64decode(table.seen)
@@ -171,11 +176,17 @@ def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
     return rising(Grid(axes, values), kind.rising), Grid(table.axes, seen)
 
 
+def _before(table: Table, at: int) -> float:
+    """Octaves down to a node below a grid that begins later than its axis might."""
+    starts = table.operator.starts
+    return BEFORE if starts and table.axes[at].low > starts[at] + 1 else 0.0
+
+
 def _edges(axes: tuple[Axis, ...]) -> list[int]:
-    """For each node of the axes with one more beyond, the nearest node without."""
+    """For each node of axes with some beyond and before, the nearest node without."""
     found = [0]
     for axis in axes:
-        steps = [*range(axis.count), axis.count - 1]
+        steps = [0] * (axis.before > 0) + [*range(axis.count), axis.count - 1]
         found = [index * axis.count + step for index in found for step in steps]
     return found
 

@@ -16,14 +16,13 @@ from poise.cost.operator import Figures, Operator, Shape
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
-START = Shape(5e-6, 0.7, 0.8, 30.0, 30.0, 3.0, 3.0)
+START = Shape(5e-6, 0.6, 0.7, 30.0, 30.0, 3.0, 3.0)
 LOWEST = Shape(2e-7, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3)
 HIGHEST = Shape(1e-3, 1.0, 1.0, 1e5, 1e5, 1e5, 1e5)
 """Where the search for a form starts and what it stays within; parts of a peak are at most 1."""
 
-HOLD = 0.001
-"""The weight, against a row's, by which a parameter is held where the search starts: where few shapes tell nothing of it,
-it stays there, and the form carries on sanely beyond them."""
+LAUNCHED = 2e-6
+"""Where every shape takes longer by the datasheet alone, none tells the fixed time: the usual one is taken."""
 
 FORM_ROWS = 4_000
 """Rows that the form is fitted to at most, spread evenly over all."""
@@ -85,31 +84,31 @@ def fit_form(kind: Operator, form: str, figures: Figures, coordinates: Floats, s
     take = np.unique(np.linspace(0, len(seconds) - 1, FORM_ROWS).astype(int))
     at, wanted = columns(coordinates[take]), np.log(seconds[take])
     low, high = np.log(np.array(LOWEST)), np.log(np.array(HIGHEST))
+    if min(np.maximum(*kind.least(at, form, figures))) > LAUNCHED:
+        low[0] = high[0] = np.log(START.fixed_s)
 
     def misses(logs: Floats) -> Floats:
         found: Floats = np.log(kind.seconds(at, form, figures, Shape(*np.exp(logs)))) - wanted
         return found
 
-    def loss(errors: Floats, logs: Floats) -> float:
-        return float(np.mean(np.sqrt(NARROW**2 + errors**2)) + HOLD / NARROW / 2 * np.sum((logs - start) ** 2))
+    def loss(errors: Floats) -> float:
+        return float(np.mean(np.sqrt(NARROW**2 + errors**2)))
 
-    start = np.log(np.array(START._replace(fixed_s=min(START.fixed_s, float(np.quantile(seconds, 0.02))))))
-    start = logs = np.clip(start, low, high)
-    held = HOLD * len(take) / NARROW
+    logs = np.log(np.array(START._replace(fixed_s=float(np.quantile(seconds, 0.02)))))
+    logs = np.clip(logs, low, high)
     errors, damping = misses(logs), 1e-2
     for _ in range(60):
         jacobian = np.stack([(misses(logs + step) - errors) / 1e-4 for step in 1e-4 * np.eye(len(logs))], axis=1)
         weight = 1 / np.sqrt(NARROW**2 + errors**2)
         normal = jacobian.T @ (weight[:, None] * jacobian)
-        normal += held * np.eye(len(logs))
-        slope = jacobian.T @ (weight * errors) + held * (logs - start)
+        slope = jacobian.T @ (weight * errors)
         step = np.linalg.solve(
             normal + damping * (np.diag(np.diag(normal)) + 1e-6 * len(errors) * np.eye(len(logs))), slope
         )
         tried = np.clip(logs - np.clip(step, -1, 1), low, high)
         found = misses(tried)
-        better = loss(found, tried) < loss(errors, logs)
-        still = abs(loss(found, tried) - loss(errors, logs)) < 1e-6
+        better = loss(found) < loss(errors)
+        still = abs(loss(found) - loss(errors)) < 1e-6
         if better:
             logs, errors, damping = tried, found, damping / 4
         else:
