@@ -247,7 +247,14 @@ def engine(
 
 @app.command()
 def calibrate(
-    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    recording: Annotated[
+        Path | None,
+        typer.Argument(help="What `poise serve --record` wrote.", metavar="[RECORDING]", show_default=False),
+    ] = None,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Fit operators to profiles under it instead, for `cost: measured`."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the cost, for `cost: {fitted: FILE}`.")
     ] = None,
@@ -259,9 +266,16 @@ def calibrate(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
-    """Fit the step cost of engines to a recording of them."""
-    from poise.truth.command import Fit, calibrate_file
+    """Fit the step cost of engines to a recording of them, or the cost of operators to profiles."""
+    from poise.truth.command import Fit, calibrate_file, calibrate_profiles
 
+    if profiles is not None:
+        if recording is not None or prior is not None:
+            raise UserError("--profiles: fits operators, so neither RECORDING nor --prior has a part in it; leave them")
+        calibrate_profiles(profiles, out, quiet)
+        return
+    if recording is None:
+        raise UserError("nothing to fit to; give a RECORDING of `poise serve --record`, or --profiles DIR")
     calibrate_file(Fit(recording, out, prior, json_file, quiet))
 
 

@@ -58,6 +58,60 @@ class Coefficients:
     context: float
     state: float
 
+    @property
+    def beside(self) -> float:
+        """Decode attention takes as long beside a chunk as alone."""
+        return 1.0
+
+    def layer(self, tokens: float) -> float:
+        """Picoseconds of an average layer without attention, for `tokens` tokens a rank."""
+        dense = self.token * tokens
+        total = self.fixed + self.linear * tokens + (dense if dense > self.weights else self.weights)
+        if self.expert_weights:
+            touched = self.expert_weights * (1.0 - self.miss ** (tokens * self.ranks))
+            math = self.expert_token * tokens
+            total += math if math > touched else touched
+        if self.reduce:
+            fixed, slope, other, rise = self.reduce
+            one, two = fixed + slope * tokens, other + rise * tokens
+            total += one if one < two else two
+        return total
+
+    def last(self, sampled: float) -> float:
+        """Picoseconds of the output head and the sampler for `sampled` tokens a rank."""
+        math = self.head_token * sampled
+        return self.head_fixed + self.sample * sampled + (math if math > self.head_weights else self.head_weights)
+
+    def attention(self, tokens: int, context: int, window: int) -> float:
+        """Picoseconds of all layers' attention of `tokens` new tokens after `context` earlier ones, on one rank.
+
+        Each layer kind takes the larger of its query-key pairs and of the KV that its queries span.
+        """
+        total = self.context * context
+        if self.pair:
+            math = self.pair * (tokens * context + tokens * (tokens + 1) // 2)
+            read = self.read * (context + tokens)
+            total += math if math > read else read
+        if self.window_pair:
+            math = self.window_pair * windowed_pairs(tokens, context, window)
+            read = self.window_read * (tokens + (context if context < window else window - 1))
+            total += math if math > read else read
+        return total
+
+    def decoding(self, tokens: float) -> tuple[float, float, float]:
+        """Picoseconds of all layers' attention of `tokens` decodes a rank: fixed, per KV token, per one in a window."""
+        return self.state * tokens, self.kv, self.window_kv
+
+
+def windowed_pairs(tokens: int, context: int, window: int) -> int:
+    """Query-key pairs of `tokens` queries after `context` tokens, each seeing itself and at most `window` keys.
+
+    Σ_{i=1..c} min(x + i, W): the first a = clamp(W − x, 0, c) queries see everything, the others W keys.
+    """
+    whole = window - context
+    whole = 0 if whole < 0 else tokens if whole > tokens else whole
+    return whole * context + whole * (whole + 1) // 2 + (tokens - whole) * window
+
 
 def bandwidth_share(share: float, serial: float) -> float:
     """The part of memory bandwidth that `share` of the SMs reaches, s / (a + (1−a)·s): more than s, as SMs share it.
@@ -80,10 +134,10 @@ def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[floa
 
 def derive(pool: Pool, use: Efficiencies, share: float) -> Coefficients:
     """The coefficients of a lane that has `share` of the SMs of every device of `pool`."""
-    return _Builder(pool, use, share).build()
+    return Builder(pool, use, share).build()
 
 
-class _Builder:
+class Builder:
     """Derives a lane's coefficients, one group of operators per method; times in seconds until `build`."""
 
     def __init__(self, pool: Pool, use: Efficiencies, share: float) -> None:

@@ -76,7 +76,7 @@ class Efficiencies:
     )
 
     def __post_init__(self) -> None:
-        for f in fields(self):
+        for f in fields(Efficiencies):
             value = getattr(self, f.name)
             if not (0 <= value < inf) or (value == 0 and not f.name.endswith("_s")):
                 raise ScenarioError(
@@ -91,5 +91,5 @@ class Efficiencies:
                 "what": f.metadata["what"],
                 "source": f.metadata["source"] if getattr(self, f.name) == f.default else "given by the user",
             }
-            for f in fields(self)
+            for f in fields(Efficiencies)
         }

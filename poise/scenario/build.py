@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poise.core.spec import Belief, Cluster, Slo
-from poise.cost import Fitted, Roofline
+from poise.cost import Fitted, Measured, Roofline
 from poise.policies import Policies
 from poise.scenario.cluster import build_cluster, build_cost
 from poise.scenario.load import Loaded
@@ -21,7 +21,7 @@ class Problem:
     cluster: Cluster
     traffic: Traffic
     bundles: list[tuple[str, Policies]]
-    cost: Roofline | Fitted
+    cost: Roofline | Measured | Fitted
     slo: Slo
     belief: Belief
     seeds: list[int]

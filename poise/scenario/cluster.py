@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool
-from poise.cost import Fitted, Roofline, kv_blocks
+from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.fitted import load_fitted
+from poise.cost.tables import load_tables
 from poise.scenario.checks import engine_of
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
-from poise.scenario.schema import DeviceSection, EngineSection, FittedSection, PoolSection
+from poise.scenario.schema import DeviceSection, EngineSection, FittedSection, MeasuredSection, PoolSection
 
 _SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
@@ -36,8 +38,8 @@ _SCALES = {
 _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
-def build_cost(loaded: Loaded) -> Roofline | Fitted:
-    """The cost that was fitted to a recording, or the roofline with the scenario's efficiencies."""
+def build_cost(loaded: Loaded) -> Roofline | Measured | Fitted:
+    """The cost that was fitted to a recording, measured operators, or the roofline with the scenario's efficiencies."""
     given, places = loaded.scenario.cost, loaded.places
     if isinstance(given, FittedSection):
         at = ("cost", "fitted")
@@ -45,17 +47,36 @@ def build_cost(loaded: Loaded) -> Roofline | Fitted:
             return load_fitted(loaded.file(given.fitted, at))
         except UserError as error:
             raise places.error(at, str(error)) from None
+    if isinstance(given, MeasuredSection):
+        return _measured(loaded, given)
+    return Roofline(**_efficiencies(loaded, given, ("cost",)))
+
+
+def _measured(loaded: Loaded, given: MeasuredSection) -> Measured:
+    """Measured operators by the tables that ship or that the scenario names."""
+    use, at = _efficiencies(loaded, given.measured, ("cost", "measured")), ("cost", "tables")
+    if given.tables is None:
+        return Measured(**use)
+    file = loaded.file(given.tables, at)
+    try:
+        load_tables(file)
+    except UserError as error:
+        raise loaded.places.error(at, str(error)) from None
+    return Measured(**use, tables=str(file))
+
+
+def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[str, Any]:
     known = [each.name for each in fields(Roofline)]
     for name in given:
         if name not in known:
-            raise places.error(("cost", name), unknown(name, known))
+            raise loaded.places.error((*path, name), unknown(name, known))
     for each in fields(Roofline):
         if each.name in given and given[each.name] == 0 and not each.name.endswith("_s"):
-            raise places.error(("cost", each.name), f"0 must be above 0; give the {each.metadata['what']}")
-    return Roofline(**given)
+            raise loaded.places.error((*path, each.name), f"0 must be above 0; give the {each.metadata['what']}")
+    return dict(given)
 
 
-def build_cluster(loaded: Loaded, cost: Roofline | Fitted) -> Cluster:
+def build_cluster(loaded: Loaded, cost: Roofline | Measured | Fitted) -> Cluster:
     """The cluster; raises ScenarioError, which points into the file, for unknown names and for what does not fit."""
     section = loaded.scenario.cluster
     pools = []

@@ -263,15 +263,36 @@ class FittedSection(Section):
     fitted: str = Field(description="a file that `poise calibrate` wrote, instead of efficiencies")
 
 
+class MeasuredSection(Section):
+    """Measured operators, in place of the roofline."""
+
+    measured: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        description="efficiencies of what the tables lack, as in {cpu_step_s: 0.001}"
+    )
+    tables: str | None = Field(
+        default=None, description="a file that `poise calibrate --profiles` wrote; null: the one that ships"
+    )
+
+
+def _named(value: Any) -> Any:
+    """A cost that is only named, with all its defaults."""
+    return {"measured": {"measured": {}}, "roofline": {}}.get(value, value) if isinstance(value, str) else value
+
+
 def _costed(value: Any) -> str:
-    """Which of the two forms of a cost `value` has."""
-    fitted = isinstance(value, FittedSection) or (isinstance(value, dict) and "fitted" in value)
-    return "[fitted]" if fitted else "[roofline]"
+    """Which of the forms of a cost `value` has."""
+    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured")):
+        if isinstance(value, kind) or (isinstance(value, dict) and name in value):
+            return f"[{name}]"
+    return "[roofline]"
 
 
 Cost = Annotated[
-    Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")] | Annotated[FittedSection, Tag("[fitted]")],
+    Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")]
+    | Annotated[FittedSection, Tag("[fitted]")]
+    | Annotated[MeasuredSection, Tag("[measured]")],
     Discriminator(_costed),
+    BeforeValidator(_named),
 ]
 
 
@@ -292,7 +313,8 @@ class Scenario(Section):
         default=CompareSection(), description="a section compare, as in {loads: [0.5, 1, 2]}"
     )
     cost: Cost = Field(
-        default={}, description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}, or {fitted: FILE}"
+        default={},
+        description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}, or measured, or {fitted: FILE}",
     )
     provenance: dict[str, Any] | None = Field(
         default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,26 @@ def calibrate_file(fit: Fit) -> None:
         save_fitted(found.cost, fit.out)
         if not fit.quiet:
             print(f"Wrote {fit.out}; a scenario names it as cost: {{fitted: {fit.out}}}", file=_spoken(fit.json))
+
+
+def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
+    """Fit operator tables to profiles, say what was left out and how far the tables are off, and write them."""
+    from poise.truth.profiles.make import fitted_to, make, save
+    from poise.truth.profiles.read import read_profiles, told
+    from poise.truth.profiles.show import errors
+
+    if out is None:
+        raise UserError("--profiles: the tables go to a file; give --out FILE")
+    check_writable(out, "--out")
+    profiles = read_profiles(folder, fitted_to(folder))
+    with Bars() as bars:
+        tables = make(profiles, date.today().isoformat(), None if quiet else bars)
+    if not tables.tables:
+        raise UserError(f"{folder}: no operator of a known device and format has rows enough; see poise devices")
+    save(tables, out)
+    if not quiet:
+        print("\n".join([*told(profiles), "", *errors(tables), ""]))
+        print(f"Wrote {out}; a scenario names it as cost: {{measured: {{}}, tables: {out}}}")
 
 
 def whatif_file(wish: Wish) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
-from poise.cost.step import windowed_pairs
+from poise.cost.coefficients import windowed_pairs
 
 from .pools import pools, shares
 from .reference import Slow

@@ -20,7 +20,6 @@ from poise.core.spec import Pool
 from poise.core.units import ps
 from poise.cost import Roofline, RooflineEstimator
 from poise.cost.coefficients import bandwidth_share, derive
-from poise.cost.step import _head, _layer
 
 from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, models, pools, shares
 
@@ -109,9 +108,9 @@ def test_layer_ranges_equal_a_walk_through_the_layers(
     walked = k.step + k.sequence * (decodes + len(chunks)) + k.state * decodes
     for layer in range(layers):
         passing = decodes + sum(chunk.tokens for chunk in chunks if chunk.first_layer <= layer < chunk.last_layer)
-        walked += _layer(k, passing) if passing else 0.0
+        walked += k.layer(passing) if passing else 0.0
     sampled = decodes + sum(chunk.last_layer == layers for chunk in chunks)
-    walked += _head(k, sampled) if sampled else 0.0
+    walked += k.last(sampled) if sampled else 0.0
     assert Roofline().build(Pool(model, H100)).step(StepShape(decodes, tuple(chunks))).base == pytest.approx(walked)
 
 

@@ -1,0 +1,251 @@
+"""What the operators of one pool take by measured tables, asked once when its costs are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from poise.core.errors import ScenarioError
+from poise.core.spec import Device, Pool
+from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
+from poise.cost.efficiency import Efficiencies
+from poise.cost.grid import isotonic
+from poise.cost.layout import kv_bytes_per_layer, kv_copies
+from poise.cost.ramp import Latent, Line, Ramp, Surface, spread
+from poise.cost.tables import Curve, Slice, Tables
+
+PROBE = 64.0
+"""Tokens of the step at which kernels are chosen."""
+
+
+WEIGHTS = {"bf16": "bf16", "fp8": "fp8", "int8": "int8", "int4": "int4_wo", "fp4": "nvfp4"}
+RAISED = {"fp8": "int8_wo", "int8": "int8_wo", "fp4": "mxfp4_wo"}
+"""Formats of weights by their names in tables, with and without a native path on the device."""
+
+
+def weights_format(device: Device, weights: str) -> str:
+    """The table format of a pool's weights: those without a native path are stored so and computed in BF16."""
+    native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(weights, 1.0)
+    return WEIGHTS[weights] if native else RAISED[weights]
+
+
+def lane_device(device: Device, share: float, serial: float) -> Device:
+    """What is left of a device for a lane with `share` of its SMs: so much arithmetic, more of the bandwidth."""
+    if share == 1.0:
+        return device
+    peaks = {name: getattr(device, name) * share for name in ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")}
+    return replace(device, memory_bw=device.memory_bw * bandwidth_share(share, serial), **peaks)
+
+
+class Gather:
+    """Asks the tables for one pool: all seconds."""
+
+    def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, device: Device, share: float) -> None:
+        self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
+        self.curves: dict[str, Curve] = {}
+        self.roofline = Builder(pool, use, share)
+        self.form = weights_format(pool.device, pool.weights)
+        self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
+        self.attending = 1 - self.model.linear_layers / self.model.layers
+        self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
+        self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
+        self._routed, self._reducers = self._expert(), self._all_reducers()
+        self._exchange, self._hop = self.roofline.exchange(), self.roofline.hop()
+
+    def curve(self, kind: str, form: str, *probe: float) -> Curve:
+        """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
+        found = self.curves.get(f"{kind} {form}")
+        if found is None:
+            found = self.tables.usual(kind, self.device, form, self.pool.engine.name, probe)
+            if found is None:
+                raise ScenarioError(
+                    f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
+                )
+            self.curves[f"{kind} {form}"] = found
+        return found
+
+    def layer(self, tokens: float) -> float:
+        """Seconds of an average layer without attention."""
+        use, total = self.use, 0.0
+        for often, product in self._plain:
+            total += often * product.seconds(tokens)
+        total += self._experts(tokens) + self._reduced(tokens)
+        total += 5 * use.light_s + self._exchange.fixed_s + self._hop.fixed_s
+        per_token = self.roofline.elementwise() + self.roofline.linear_attention()
+        return total + tokens * (per_token + self._exchange.per_byte_s + self._hop.per_byte_s)
+
+    def last(self, sampled: float) -> float:
+        """Seconds of the output head and the sampler."""
+        gathered, use = self.roofline.vocabulary(), self.use
+        product = self._head.seconds(sampled)
+        per_sequence = use.sample_sequence_s + gathered.per_byte_s
+        return product + use.light_s + use.sample_s + gathered.fixed_s + per_sequence * sampled
+
+    def _product(self, n: float, k: float, form: str) -> Slice:
+        """A product with (n × k) weights, by its tokens."""
+        return self.curve("gemm", form, PROBE, n, k).slice(1, n, k)
+
+    def _products(self) -> list[tuple[float, float, float, str]]:
+        """(how often, n, k, format) of an average layer's products without routed experts."""
+        model, tensor, form = self.model, self.pool.tensor, self.form
+        mixing = self.attending
+        dense = model.dense_layers / model.layers
+        found: list[tuple[float, float, float, str]] = []
+        if model.mla is not None:
+            mla = model.mla
+            wide = model.heads * (mla.nope_dim + mla.rope_dim) / tensor
+            down = mla.kv_rank + mla.rope_dim + mla.q_rank
+            found += [
+                (mixing, down, model.hidden, form),
+                (mixing, wide, mla.q_rank or model.hidden, form),
+                (mixing, model.heads * (mla.nope_dim + mla.value_dim) / tensor, mla.kv_rank, form),
+                (mixing, model.hidden, model.heads * mla.value_dim / tensor, form),
+            ]
+        else:
+            values = model.head_dim * (model.heads + 2 * model.kv_heads * kv_copies(self.pool)) / tensor
+            found += [
+                (mixing, values, model.hidden, form),
+                (mixing, model.hidden, model.heads * model.head_dim / tensor, form),
+            ]
+        gated = 2 if model.gated else 1
+        found += [
+            (dense, gated * model.ffn / tensor, model.hidden, form),
+            (dense, model.hidden, model.ffn / tensor, form),
+        ]
+        if model.linear_layers:
+            part, width = 1 - mixing, model.linear_parameters / (2 * model.hidden * tensor)
+            found += [(part, width, model.hidden, form), (part, model.hidden, width, form)]
+        if model.moe is not None:
+            part, shared = 1 - dense, model.moe.shared * model.moe.shared_ffn / tensor
+            found.append((part, model.moe.experts, model.hidden, "bf16"))
+            if shared:
+                found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
+        return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
+
+    def _expert(self) -> Slice | None:
+        """A layer's routed experts on a device, by their mean load, which is even."""
+        moe, pool = self.model.moe, self.pool
+        if moe is None:
+            return None
+        sliced = pool.tensor * pool.data / pool.expert
+        rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, float(pool.expert), 1.0)
+        return self.curve("moe", self.form, PROBE * moe.active / moe.experts, *rest).slice(1, *rest)
+
+    def _experts(self, tokens: float) -> float:
+        """Seconds of an average layer's routed experts."""
+        moe = self.model.moe
+        if moe is None or self._routed is None:
+            return 0.0
+        return moe.layers / self.model.layers * self._routed.seconds(tokens * self.pool.data * moe.active / moe.experts)
+
+    def _all_reducers(self) -> list[Slice]:
+        """All-reduces over the tensor group by bytes: the engine's kernel, and NCCL's, between which engines choose."""
+        tensor, device = self.pool.tensor, self.device
+        if tensor == 1 or tensor > device.scaleup_domain or device.scaleup_bw <= 0:
+            return []
+        found = {}
+        for framework in (self.pool.engine.name, "nccl"):
+            curve = self.tables.curve("all_reduce", device, "bf16", framework)
+            if curve is not None:
+                found[curve.table.framework] = curve.slice(1, tensor)
+                self.curves[f"all_reduce {curve.table.framework}"] = curve
+        return list(found.values())
+
+    def _reduced(self, tokens: float) -> float:
+        """Seconds of a layer's all-reduces; by the roofline's lines where no table's link joins the ranks."""
+        pool = self.pool
+        if pool.tensor == 1:
+            return 0.0
+        if not self._reducers:
+            return min(line.at(tokens) for line in self.roofline.all_reduces())
+        times = 2.0 if pool.data == 1 else 2 - self.roofline.moe
+        size = tokens * self.model.hidden * ACTIVATION_BYTES
+        return times * min(each.seconds(size) for each in self._reducers)
+
+    def surface(self) -> Surface | Latent | None:
+        """Prefill attention; None where no layer attends."""
+        if self.model.linear_layers == self.model.layers:
+            return None
+        if self.model.mla is not None:
+            heads = self.model.heads / self.pool.tensor
+            return Latent(self.curve("mla_prefill", self.cache, 512.0, heads), heads)
+        probe = (256.0, 512.0 * self._kv_heads * self._group, self._group, float(self.model.head_dim))
+        return Surface(self.curve("prefill", self.cache, *probe), self._group, self.model.head_dim)
+
+    @property
+    def _kv_heads(self) -> float:
+        return max(1.0, self.model.kv_heads / self.pool.tensor)
+
+    @property
+    def _group(self) -> float:
+        return max(1.0, self.model.heads / self.pool.tensor / self._kv_heads)
+
+    def decoding(self, surface: Surface | Latent | None) -> tuple[float, tuple[Line | None, Line | None]]:
+        """Attention's fixed seconds, and decode lines of full and of window layers beyond them."""
+        model = self.model
+        if model.linear_layers == model.layers:
+            return 0.0, (None, None)
+        seconds = self._decoder()
+        floor = seconds(1.0, 1.0)
+        if surface is not None:
+            floor = min(floor, surface.floor)
+        full = self._line(seconds, floor, model.max_context) if model.full_layers else None
+        window = self._line(seconds, floor, model.window) if model.window_layers else None
+        return floor, (full, window)
+
+    def _decoder(self) -> Callable[[float, float], float]:
+        """Seconds of a layer's decode attention by (decodes, context of each)."""
+        model = self.model
+        if model.mla is not None:
+            heads = model.heads / self.pool.tensor
+            latent = self.curve("mla_decode", self.cache, 1024.0, PROBE, heads).slice(2, heads)
+            return lambda n, context: latent.seconds(context, n)
+        kv_heads, group, width = self._kv_heads, self._group, float(model.head_dim)
+        grouped = self.curve("decode", self.cache, 1024.0, PROBE * kv_heads, group, width).slice(2, group, width)
+        return lambda n, context: grouped.seconds(context, n * kv_heads)
+
+    def beside(self) -> float:
+        """How many times longer decode attention takes beside a chunk."""
+        curve = self.curves.get(f"decode {self.cache}")
+        return 1.0 if curve is None else curve.table.beside(self._group)
+
+    def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
+        """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""
+        nodes = spread(4096)
+        read = kv_bytes_per_layer(self.pool) / self.device.memory_bw
+        fixed, slopes = [], []
+        for n in nodes:
+            line = _fit(n, seconds, floor, longest, self._room())
+            fixed.append(line[0])
+            slopes.append(max(line[1], n * read))
+        return Line(Ramp(nodes, isotonic(fixed)), Ramp(nodes, isotonic(slopes)))
+
+    def _room(self) -> float:
+        """Tokens of KV that a device can hold at all."""
+        layers = max(1, self.model.full_layers + self.model.window_layers)
+        return self.device.memory_bytes / (layers * kv_bytes_per_layer(self.pool))
+
+
+def _fit(
+    n: float, seconds: Callable[[float, float], float], floor: float, longest: int, room: float
+) -> tuple[float, float]:
+    """(fixed, slope) of seconds beyond `floor` by the context of each of `n` decodes, neither negative.
+
+    Least squares of relative errors over contexts two to the octave, as long as memory could hold them.
+    """
+    sums = [0.0] * 5
+    context = min(128.0, float(longest))
+    while True:
+        whole = seconds(n, context)
+        weight, beyond = 1 / whole**2, whole - floor
+        for at, value in enumerate((1.0, context, context**2, beyond, beyond * context)):
+            sums[at] += weight * value
+        context *= 2
+        if context > longest or n * context > max(room, 256.0 * n):
+            break
+    one, x, xx, y, xy = sums
+    bend = one * xx - x * x
+    slope = (one * xy - x * y) / bend if bend > 1e-12 * one * xx else y / x
+    slope = max(slope, 0.0)
+    fixed = (y - slope * x) / one
+    return (fixed, slope) if fixed > 0 else (0.0, max(xy / xx, 0.0))

@@ -1,0 +1,62 @@
+"""The measured recipe: from tables fitted to operator profiles to an estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.spec import Pool
+from poise.cost.curves import Curves
+from poise.cost.efficiency import Efficiencies
+from poise.cost.step import Steps
+from poise.cost.tables import SHIPPED, Tables, load_tables
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Efficiencies):
+    """Operators take what was measured of them, between measured shapes; outside, a form carries on from the nearest.
+
+    tables: a file of `poise calibrate --profiles`; "" takes the one that ships. The efficiencies are the roofline's and
+    serve what tables lack: light kernels, linear attention, hops between stages, experts' exchange, sampler and host.
+
+        Measured().build(pool).step(StepShape(decodes=8, chunks=(Chunk(512, 0),)))
+    """
+
+    tables: str = ""
+
+    def build(self, pool: Pool) -> MeasuredEstimator:
+        """The estimator of one pool; ScenarioError for degrees or links that cannot be laid out, or a broken file."""
+        return MeasuredEstimator(pool, self, load_tables(self.tables or SHIPPED))
+
+
+class MeasuredEstimator(Steps):
+    """Steps by measured operators."""
+
+    __slots__ = ("_recipe", "_tables")
+
+    def __init__(self, pool: Pool, recipe: Measured, tables: Tables) -> None:
+        self._recipe, self._tables = recipe, tables
+        super().__init__(pool, lambda share: Curves(pool, recipe, tables, share))
+
+    def describe(self) -> dict[str, object]:
+        """The pool, the tables behind each operator with their errors and sources, and the other efficiencies."""
+        pool, costs = self.pool, self._lane(1.0)
+        assert isinstance(costs, Curves)
+        return {
+            "estimator": "measured",
+            "model": pool.model.name,
+            "device": pool.device.name,
+            "device_source": pool.device.source,
+            "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
+            "weights": pool.weights,
+            "kv": pool.kv,
+            "tables": {
+                name: {
+                    "table": curve.table.label,
+                    "borrowed": curve.borrowed,
+                    "error": dict((curve.table.lent if curve.borrowed else curve.table.error)._asdict()),
+                }
+                for name, curve in sorted(costs.curves.items())
+            },
+            "about": dict(self._tables.about),
+            "efficiencies": self._recipe.sources(),
+        }

@@ -1,0 +1,200 @@
+"""Operators by what they must do: the coordinates of a shape, its arithmetic and bytes, and a form in few parameters.
+
+A form is a fixed time plus a smooth maximum of arithmetic and bytes, each at the part of the datasheet's figure that is
+reached, and longer where a dimension is narrow: (1 + a/x) is what tiles and idle processors cost. It extrapolates by
+physics and carries from one device to another; what it misses is the business of `Grid`. All functions here take plain
+floats or numpy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import Any, NamedTuple
+
+from poise.core.spec import Device
+
+SMOOTH = 3.0
+"""The exponent p of the smooth maximum (a^p + b^p)^(1/p): 26 % above the larger where both are equal."""
+
+
+class Figures(NamedTuple):
+    """What a device could do at best for one operator: FLOP/s in the format, bytes/s of memory or link."""
+
+    flops: float
+    bandwidth: float
+
+
+class Format(NamedTuple):
+    """A format of weights or cache: bytes per value and the datasheet peak that it computes at."""
+
+    size: float
+    peak: str
+
+
+FORMATS: dict[str, Format] = {
+    "bf16": Format(2.0, "bf16_flops"),
+    "bf16_kv8": Format(1.0, "bf16_flops"),
+    "fp8": Format(1.0, "fp8_flops"),
+    "fp8_block": Format(1.0, "fp8_flops"),
+    "int8": Format(1.0, "int8_ops"),
+    "int8_wo": Format(1.0, "bf16_flops"),
+    "int4_wo": Format(0.5, "bf16_flops"),
+    "mxfp4_wo": Format(0.5, "bf16_flops"),
+    "mxfp4_fp8": Format(0.5, "fp8_flops"),
+    "nvfp4": Format(0.5, "fp4_flops"),
+}
+"""Formats as profiles name them; `_wo`: weights only, computed in BF16; block scales are left out of the bytes."""
+
+TILE = 16
+"""Attention kernels compute at least so many queries of a sequence at once, over at least so many keys."""
+
+Work = Callable[..., tuple[Any, Any]]
+
+
+def _gemm(m: Any, n: Any, k: Any, size: float) -> tuple[Any, Any]:
+    """(m × k)(k × n): weights, inputs and outputs are moved once."""
+    return 2.0 * m * n * k, size * n * k + min(size, 2.0) * m * k + 2.0 * m * n
+
+
+def _prefill(span: Any, queries: Any, group: Any, width: Any, size: float) -> tuple[Any, Any]:
+    """`queries` of all sequences and heads that see `span` keys each in the mean, `group` queries heads a KV head.
+
+    So prompts, chunks after earlier tokens and sliding windows are one: `span` is what a query loops over, `queries`
+    what runs side by side. The keys read are at least those of the queries' own tokens.
+    """
+    return 4.0 * width * queries * span, queries * width * (4.0 + 2.0 * size / group)
+
+
+def _decode(context: Any, kv_heads: Any, group: Any, width: Any, size: float) -> tuple[Any, Any]:
+    """One query a head over `context` tokens of `kv_heads` sequences × KV heads."""
+    return 4.0 * width * group * kv_heads * context, 2.0 * size * width * kv_heads * context
+
+
+def _mla_prefill(new: Any, heads: Any, size: float) -> tuple[Any, Any]:
+    """Unabsorbed latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): scores of 192 values, outputs of 128."""
+    return 320.0 * heads * new * (new + 1.0), 2.0 * heads * new * (192.0 + 128.0)
+
+
+def _mla_decode(context: Any, batch: Any, heads: Any, size: float) -> tuple[Any, Any]:
+    """Absorbed latent attention: 576 values of score and 512 of output a head over one latent of 576 values."""
+    return 2.0 * 1088.0 * batch * heads * context, size * 576.0 * batch * context
+
+
+def _moe(load: Any, expert: Any, experts: Any, ranks: Any, skew: Any, size: float) -> tuple[Any, Any]:
+    """`experts` of `expert` weights each on the device, with a mean of `load` tokens each; load/(1 + load) have any.
+
+    That is fewer than even and random loads touch, as uneven ones may; what `skew` costs, and tokens meant for the
+    other `ranks`, is measured.
+    """
+    return 2.0 * expert * experts * load, size * expert * experts * (load / (1.0 + load))
+
+
+def _collective(moved: Any, ranks: Any, size: float) -> tuple[Any, Any]:
+    """`moved` bytes on every rank: each rank must at least send or receive 1/ranks of them to the others."""
+    return 0.0 * moved, moved * (ranks - 1.0) / ranks
+
+
+def _stream(moved: Any, size: float) -> tuple[Any, Any]:
+    """`moved` bytes read or written."""
+    return 0.0 * moved, moved
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One kind of operator.
+
+    axes: its coordinates, each at least 1/1024 and compared by ratio.  steps: spacing of a grid's nodes in octaves.
+    work: (coordinates…, bytes per value) to (FLOP, bytes).  rising: whether time may not fall along each axis.
+    math, memory: the two coordinates that may be too narrow to reach the peak, and the bandwidth.
+    link: bytes cross the scale-up link instead of memory.  cached: its bytes may never leave the cache, so that the
+    datasheet bounds nothing.  starts: octaves where axes begin; a grid that begins later is led down to them.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    steps: tuple[float, ...]
+    work: Work
+    math: tuple[int, int]
+    memory: tuple[int, int]
+    rising: tuple[bool, ...]
+    link: bool = False
+    cached: bool = False
+    starts: tuple[float, ...] = ()
+
+    def figures(self, device: Device, form: str) -> Figures:
+        """What `device` could do at best; formats without a native path compute in BF16."""
+        peak = getattr(device, FORMATS[form].peak) or device.bf16_flops
+        return Figures(peak, (device.scaleup_bw or device.host_bw or 1.0) if self.link else device.memory_bw)
+
+    def least(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
+        """Seconds of arithmetic and of bytes at the datasheet's figures: neither can be undercut."""
+        compute, moved = self._ideal(at, form, figures)
+        return (compute, 0.0 * moved) if self.cached else (compute, moved)
+
+    def _ideal(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
+        flops, moved = self.work(*at, FORMATS[form].size)
+        return flops / figures.flops, moved / figures.bandwidth
+
+    def seconds(self, at: tuple[Any, ...], form: str, figures: Figures, shape: Shape) -> Any:
+        """Seconds by the form: t₀ + ((arithmetic/e·narrowness)^p + (bytes/e·narrowness)^p)^(1/p)."""
+        compute, moved = self._ideal(at, form, figures)
+        (i, j), (u, v) = self.math, self.memory
+        compute = compute / shape.arithmetic * (1 + shape.math_a / at[i]) * (1 + shape.math_b / at[j])
+        moved = moved / shape.bandwidth * (1 + shape.memory_a / at[u]) * (1 + shape.memory_b / at[v])
+        return shape.fixed_s + (compute**SMOOTH + moved**SMOOTH) ** (1 / SMOOTH)
+
+
+class Shape(NamedTuple):
+    """The parameters of a form: fixed seconds, parts of peak and bandwidth reached, and four narrow widths."""
+
+    fixed_s: float
+    arithmetic: float
+    bandwidth: float
+    math_a: float = 0.0
+    math_b: float = 0.0
+    memory_a: float = 0.0
+    memory_b: float = 0.0
+
+
+OPERATORS: dict[str, Operator] = {
+    each.name: each
+    for each in (
+        Operator("gemm", ("m", "n", "k"), (1, 1.5, 1.5), _gemm, (0, 1), (1, 2), (True,) * 3, starts=(0, 6, 6)),
+        Operator(
+            "prefill",
+            ("span", "queries", "group", "width"),
+            (1.5, 2, 2, 1),
+            _prefill,
+            (0, 1),
+            (0, 1),
+            (True, True, False, True),
+        ),
+        Operator(
+            "decode", ("context", "kv_heads", "group", "width"), (2, 2, 2, 1), _decode, (0, 1), (0, 1), (True,) * 4
+        ),
+        Operator("mla_prefill", ("new", "heads"), (1, 1), _mla_prefill, (0, 1), (0, 1), (True,) * 2),
+        Operator("mla_decode", ("context", "batch", "heads"), (1.5, 1, 1), _mla_decode, (2, 1), (0, 1), (True,) * 3),
+        Operator(
+            "moe",
+            ("load", "expert", "experts", "ranks", "skew"),
+            (2.5, 3, 3, 4, 1),
+            _moe,
+            (0, 2),
+            (0, 2),
+            (True, True, True, False, True),
+        ),
+        Operator("light", ("bytes",), (1,), _stream, (0, 0), (0, 0), (True,), cached=True),
+        *(
+            Operator(name, ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), link=True)
+            for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "dispatch", "combine")
+        ),
+    )
+}
+"""All kinds by name."""
+
+
+def octaves(value: float) -> float:
+    """log₂ of a coordinate, at least −10."""
+    return log(max(value, 1 / 1024), 2)

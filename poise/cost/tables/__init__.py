@@ -1,0 +1,300 @@
+"""Coefficients fitted to measured operators, as they ship: found by kind, device, format and engine.
+
+`operators.json` holds them with source, licence and date; `poise calibrate --profiles` writes such files.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import exp, log, prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from poise.core.errors import ScenarioError
+from poise.core.spec import Device
+from poise.cost.grid import Axis, Grid, rising, unpack
+from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
+
+BEFORE = 3.0
+"""Octaves below a grid to its first node, where one is needed."""
+
+KIND = "operator tables"
+SCHEMA = 1
+SHIPPED = Path(__file__).with_name("operators.json")
+BEYOND = 8.0
+"""Octaves above a grid to its last node, which the form alone decides."""
+
+SLOW = 2.0
+VIDUR = "vidur"
+"""A framework of profiles that is no engine to serve by."""
+
+PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
+"""Kernels of attention tables that are FlashAttention 2; vLLM's layer profiles name none."""
+
+APART = 0.5
+"""The exponent of `Table.beside`, fitted to mixed steps of vLLM 0.19 (casys-kaist/LLMServingSim, MIT), 2026-11."""
+
+NARROW = 4_000
+"""Rows below which a table is lent only where no broad one of a device as near is at hand."""
+
+FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "scaleup_bw", "host_bw")
+"""The figures of a device that a file keeps, so that others can be compared with it."""
+
+
+class Error(NamedTuple):
+    """How far answers are off: the median and the 90th percentile of absolute relative errors."""
+
+    median: float
+    p90: float
+
+
+class Answer(NamedTuple):
+    """One operator's time with its standing.
+
+    how: `measured` (between measured shapes), `extrapolated` (outside them, by the form) or `borrowed` (another
+    device's or format's efficiency at this device's figures). error: what cross-validation says of such answers.
+    """
+
+    seconds: float
+    how: str
+    error: Error
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One operator on one device in one format by one kernel.
+
+    values, seen: the packed grid and which of its nodes had rows. error: of shapes held out. lent: of other devices.
+    """
+
+    kind: str
+    device: str
+    framework: str
+    format: str
+    kernel: str
+    rows: int
+    shape: Shape
+    axes: tuple[Axis, ...]
+    values: str
+    seen: str
+    error: Error
+    lent: Error
+
+    @property
+    def operator(self) -> Operator:
+        """What kind of operator it is."""
+        return OPERATORS[self.kind]
+
+    def beside(self, group: float) -> float:
+        """How much longer decode attention of `group` queries a KV head takes in one kernel with a prompt's chunk.
+
+        FlashAttention 2 packs a group's queries into one tile where all are decodes, and reads KV once a head beside a
+        chunk: so measured of vLLM 0.19, on RTX 4090 and RTX PRO 6000. Other kernels pack always, or run apart.
+        """
+        return group**APART if self.kernel in PACKING else 1.0
+
+    @property
+    def label(self) -> str:
+        """The table in one line."""
+        return " ".join(filter(None, (self.kind, self.device, self.format, self.framework, self.kernel)))
+
+
+class Curve:
+    """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
+
+    __slots__ = ("_seen", "borrowed", "figures", "grid", "table")
+
+    def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
+        self.table, self.figures, self.borrowed = table, figures, borrowed
+        self.grid, self._seen = grid_of(table, figures)
+
+    def slice(self, first: int, *rest: float) -> Slice:
+        """The curve over its first `first` coordinates alone, the others fixed at `rest`."""
+        axes = self.grid.axes
+        fixed = list(Grid(axes[first:], ()).corners([octaves(each) for each in rest]))
+        size = prod(len(axis.nodes) for axis in axes[first:])
+        count = prod(len(axis.nodes) for axis in axes[:first])
+        values = self.grid.values
+        mixed = [sum(weight * values[node * size + index] for index, weight in fixed) for node in range(count)]
+        return Slice(self, Grid(axes[:first], mixed), rest)
+
+    def seconds(self, *at: float) -> float:
+        """Seconds at coordinates in the order of `Operator.axes`."""
+        table = self.table
+        found = exp(self.grid.at([octaves(each) for each in at]))
+        compute, moved = table.operator.least(at, table.format, self.figures)
+        return max(found, float(compute), float(moved))
+
+    def answer(self, *at: float) -> Answer:
+        """Seconds with what stands behind them."""
+        where = [octaves(each) for each in at]
+        inside = sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
+        within = all(axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True))
+        table = self.table
+        if self.borrowed:
+            return Answer(self.seconds(*at), "borrowed", table.lent, table.label)
+        if inside < 0.5 or not within:
+            return Answer(self.seconds(*at), "extrapolated", table.lent, table.label)
+        return Answer(self.seconds(*at), "measured", table.error, table.label)
+
+
+class Slice:
+    """A curve over some of its coordinates, fewer look-ups each."""
+
+    __slots__ = ("_figures", "_format", "_least", "_rest", "grid")
+
+    def __init__(self, curve: Curve, grid: Grid, rest: tuple[float, ...]) -> None:
+        self.grid, self._rest = grid, rest
+        self._least, self._format, self._figures = curve.table.operator.least, curve.table.format, curve.figures
+
+    def seconds(self, *at: float) -> float:
+        """Seconds at the coordinates that are left."""
+        compute, moved = self._least((*at, *self._rest), self._format, self._figures)
+        found = exp(self.grid.at([octaves(each) for each in at]))
+        return max(found, float(compute), float(moved))
+
+
+@lru_cache(maxsize=256)
+def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
+    """The log seconds of a table at a device's figures, with nodes beyond; and which of its own nodes had rows."""
+    kind = table.operator
+    missed = unpack(table.values, table.axes)
+    axes = tuple(
+        Axis(axis.low, axis.step, axis.count, BEYOND, _before(table, at)) for at, axis in enumerate(table.axes)
+    )
+    values = []
+    for node, at in zip(Grid(axes, ()).nodes(), _edges(axes), strict=True):
+        form = kind.seconds(tuple(2.0**each for each in node), table.format, figures, table.shape)
+        values.append(log(form) + missed[at])
+    bits = b64decode(table.seen)
+    seen = [bool(bits[at // 8] >> at % 8 & 1) for at in range(len(missed))]
+    return rising(Grid(axes, values), kind.rising), Grid(table.axes, seen)
+
+
+def _before(table: Table, at: int) -> float:
+    """Octaves down to a node below a grid that begins later than its axis might."""
+    starts = table.operator.starts
+    return BEFORE if starts and table.axes[at].low > starts[at] + 1 else 0.0
+
+
+def _edges(axes: tuple[Axis, ...]) -> list[int]:
+    """For each node of axes with some beyond and before, the nearest node without."""
+    found = [0]
+    for axis in axes:
+        steps = [0] * (axis.before > 0) + [*range(axis.count), axis.count - 1]
+        found = [index * axis.count + step for index in found for step in steps]
+    return found
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All tables of a file, the devices that they were measured on, and where they come from."""
+
+    tables: tuple[Table, ...]
+    devices: Mapping[str, Device]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def curve(self, kind: str, device: Device, form: str, framework: str = "", kernel: str = "") -> Curve | None:
+        """The table that serves best, at the figures of `device`; None where no table has the kind.
+
+        In this order: the format asked for; the same device, else the nearest relative by its datasheet; the engine
+        and kernel asked for; the most rows.
+        """
+        found = [table for table in self.tables if table.kind == kind]
+        if not found:
+            return None
+        best = min(found, key=lambda table: self._rank(table, device, form, framework, kernel))
+        return _curve(best, device, form)
+
+    def usual(self, kind: str, device: Device, form: str, framework: str, probe: tuple[float, ...]) -> Curve | None:
+        """The table that a tuned engine runs by: its own, unless another on the same device is `SLOW` times faster.
+
+        Some kernels are measured that no deployment would choose, and some with the host's time to launch them, which
+        CUDA graphs hide. They are compared at the coordinates `probe`, by their forms.
+        """
+        own = self.curve(kind, device, form, framework)
+        if own is None or own.borrowed:
+            return own
+        figures = own.figures
+        rivals = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, own.table.device, form)]
+        times = {t: float(t.operator.seconds(probe, form, figures, t.shape)) for t in rivals if t.framework != VIDUR}
+        best = min(times, key=lambda table: times[table], default=own.table)
+        return own if times.get(own.table, 0.0) <= SLOW * times[best] else _curve(best, device, form)
+
+    def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
+        near = distance(device, self.devices[table.device], link=table.operator.link)
+        near += 2.0 * (near > 0 and table.rows < NARROW)  # a few shapes do not carry far
+        return (
+            _apart(form, table.format),
+            near,
+            table.framework != framework,
+            kernel != "" and table.kernel != kernel,
+            -table.rows,
+            -("graph" in table.kernel),
+        )
+
+
+def _curve(table: Table, device: Device, form: str) -> Curve:
+    borrowed = table.device != device.name or table.format != form
+    return Curve(replace(table, format=form), table.operator.figures(device, form), borrowed)
+
+
+def _apart(asked: str, given: str) -> float:
+    """How far two formats are apart: the same, the same peak and width, else by their order of width."""
+    if asked == given:
+        return 0
+    order = ("bf16", "bf16_kv8", "int8_wo", "int4_wo", "mxfp4_wo", "int8", "fp8", "fp8_block", "mxfp4_fp8", "nvfp4")
+    return 1 + abs(order.index(asked) - order.index(given))
+
+
+def distance(one: Device, other: Device, *, link: bool = False) -> float:
+    """0 for the same device; else the log ratios of peak and bandwidth (of links: theirs), and 1 for each native format
+    that only one has, 2 for another maker: relatives are of one maker and generation."""
+    if one.name == other.name:
+        return 0.0
+    strange = 2.0 * (one.vendor != other.vendor)
+    strange += ((one.fp8_flops > 0) != (other.fp8_flops > 0)) + ((one.fp4_flops > 0) != (other.fp4_flops > 0))
+    if link:
+        return 0.01 + strange + abs(log((one.scaleup_bw or 1e9) / (other.scaleup_bw or 1e9)))
+    peaks = abs(log(one.bf16_flops / other.bf16_flops))
+    return 0.01 + strange + peaks + abs(log(one.memory_bw / other.memory_bw))
+
+
+def load_tables(path: str | Path = SHIPPED) -> Tables:
+    """The tables of a file; ScenarioError for a file that holds none."""
+    return _load(str(Path(path).absolute()))
+
+
+@lru_cache(maxsize=8)
+def _load(path: str) -> Tables:
+    cure = "give a file that `poise calibrate --profiles` wrote"
+    try:
+        told = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
+    except ValueError:
+        raise ScenarioError(f"{path}: is no JSON; {cure}") from None
+    if not isinstance(told, dict) or told.pop("kind", None) != KIND:
+        raise ScenarioError(f"{path}: holds no operator tables; {cure}")
+    if told.pop("schema", None) != SCHEMA:
+        raise ScenarioError(f"{path}: its schema is not {SCHEMA}; read it with the version of Poise that wrote it")
+    try:
+        devices = {row["name"]: Device(memory_bytes=0, **row) for row in told.pop("devices")}
+        return Tables(tuple(map(_table, told.pop("tables"))), devices, told)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ScenarioError(f"{path}: a table is broken ({error}); {cure}") from None
+
+
+def _table(row: dict[str, Any]) -> Table:
+    axes = tuple(Axis(*axis) for axis in row.pop("axes"))
+    table = Table(
+        shape=Shape(*row.pop("shape")), axes=axes, error=Error(*row.pop("error")), lent=Error(*row.pop("lent")), **row
+    )
+    if len(axes) != len(table.operator.axes):
+        raise ValueError(f"{table.label} has {len(axes)} axes")
+    return table

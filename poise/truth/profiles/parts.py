@@ -1,0 +1,83 @@
+"""Parts of a transformer layer by name, as matrix products or as light kernels, for models that profiles name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from poise.catalogue import model as find_model
+from poise.core.errors import UserError
+
+
+class Widths(NamedTuple):
+    """A layer's widths."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    width: int
+    ffn: int
+    vocab: int
+    gated: bool = True
+
+
+UNLISTED = {
+    "internlm/internlm-20b": Widths(5120, 40, 40, 128, 13824, 103168),
+    "microsoft/phi-2": Widths(2560, 32, 32, 80, 10240, 51200, gated=False),
+    "microsoft/Phi-mini-MoE-instruct": Widths(4096, 32, 8, 128, 960, 32064),
+}
+"""Models of profiles that the catalogue lacks, by their published `config.json`."""
+
+PRODUCTS = {
+    "qkv_proj": "qkv", "attn_pre_proj": "qkv", "q_proj": "q", "k_proj": "kv", "v_proj": "kv",
+    "o_proj": "out", "attn_post_proj": "out", "gate_up_proj": "up", "mlp_up_proj": "up",
+    "gate_proj": "half", "up_proj": "half", "down_proj": "down", "mlp_down_proj": "down", "lm_head": "head",
+}  # fmt: skip
+"""Names of matrix products in profiles."""
+
+LIGHT = {
+    "layernorm": "norm", "input_layernorm": "norm", "post_layernorm": "norm", "post_attention_layernorm": "norm",
+    "final_layernorm": "norm", "act_fn": "act", "mlp_act": "act", "rotary_emb": "rope", "attn_rope": "rope",
+    "rope": "rope", "add": "add",
+}  # fmt: skip
+"""Names of light kernels in profiles."""
+
+
+def widths(name: str) -> Widths | None:
+    """The widths of a model, None where nobody knows it."""
+    if name in UNLISTED:
+        return UNLISTED[name]
+    try:
+        found = find_model(name)
+    except UserError:
+        return None
+    return Widths(found.hidden, found.heads, found.kv_heads, found.head_dim, found.ffn, found.vocab, found.gated)
+
+
+def product(layer: str, model: Widths, tp: int) -> tuple[int, int] | None:
+    """(n, k) of a part that is a matrix product, its rank of `tp`; None for others."""
+    heads, kv = model.heads * model.width // tp, max(model.kv_heads // tp, 1) * model.width
+    ffn = model.ffn // tp
+    return {
+        "qkv": (heads + 2 * kv, model.hidden),
+        "q": (heads, model.hidden),
+        "kv": (kv, model.hidden),
+        "out": (model.hidden, heads),
+        "up": ((2 if model.gated else 1) * ffn, model.hidden),
+        "half": (ffn, model.hidden),
+        "down": (model.hidden, ffn),
+        "head": (model.vocab // tp, model.hidden),
+    }.get(PRODUCTS.get(layer, ""))
+
+
+def moved(layer: str, model: Widths, tp: int) -> int | None:
+    """Bytes that a light kernel moves for each token in 16 bits; None for other parts.
+
+    A norm reads and writes values and residuals; an activation reads two halves and writes one.
+    """
+    rotated = (model.heads + model.kv_heads) * model.width // tp
+    return {
+        "norm": 8 * model.hidden,
+        "act": (6 if model.gated else 4) * (model.ffn // tp),
+        "rope": 4 * rotated,
+        "add": 6 * model.hidden,
+    }.get(LIGHT.get(layer, ""))

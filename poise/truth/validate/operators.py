@@ -1,0 +1,136 @@
+"""Single operators against measured ones: the tables' times, and the roofline's beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poise.core.spec import Device
+from poise.cost.operator import FORMATS
+from poise.cost.tables import Curve, Tables, load_tables
+from poise.truth.profiles.bulk import predict
+from poise.truth.profiles.fitting import Floats
+from poise.truth.profiles.make import known_device, replace_tables
+from poise.truth.profiles.plain import plain
+from poise.truth.profiles.read import Profiles, read_profiles
+from poise.truth.profiles.rows import ABOUT, coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Predicted over measured of one group of rows; NaN where nothing answers."""
+
+    source: str
+    device: str
+    engine: str
+    kind: str
+    how: str
+    ratio: Floats
+    naive: Floats
+
+
+def operators(folder: Path, tables: Tables | None = None, *, unseen: bool = False) -> list[dict[str, Any]]:
+    """Rows {source, device, model, engine, metric, n, answered, bias, median_ape, p90_ape, naive_median_ape,
+    naive_p90_ape, how} of all operator profiles under `folder`, by source, device, engine and kind.
+
+    tables: whose answers are judged (default: those that ship).  unseen: each device is answered by the others' tables
+    only.  bias: the median of predicted over measured less 1.  `naive_` figures are the roofline's on the same rows.
+    UserError where the folder holds no profiles.
+    """
+    found = list(answers(read_profiles(folder), tables or load_tables(), unseen=unseen))
+    groups: dict[tuple[str, str, str, str], list[Answered]] = {}
+    for each in found:
+        groups.setdefault((each.source, each.device, each.engine, each.kind), []).append(each)
+    return [_row(key, each) for key, each in sorted(groups.items())]
+
+
+def answers(profiles: Profiles, tables: Tables, *, unseen: bool = False) -> Iterator[Answered]:
+    """The answers to all profiles, one for each source, device, engine, kernel and format."""
+    for kind, rows in profiles.rows.items():
+        for key, part in rows.group_by(*ABOUT, maintain_order=True):
+            source, name, engine, kernel, form = (str(each) for each in key)
+            device = known_device(name)
+            seconds = part["us"].to_numpy() * 1e-6
+            if device is None or form not in FORMATS:
+                nothing = np.full(len(seconds), np.nan)
+                yield Answered(source, name, engine, kind, "device or format not known", nothing, nothing)
+                continue
+            known = (
+                tables if not unseen else replace_tables(tables, (t for t in tables.tables if t.device != device.name))
+            )
+            if "nodes" in part.columns:  # tables are of one node
+                seconds = np.where(part["nodes"].to_numpy() > 1, np.nan, seconds)
+            ask = _mixed if kind == "mixed" else _single
+            how, predicted, naive = ask(known, kind, device, form, engine, kernel, part)
+            yield Answered(source, name, engine, kind, how, predicted / seconds, naive / seconds)
+
+
+def _single(
+    tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
+) -> tuple[str, Floats, Floats]:
+    at = coordinates(kind, rows)
+    numbers = at.to_numpy()
+    curve = tables.curve(kind, device, form, engine, kernel)
+    naive = plain(kind, form, device, numbers)
+    if curve is None:
+        return "no table", np.full(len(numbers), np.nan), naive
+    return _how(curve), predict(curve.table, curve.figures, numbers), naive
+
+
+def _mixed(
+    tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
+) -> tuple[str, Floats, Floats]:
+    """A step of one chunk beside decodes: what each takes beyond the fixed time, which counts once."""
+    chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
+    decodes = rows.with_columns(window=pl.lit(0))
+    parts = [
+        _single(tables, "prefill", device, form, engine, kernel, chunk),
+        _single(tables, "decode", device, form, engine, kernel, decodes),
+    ]
+    curve = tables.curve("decode", device, form, engine, kernel)
+    floor, longer = 0.0, np.ones(rows.height)
+    if curve is not None:
+        floor = curve.seconds(1.0, 1.0, 1.0, 64.0)
+        longer = np.array(
+            [curve.table.beside(heads / kv) for heads, kv in rows.select("heads", "kv_heads").iter_rows()]
+        )
+    how = parts[0][0] if parts[0][0] == parts[1][0] else "borrowed"
+    naive = parts[0][2] + parts[1][2]
+    together = parts[0][1] + longer * (parts[1][1] - floor)
+    return how, np.maximum(together, np.maximum(parts[0][1], parts[1][1])), naive
+
+
+def _how(curve: Curve) -> str:
+    return f"borrowed from {curve.table.device}" if curve.borrowed else "measured"
+
+
+def _row(key: tuple[str, str, str, str], parts: list[Answered]) -> dict[str, Any]:
+    source, device, engine, kind = key
+    ratio, naive = (np.concatenate([getattr(each, name) for each in parts]) for name in ("ratio", "naive"))
+    told = ratio[np.isfinite(ratio)]
+    row: dict[str, Any] = {"source": source, "device": device, "model": "", "engine": engine, "metric": f"op:{kind}"}
+    row |= {"n": len(ratio), "answered": len(told)}
+    row |= _errors(told, "") | _errors(naive[np.isfinite(naive)], "naive_")
+    return row | {"how": ", ".join(sorted({each.how for each in parts}))}
+
+
+def _errors(ratio: Floats, prefix: str) -> dict[str, float | None]:
+    names = [f"{prefix}{name}" for name in ("bias", "median_ape", "p90_ape")]
+    if not len(ratio):
+        return dict.fromkeys(names)
+    off = np.abs(ratio - 1)
+    values = (float(np.median(ratio)) - 1, float(np.median(off)), float(np.quantile(off, 0.9)))
+    return {name: round(value, 4) for name, value in zip(names, values, strict=True)}
+
+
+def totals(found: list[Answered]) -> list[dict[str, Any]]:
+    """One row a kind over all sources, devices and engines."""
+    kinds: dict[str, list[Answered]] = {}
+    for each in found:
+        kinds.setdefault(each.kind, []).append(each)
+    return [_row(("", "", "", kind), each) for kind, each in sorted(kinds.items())]

@@ -1,0 +1,202 @@
+"""What must hold of measured costs: bounds, order, the estimator's contract, standing of answers, and provenance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poise.core.errors import ScenarioError
+from poise.core.estimate import Chunk, Estimator, Piece, StepShape
+from poise.core.spec import Engine, Pool
+from poise.cost import Measured, Roofline
+from poise.cost.efficiency import Efficiencies
+from poise.cost.step import Steps
+from poise.cost.tables import SHIPPED, Curve, distance, load_tables
+
+from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, models, pools, shares
+
+TABLES = load_tables()
+KNOWN = TABLES.devices["H100-SXM-80GB"]
+tokens = st.integers(1, 5000)
+contexts = st.integers(0, 20_000)
+more = st.integers(1, 500)
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """A shipped table at the figures of its own or of another device."""
+    table = draw(st.sampled_from(TABLES.tables))
+    device = draw(st.sampled_from((TABLES.devices[table.device], PCIE)))
+    found = TABLES.curve(table.kind, device, table.format, table.framework, table.kernel)
+    assert found is not None
+    return found
+
+
+def places(curve: Curve) -> st.SearchStrategy[list[float]]:
+    return st.tuples(*(st.floats(axis.low - 2, axis.high + 6).map(lambda x: 2.0**x) for axis in curve.table.axes)).map(
+        list
+    )
+
+
+@given(st.data(), curves())
+@settings(max_examples=200, deadline=None)
+def test_no_operator_is_faster_than_the_datasheet_or_falls_along_its_axes(data: st.DataObject, curve: Curve) -> None:
+    at = data.draw(places(curve))
+    here = curve.seconds(*at)
+    assert here >= max(curve.table.operator.least(tuple(at), curve.table.format, curve.figures)) > -1
+    for axis, rises in enumerate(curve.table.operator.rising):
+        if rises:
+            beside = list(at)
+            beside[axis] *= data.draw(st.floats(1, 16))
+            assert curve.seconds(*beside) >= here * (1 - 1e-9)
+
+
+@given(st.data(), curves())
+@settings(max_examples=50, deadline=None)
+def test_a_slice_answers_as_its_curve(data: st.DataObject, curve: Curve) -> None:
+    at = data.draw(places(curve))
+    cut = data.draw(st.integers(1, len(at)))
+    assert curve.slice(cut, *at[cut:]).seconds(*at[:cut]) == pytest.approx(curve.seconds(*at))
+
+
+def cost(estimator: Steps, shape: StepShape, context: int) -> int:
+    """Picoseconds of a step whose decodes all have `context` tokens."""
+    piece, window = estimator.step(shape), estimator.window
+    return piece.base + shape.decodes * (piece.per_kv * context + piece.per_window * min(context, window))
+
+
+@given(pools(), st.integers(0, 300), tokens, contexts, contexts, more, shares)
+@settings(max_examples=60, deadline=None)
+def test_more_work_never_costs_less(
+    pool: Pool, decodes: int, new: int, earlier: int, context: int, extra: int, share: float
+) -> None:
+    estimator = Measured().build(pool)
+    here = cost(estimator, StepShape(decodes, (Chunk(new, earlier),), share), context)
+    for shape, at in (
+        (StepShape(decodes, (Chunk(new + extra, earlier),), share), context),
+        (StepShape(decodes, (Chunk(new, earlier + extra),), share), context),
+        (StepShape(decodes, (Chunk(new, earlier), Chunk(extra, 0)), share), context),
+        (StepShape(decodes, (Chunk(new, earlier),), share), context + extra),
+    ):
+        assert cost(estimator, shape, at) >= here - 1
+    assert here >= cost(estimator, StepShape(decodes, (), share), context) - 1
+    wider = cost(estimator, StepShape(decodes + extra, (Chunk(new, earlier),), share), context)
+    assert wider >= here - (decodes + extra) * context - 1  # each slope is rounded by itself
+
+
+@given(pools(), st.integers(1, 300), tokens, contexts, contexts)
+@settings(max_examples=30, deadline=None)
+def test_a_smaller_share_is_never_faster(pool: Pool, decodes: int, new: int, earlier: int, context: int) -> None:
+    estimator = Measured().build(pool)
+    times = [cost(estimator, StepShape(decodes, (Chunk(new, earlier),), share), context) for share in (0.2, 0.6, 1.0)]
+    assert times[0] >= times[1] * 0.999 >= times[2] * 0.998
+
+
+@given(models(), st.integers(1, 300), tokens, contexts, contexts)
+@settings(max_examples=40, deadline=None)
+def test_a_step_is_never_faster_than_a_perfect_device(
+    model: object, decodes: int, new: int, earlier: int, context: int
+) -> None:
+    plain = replace(model, moe=None, linear_layers=0, linear=None)  # type: ignore[type-var]
+    pool = Pool(replace(plain, window_layers=min(plain.window_layers, plain.layers)), H100)  # type: ignore[attr-defined]
+    perfect = Roofline(**{f.name: 0.0 if f.name.endswith("_s") else 1.0 for f in fields(Efficiencies)})
+    shape = StepShape(decodes, (Chunk(new, earlier),))
+    assert cost(Measured().build(pool), shape, context) >= cost(perfect.build(pool), shape, context) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("model", REAL, ids=lambda model: model.name)
+def test_a_cover_of_the_layers_costs_the_whole_chunk_and_what_is_read_again(model: object) -> None:
+    estimator = Measured().build(Pool(model, H100, tensor=8))  # type: ignore[arg-type]
+    layers = model.layers  # type: ignore[attr-defined]
+    for decodes in (0, 5):
+        edges = (0, 1, layers // 2, layers)
+        parts = [estimator.step(StepShape(decodes, (Chunk(300, 50, *span),))).base for span in pairwise(edges)]
+        whole = estimator.step(StepShape(decodes, (Chunk(300, 50),))).base
+        use = Efficiencies()
+        host = round((use.cpu_step_s * (decodes == 0) + use.cpu_sequence_s) * 1e12)
+        again = estimator.step(StepShape(decodes)).base + host
+        if decodes == 0:
+            assert sum(parts) == pytest.approx(whole + (len(parts) - 1) * again, rel=1e-9, abs=9)
+        else:  # a stretch that only decodes pass is charged for its own tokens, so shared products save something
+            assert sum(parts) > whole
+
+
+@pytest.mark.parametrize("model", REAL, ids=lambda model: model.name)
+def test_it_keeps_the_estimators_contract(model: object) -> None:
+    pool = Pool(model, H100, tensor=8)  # type: ignore[arg-type]
+    estimator: Estimator = Measured().build(pool)
+    assert estimator.step(StepShape(0)) == Piece(0)
+    assert estimator.step(StepShape(7)) is estimator.step(StepShape(7))
+    assert (estimator.step(StepShape(7)).per_window > 0) == (model is GEMMA)
+    assert all(isinstance(each, int) for each in estimator.step(StepShape(7, (Chunk(9, 3),))))
+    assert estimator.kv_bytes(100) == Roofline().build(pool).kv_bytes(100)
+    with pytest.raises(ValueError, match=r"share 1\.5"):
+        estimator.step(StepShape(1, (), 1.5))
+
+
+def test_an_answer_says_how_it_stands() -> None:
+    gemm = TABLES.curve("gemm", KNOWN, "bf16", "vllm")
+    assert gemm is not None
+    assert gemm.answer(64, 4096, 4096).how == "measured"
+    assert gemm.answer(1 << 20, 1 << 18, 4096).how == "extrapolated"
+    strange = TABLES.curve("gemm", PCIE, "bf16", "vllm")
+    assert strange is not None
+    found = strange.answer(64, 4096, 4096)
+    assert found.how == "borrowed"
+    assert 0 < found.error.median <= found.error.p90
+    assert gemm.answer(64, 4096, 4096).error.median < 0.1
+
+
+def test_the_nearest_relative_is_of_the_same_generation() -> None:
+    a100, h100, h200 = (TABLES.devices[name] for name in ("A100-SXM-80GB", "H100-SXM-80GB", "H200-SXM-141GB"))
+    h20 = replace(h200, name="H20", bf16_flops=148e12, fp8_flops=296e12, memory_bw=4e12)
+    assert distance(h100, h100) == 0 < distance(h100, h200) < distance(h100, a100)
+    assert distance(h20, h200) < distance(h20, a100)
+
+
+def test_the_engines_own_table_serves_unless_it_is_no_kernel_to_serve_by() -> None:
+    built = {name: Measured().build(Pool(LLAMA_8B, KNOWN, engine=Engine(name=name))) for name in ("vllm", "sglang")}
+    for name, estimator in built.items():
+        told = estimator.describe()["tables"]
+        assert isinstance(told, dict)
+        assert name in told["gemm bf16"]["table"]
+
+
+def test_describe_tells_tables_errors_sources_and_the_rest() -> None:
+    told = json.loads(json.dumps(Measured(cpu_step_s=0.001).build(Pool(DEEPSEEK_V3, H100, tensor=8)).describe()))
+    assert told["estimator"] == "measured"
+    assert {"moe bf16", "mla_decode bf16", "gemm bf16"} <= set(told["tables"])
+    assert all(each["table"] and each["error"]["median"] > 0 and each["borrowed"] for each in told["tables"].values())
+    assert any("Apache-2.0" in source for source in told["about"]["sources"])
+    assert told["efficiencies"]["cpu_step_s"]["source"] == "given by the user"
+
+
+def test_the_shipped_tables_are_small() -> None:
+    assert SHIPPED.stat().st_size < 300_000
+
+
+@pytest.mark.parametrize("text", ("", "[]", '{"kind": "operator tables", "schema": 9}', '{"kind": "fitted step cost"}'))
+def test_a_file_without_tables_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tables.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"tables\.json: .*poise|tables\.json: its schema"):
+        load_tables(path)
+
+
+def test_a_file_that_lacks_a_kind_says_which(tmp_path: Path) -> None:
+    told = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    told["tables"] = [row for row in told["tables"] if row["kind"] != "decode"]
+    path = tmp_path / "tables.json"
+    path.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"no table of decode"):
+        Measured(tables=str(path)).build(Pool(LLAMA_8B, H100))
+
+
+def test_hybrid_models_build() -> None:
+    assert Measured().build(Pool(HYBRID, H100, tensor=2, data=2, expert=4)).step(StepShape(9)).base > 0

@@ -1,0 +1,62 @@
+"""Operators judged against profiles: exact ones are met, others borrow, unknown ones are counted, not answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poise.truth.profiles.make import make
+from poise.truth.profiles.read import read_profiles
+from poise.truth.validate.operators import operators
+from tests.truth.profiles.made import TRUTH, folder, products
+
+
+def test_a_device_that_was_measured_is_met(tmp_path: Path) -> None:
+    root = folder(tmp_path, products())
+    (row,) = operators(root, make(read_profiles(root), "2026-11-22"))
+    assert (row["source"], row["device"], row["engine"], row["metric"]) == (
+        "gpu_op_profiles",
+        "h100_sxm",
+        "vllm",
+        "op:gemm",
+    )
+    assert row["n"] == row["answered"] == 686
+    assert row["median_ape"] < 0.02
+    assert abs(row["bias"]) < 0.02
+    assert row["median_ape"] < row["naive_median_ape"]
+    assert row["how"] == "measured"
+
+
+def test_another_device_borrows_and_says_so(tmp_path: Path) -> None:
+    tables = make(read_profiles(folder(tmp_path / "one", products())), "2026-11-22")
+    other = folder(tmp_path / "other", products(name="H200"), "h200_sxm")
+    (row,) = operators(other, tables)
+    assert row["how"] == "borrowed from H100-SXM-80GB"
+    assert row["answered"] == row["n"]
+    assert row["median_ape"] < 0.05  # efficiencies carry over exactly; only the grid between its nodes does not
+    slower = folder(tmp_path / "slower", products(TRUTH._replace(arithmetic=0.35, bandwidth=0.4), "H200"), "h200_sxm")
+    assert operators(slower, tables)[0]["bias"] < -0.2
+
+
+def test_unseen_judges_a_device_by_the_others(tmp_path: Path) -> None:
+    root = folder(tmp_path, products())
+    tables = make(read_profiles(root), "2026-11-22")
+    (row,) = operators(root, tables, unseen=True)
+    assert row["answered"] == 0
+    assert row["median_ape"] is None
+
+
+def test_a_device_that_nobody_knows_is_counted_not_answered(tmp_path: Path) -> None:
+    root = folder(tmp_path, products(), "abacus_9000")
+    (row,) = operators(root)
+    assert (row["device"], row["answered"], row["n"]) == ("abacus_9000", 0, 686)
+    assert row["bias"] is row["p90_ape"] is None
+    assert row["how"] == "device or format not known"
+
+
+@pytest.mark.parametrize("kinds", (("gemm",),))
+def test_the_shipped_tables_answer_known_devices(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    root = folder(tmp_path, products())
+    assert [row["metric"] for row in operators(root)] == [f"op:{kind}" for kind in kinds]
+    assert operators(root)[0]["answered"] == 686
