@@ -1,0 +1,1 @@
+"""`poise validate`: how far predictions are from measurements, by source, device, model, engine and metric."""
