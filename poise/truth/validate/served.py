@@ -21,7 +21,7 @@ from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream
 from poise.workload.table import Prefixes, Workload
 
-REQUESTS = 2000
+REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
 
 LEAST_WAVES = 3
@@ -114,9 +114,9 @@ def _queued(condition: Condition) -> Outcome:
     found = outcome_of(run, condition.devices, None, 0)
     if count == asked:
         return found
-    ends = np.sort(np.array(run.records.ended_at, dtype=np.float64)) / SECOND
-    pace = (count // 2) / (ends[-1 - count // 4] - ends[count // 4 - 1]) if count >= 8 else count / ends[-1]
-    total = ends[-1] + (asked - count) / pace
+    ends = sorted(end / SECOND for end in run.records.ended_at)
+    first, last = count // 4 - 1, count - 1 - count // 4
+    total = ends[-1] + (asked - count) * (ends[last] - ends[first]) / (last - first)
     factor = asked / total / found.flow["request"]
     return replace(found, flow={name: value * factor for name, value in found.flow.items()})
 
