@@ -91,6 +91,22 @@ def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:
     raise UserError(f"precision {name!r} is not known; known are bf16, fp16, fp8, int8, int4, fp4 and their variants")
 
 
+def narrowest(found: Device) -> tuple[Format, str]:
+    """What MLPerf's submitters run where nothing is stated: the narrowest format that the device computes natively."""
+    best: Format = "fp4" if found.fp4_flops > 0 else "fp8" if found.fp8_flops > 0 else "bf16"
+    return best, f"precision not stated: {best}, the narrowest that {found.name} computes, as submitters choose"
+
+
+def era_of(source: str, engine: str, version: str, notes: str) -> tuple[str, str]:
+    """The engine version that is meant, and what was assumed: the stated one where no row of the table fits."""
+    for row in _table()["eras"]:
+        named = source.startswith(row["source"]) and key(engine).startswith(row["engine"])
+        stated = re.match(row["stated"], version) if row["stated"] else not version
+        if named and stated and re.search(row["notes"], notes):
+            return row["version"], f"engine version {version or 'not stated'}: {row['version']}, {row['why']}"
+    return version, ""
+
+
 def scenario_of(found: Model) -> Scenario | None:
     """The MLPerf load of the model `found`; None where it has none."""
     for row in _table()["scenarios"]:

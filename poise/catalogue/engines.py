@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from poise.catalogue.names import key
-from poise.core.spec import Engine
+from poise.core.spec import Engine, Format
 
 _DATA = Path(__file__).with_name("engines.json")
 
@@ -19,6 +19,10 @@ class EngineDefaults:
     """The defaults of one engine from one version on.
 
     token_budget, max_sequences, memory_fraction: as in `Engine`.
+    step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
+        own defaults where no engine is known better).  front_s: what a server adds before the first token.
+    quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
+    prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
@@ -29,6 +33,11 @@ class EngineDefaults:
     max_sequences: int
     source: str
     memory_fraction: float = 0.9
+    step_s: float = 0.5e-3
+    sequence_s: float = 5e-6
+    front_s: float = 0.0
+    quantised_kv: Format = "bf16"
+    prefill_first: bool = False
     splits_layers: bool = False
     known: bool = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 from poise.core.errors import PoiseError
@@ -17,7 +17,7 @@ from poise.truth.validate.cost import cost_for, naive_cost
 from poise.truth.validate.outcome import Outcome
 from poise.truth.validate.row import Row
 from poise.truth.validate.scenario import scenario_outcome
-from poise.truth.validate.served import roomy, served_outcome
+from poise.truth.validate.served import balanced, roomy, served_outcome
 
 BATCH = 8
 """Conditions that one process gets at a time."""
@@ -112,8 +112,8 @@ def _static(condition: Condition) -> Outcome:
 
 def naive_outcome(condition: Condition) -> Outcome:
     """The bare roofline without queueing: a request's own prefill, then steps of as many decodes as run at once."""
-    condition, _ = roomy(condition)
-    pools = [replace(pool, replicas=pool.replicas) for pool in condition.pools]
+    condition, _ = roomy(balanced(condition))
+    pools = condition.pools
     first, last = pools[0], pools[-1]
     prompt, output = max(1, round(condition.prompt)), max(1, round(condition.output))
     batch = _together(condition, last)

@@ -7,19 +7,32 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd
 
-from poise.catalogue.assumptions import Scenario, named_device, named_format, named_model, scenario_of
+from poise.catalogue.assumptions import (
+    Scenario,
+    era_of,
+    named_device,
+    named_format,
+    named_model,
+    narrowest,
+    scenario_of,
+)
 from poise.catalogue.engines import EngineDefaults, engine_defaults
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
+from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
 from poise.truth.validate.row import Row
+
+SWEEP_BUDGET = 2048
+"""Tokens of a step in a vendor's sweep, and a whole prompt at least: engines set up for the nominal prompt."""
 
 _BUDGET = re.compile(r"max_num_batched_tokens=(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs=(\d+)")
 _BLOCKS = re.compile(r"KV blocks=(\d+)")
 _TOKENS = re.compile(r"KV tokens=(\d+)")
 _WORKERS = re.compile(r"(prefill|decode) workers=(\?|\d+) x \(tp(\d+),dp(\d+)(?:,moe_tp(\d+))?(?:,ep(\d+))?\)")
+_INFERENCEX = re.compile(r"\bdump 20\d\d-")
 _STATED_GEMM = re.compile(r"\bgemm=(\w+)")
 
 
@@ -61,13 +74,15 @@ def read_condition(row: Row) -> Reading:
 
 @cache
 def _read(row: Row) -> Reading:
-    assumed: list[str] = []
+    assumed: list[str] = [said for said in (borrows(row),) if said]
     model, device = _named(row, assumed)
     load = load_of(row.load, row.notes)
     if load.kind == "unknown":
         raise NotCoveredError(f"the load is not stated: {row.load or 'no words'}")
-    weights, kv = _formats(row, assumed)
-    defaults = engine_defaults(row.engine, row.version)
+    version, era = era_of(row.source, row.engine, row.version, row.notes)
+    assumed += filter(None, (era,))
+    defaults = engine_defaults(row.engine, version)
+    weights, kv = _formats(row, device, defaults, assumed)
     if not defaults.known:
         assumed.append(f"engine {row.engine or 'not stated'}: batches like vLLM")
     scenario = None
@@ -84,7 +99,7 @@ def _read(row: Row) -> Reading:
     pools = _pools(row, base, defaults, load, assumed)
     devices = sum(pool.devices * pool.replicas for pool in pools)
     condition = Condition(
-        pools, load, prompt, output, row.devices or devices, row.engine, row.version, scenario if not row.tensor else None
+        pools, load, prompt, output, row.devices or devices, row.engine, version, scenario if not row.tensor else None
     )
     return Reading(condition, tuple(assumed))
 
@@ -104,21 +119,36 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
     return model, device
 
 
-def _formats(row: Row, assumed: list[str]) -> tuple[Format, Format]:
+def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[str]) -> tuple[Format, Format]:
     """Weights and KV values; a format in the notes fills a column that is silent."""
     weights, _, kv = row.precision.partition("/")
     stated = _STATED_GEMM.search(row.notes)
-    if weights.lower() in ("", "not stated", "nan") and stated:
+    if _silent(weights) and stated:
         weights = stated[1]
     try:
         found, said = named_format(weights)
         kept, _ = named_format(kv)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
+    if _silent(weights) and row.source.startswith("mlperf"):
+        found, said = narrowest(device)
     assumed += filter(None, (said,))
-    if kv.lower() in ("", "not stated"):
-        assumed.append("KV values of 16 bits")
+    if _silent(kv):
+        kept = _silent_kv(row, found, defaults)
+        assumed.append(f"KV values in {kept}, not stated")
     return found, kept if kept in ("bf16", "fp8") else "bf16"
+
+
+def _silent(words: str) -> bool:
+    return words.strip().lower() in ("", "not stated", "nan", "unset")
+
+
+def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
+    """What the engine keeps beside such weights; tuned benchmarks (MLPerf, InferenceX) keep FP8 beside FP8 and FP4."""
+    if weights not in ("fp8", "fp4"):
+        return "bf16"
+    tuned = row.source.startswith("mlperf") or _INFERENCEX.search(row.notes)
+    return "fp8" if tuned else defaults.quantised_kv
 
 
 def _engine(row: Row, load: Load, defaults: EngineDefaults) -> Engine:
@@ -130,6 +160,8 @@ def _engine(row: Row, load: Load, defaults: EngineDefaults) -> Engine:
         stated["max_sequences"] = int(found[1])
     elif load.kind == "closed":
         stated["max_sequences"] = max(load.clients, row.batch, 1)
+        if "vendor sweep" in row.notes:
+            stated["token_budget"] = max(int(row.prompt), SWEEP_BUDGET)
     elif row.batch and load.kind in ("rate", "queued"):
         stated["max_sequences"] = row.batch
     engine = defaults.engine(row.version, **stated)
@@ -160,12 +192,12 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
 
 
 def _side(base: Pool, role: str, fields: list[str], assumed: list[str]) -> Pool:
-    """One side of a pair of pools from its notes; an unknown number of workers is taken as one."""
+    """One side of a pair of pools from its notes; 0 replicas stand for a number that is not stated."""
     workers, tensor, data, _, expert = fields
     if workers == "?":
-        assumed.append(f"one {role} worker, their number is not stated")
+        assumed.append(f"as many {role} workers as are balanced, their number is not stated")
     pool = _laid(base, int(tensor), 1, max(int(data), 1), int(expert or 1))
-    return replace(pool, role=role, replicas=1 if workers == "?" else max(int(workers), 1))  # type: ignore[arg-type]
+    return replace(pool, role=role, replicas=0 if workers == "?" else max(int(workers), 1))  # type: ignore[arg-type]
 
 
 def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int) -> Pool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import Estimator
 from poise.core.spec import Pool
 from poise.cost import Roofline
@@ -11,8 +12,9 @@ from poise.cost.efficiency import Efficiencies
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
-    """The estimator of `pool` under `engine` at `version`."""
-    return Roofline().build(pool)
+    """The estimator of `pool` under `engine` at `version`, with the engine's own host times."""
+    known = engine_defaults(engine, version)
+    return Roofline(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s).build(pool)
 
 
 def naive_cost(pool: Pool) -> Estimator:

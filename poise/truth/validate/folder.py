@@ -7,6 +7,7 @@ from pathlib import Path
 
 from poise.core.errors import UserError
 from poise.truth.validate.answer import Answer, Meter, answer_rows
+from poise.truth.validate.borrow import borrow
 from poise.truth.validate.peer import read_peers
 from poise.truth.validate.replay import SOURCE, replay
 from poise.truth.validate.row import read_rows
@@ -38,7 +39,7 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         raise UserError(f"{folder}: holds no measurements; looked for {TABLE}, {SOURCE}/RUN/ and {FILE}")
     if table is not None:
         rows, found.faults = read_rows(table)
-        found.answers += answer_rows(rows, jobs, meter)
+        found.answers += answer_rows(borrow(rows), jobs, meter)
     for number, run in enumerate(runs, 1):
         found.answers += replay(run)
         if meter is not None:

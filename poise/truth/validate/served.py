@@ -8,14 +8,18 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError
 from poise.core.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Pool
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
+from poise.policies import Policies
+from poise.policies.batch.prefill_first import PrefillFirst
 from poise.scenario.simulate import simulate
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.cost import EngineCost
+from poise.truth.validate.batch import decode_s, prefill_s
+from poise.truth.validate.cost import EngineCost, cost_for
 from poise.truth.validate.load import RATE_REQUESTS, WAVES
 from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream
@@ -30,12 +34,15 @@ LEAST_WAVES = 3
 QUEUED = 3000
 """Requests of a full queue whose number is not stated (the commonest one of NVIDIA's published TensorRT-LLM runs)."""
 
+RANK_BATCH = 256
+"""Requests that decode on one data rank at most, where the number of decode workers is not stated."""
+
 INSTANT = Belief(period_s=0.0, delay_s=0.0)
 
 
 def served_outcome(condition: Condition) -> Outcome:
     """The outcome of a condition with continuous batching; NotCoveredError where nothing finishes."""
-    condition, notes = roomy(condition)
+    condition, notes = roomy(balanced(condition))
     match condition.load.kind:
         case "closed":
             found = _closed(condition)
@@ -43,7 +50,27 @@ def served_outcome(condition: Condition) -> Outcome:
             found = _rate(condition)
         case _:
             found = _queued(condition)
-    return replace(found, notes=notes)
+    return replace(found.later(engine_defaults(condition.engine, condition.version).front_s), notes=notes)
+
+
+def balanced(condition: Condition) -> Condition:
+    """The same with numbers of prefill and decode workers where they are not stated (0 replicas).
+
+    As few decode workers as hold the clients with at most `RANK_BATCH` on a data rank, and as many prefill workers as
+    keep up with them: published deployments are balanced, for an idle side would be paid for.
+    """
+    if all(pool.replicas for pool in condition.pools):
+        return condition
+    prefill, decode = condition.pools
+    clients = condition.load.clients or 1
+    decode = replace(decode, replicas=decode.replicas or ceil(clients / (RANK_BATCH * decode.data)))
+    prompt, output = max(1, round(condition.prompt)), max(1, round(condition.output))
+    batch = max(1, clients // decode.replicas)
+    rate = clients / decode_s(cost_for(decode, condition.engine, condition.version), batch, prompt, output)
+    one = prefill_s(cost_for(prefill, condition.engine, condition.version), 1, prompt, prefill.engine.token_budget)
+    prefill = replace(prefill, replicas=prefill.replicas or ceil(rate * one / prefill.data))
+    devices = prefill.devices * prefill.replicas + decode.devices * decode.replicas
+    return replace(condition, pools=(prefill, decode), devices=devices)
 
 
 def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
@@ -68,7 +95,9 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
 def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
     cost = EngineCost(condition.engine, condition.version)
-    run = simulate(Cluster(condition.pools), workload, cost=cost, belief=INSTANT)
+    first = engine_defaults(condition.engine, condition.version).prefill_first
+    policies = Policies(batcher=PrefillFirst()) if first else Policies()
+    run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):
         raise NotCoveredError("no request of the load can be served by this layout")
     return run
