@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `calibrate`, `whatif`, `validate`, `claim` and lists.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim` and others.
 
 Thin: the work is in `scenario`, in `truth` and in `claims`.
 
@@ -299,7 +299,9 @@ def whatif(
 def validate(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="The folder of measurements; else the one POISE_DATA names.", metavar="[DIR]", show_default=False),
+        typer.Argument(
+            help="The folder of measurements; else the one POISE_DATA names.", metavar="[DIR]", show_default=False
+        ),
     ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - is standard output.")

@@ -79,7 +79,7 @@ def test_engines_go_by_version() -> None:
     old, new = engine_defaults("vLLM", "v0.5.2"), engine_defaults("vllm", "vLLM 0.10.0, RHEL 9.6")
     assert (old.prefill_first, new.prefill_first) == (True, False)
     assert engine_defaults("vLLM") == new
-    assert engine_defaults("TensorRT-LLM + Triton backend", "0.14.0").front_s == 0
+    assert engine_defaults("TensorRT-LLM + Triton backend", "0.14.0").front_s < engine_defaults("trtllm", "1.1").front_s
     strange = engine_defaults("abacus")
     assert (strange.name, strange.known, strange.token_budget) == ("abacus", False, new.token_budget)
 

@@ -1,7 +1,7 @@
 """Prompts before decodes: a step computes prompts alone as long as any can be admitted, and decodes wait meanwhile.
 
 Orca (OSDI 2022) and vLLM before chunked prefill batch so, and SGLang still does where mixed chunks are not asked for
-(`--enable-mixed-chunk`): `get_next_batch_to_run` takes a prefill batch first. First tokens come sooner and decodes stall;
+(`--enable-mixed-chunk`): `get_next_batch_to_run` takes a prefill batch first. First tokens come sooner, decodes stall;
 equal requests that start together stay together to their end. A prompt is admitted when its KV fits beside one more
 block for each decode; SGLang reserves a share of the outputs to come instead (`new_token_ratio`), vLLM a watermark.
 """

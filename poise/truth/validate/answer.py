@@ -149,5 +149,7 @@ def _answer(row: Row, found: Reading | str, outcomes: dict[Condition, Told]) -> 
         return Answer(row, assumed=found.assumed, why=why)
     predicted = told.figure(row.metric, row.unit)
     if predicted is None or not predicted > 0:
-        return Answer(row, assumed=found.assumed, why=f"metric {row.metric} is not known, or this load does not have it")
+        return Answer(
+            row, assumed=found.assumed, why=f"metric {row.metric} is not known, or this load does not have it"
+        )
     return Answer(row, predicted, naive.figure(row.metric, row.unit), (*found.assumed, *told.notes))

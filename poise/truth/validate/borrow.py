@@ -18,8 +18,8 @@ BORROWED = "lengths and load of workload {}"
 def borrow(rows: Sequence[Row]) -> list[Row]:
     """The rows, those without load, lengths or both filled in where another row of their workload states them.
 
-    A workload is known by its name in the notes (`-lite` variants count as their own, then as their base's). Rows of the
-    same stage and the same model lend first, then the same stage, then any. Limits of the engine stay the row's own.
+    A workload is known by its name in the notes (`-lite` variants count as their own, then as their base's). Rows of
+    the same stage and the same model lend first, then the same stage, then any. The engine's limits stay the row's own.
     """
     lenders: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -42,7 +42,9 @@ def _filled(row: Row, lenders: dict[tuple[str, str], list[Row]]) -> Row:
     able = lenders.get((row.source, name)) or lenders.get((row.source, name.removesuffix("-lite"))) or []
     if not able:
         return row
-    one = max(able, key=lambda other: (_stage(other) == _stage(row), other.model == row.model, other.tensor == row.tensor))
+    one = max(
+        able, key=lambda other: (_stage(other) == _stage(row), other.model == row.model, other.tensor == row.tensor)
+    )
     notes = f"{row.notes}; borrowed: {BORROWED.format(name)}"
     return replace(row, load=one.load, prompt=one.prompt, output=one.output, notes=notes)
 

@@ -1,7 +1,7 @@
 """How far an answer is expected to be off: the spread of its kind over devices, as measured when this was released.
 
-`expected.json` holds, for a kind of metric under a kind of load, the median over devices of the device's own median and
-90th percentile of absolute errors: what to expect of a device that was not measured. `poise validate --spread` makes it.
+`expected.json` holds, for a kind of metric under a kind of load, the median over devices of each one's own median and
+90th percentile of absolute errors: what to expect of a device not measured. `poise validate --spread` makes it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def kind_of(answer: Answer) -> str:
     part = row.metric.split("_")[0]
     family = {"itl": "tpot", "batch": "e2e", "latency": "e2e"}.get(part, part)
     family = family if family in ("ttft", "tpot", "e2e", "layer") else "throughput"
-    load = row.load.split()[0] if row.load.startswith(("replay", "prompt", "decode")) else load_of(row.load, row.notes).kind
+    load = (
+        row.load.split()[0]
+        if row.load.startswith(("replay", "prompt", "decode"))
+        else load_of(row.load, row.notes).kind
+    )
     return f"{family} {load}{' disagg' if row.disagg else ''}"
 
 

@@ -26,7 +26,7 @@ class Load:
     clients: sequences of a static batch, or requests at once of a closed load.  rates: requests per second of stages
     that follow one another, of `seconds` each.  requests: how many, 0 where it is not stated.
     spread: lengths are uniform between this share of the nominal ones and these (1: all are equal).
-    users: distinct users whose turns follow one another, `system` tokens of each prompt are common to all (0: no turns).
+    even: requests come at equal gaps, not at random.  system: tokens at the begin of each prompt that all share.
     """
 
     kind: Kind
@@ -35,16 +35,22 @@ class Load:
     seconds: float = 0.0
     requests: int = 0
     spread: float = 1.0
+    even: bool = False
     system: int = 0
 
 
 _BATCH = re.compile(r"\bbatch(?:[ _]size)?\s*=?\s*(\d+)", re.IGNORECASE)
-_CLIENTS = re.compile(r"\b(?:max[ _-]?)?(?:concurrency|concurrent|users|clients)\s*[=:~]?\s*(\d+)|^(\d+) concurrent", re.IGNORECASE)
-_RATE = re.compile(r"(?:\b(?:qps|rate|rps)\s*[=:~]\s*|~\s*)?(\d+(?:\.\d+)?)\s*(?:req(?:uests)?/s|rps|qps)?", re.IGNORECASE)
+_CLIENTS = re.compile(
+    r"\b(?:max[ _-]?)?(?:concurrency|concurrent|users|clients)\s*[=:~]?\s*(\d+)|^(\d+) concurrent", re.IGNORECASE
+)
+_RATE = re.compile(
+    r"(?:\b(?:qps|rate|rps)\s*[=:~]\s*|~\s*)?(\d+(?:\.\d+)?)\s*(?:req(?:uests)?/s|rps|qps)?", re.IGNORECASE
+)
 _RATED = re.compile(r"\b(qps|rps|rate|req(uests)?/s|poisson)\b", re.IGNORECASE)
 _INFINITE = re.compile(r"\binf(inite|inity)?\b|\ball (requests )?queued", re.IGNORECASE)
 _SECONDS = re.compile(r"\bfor (\d+(?:\.\d+)?) ?s\b", re.IGNORECASE)
 _REQUESTS = re.compile(r"\b(\d[\d,]*) (?:[\w-]+ )?(?:requests|prompts)\b", re.IGNORECASE)
+_STAGES = re.compile(r"\bstages?\b|\bfor \d+(?:\.\d+)? ?s\b", re.IGNORECASE)  # inference-perf: constant rate in stages
 _SYSTEM = re.compile(r"system prompt (\d+)", re.IGNORECASE)
 _SCENARIOS: dict[str, Kind] = {
     "offline": "offline", "server": "server", "interactive": "interactive", "singlestream": "closed",
@@ -74,7 +80,10 @@ def _rated(words: str, notes: str) -> Load:
     rates = tuple(float(found) for found in _RATE.findall(text) if float(found) > 0)
     if not rates:
         return Load("unknown")
-    return Load("rate", rates=rates, seconds=float(seconds), requests=requests, system=_count(_SYSTEM, notes))
+    even = bool(_STAGES.search(words))
+    return Load(
+        "rate", rates=rates, seconds=float(seconds), requests=requests, even=even, system=_count(_SYSTEM, notes)
+    )
 
 
 def _count(pattern: re.Pattern[str], text: str) -> int:

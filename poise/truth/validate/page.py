@@ -100,7 +100,7 @@ def scatter(metric: str, answers: Sequence[Answer], styles: Mapping[str, int]) -
     paths = "".join(f'<path class="l p {colour(styles[name])}" d="{"".join(d)}"/>' for name, d in sorted(dots.items()))
     return (
         f"<figure><figcaption>{escape(metric)} ({len(answers):,})</figcaption>"
-        f'<svg class="chart" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(metric)}, predicted over measured">'
+        f'<svg class="chart" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(metric)}">'
         f"{_ticks(across, up)}{_diagonals(across, up)}{paths}</svg></figure>"
     )
 
@@ -116,7 +116,9 @@ def _ticks(across: Axis, up: Axis) -> str:
         parts.append(f'<line class="g" x1="{across.start}" x2="{across.end}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text x="{across.start - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>')
     middle = (across.start + across.end) / 2
-    parts.append(f'<text class="a" x="{middle:.0f}" y="{SIZE - 8}" text-anchor="middle">measured (predicted upwards)</text>')
+    parts.append(
+        f'<text class="a" x="{middle:.0f}" y="{SIZE - 8}" text-anchor="middle">measured (predicted upwards)</text>'
+    )
     return "".join(parts)
 
 

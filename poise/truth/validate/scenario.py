@@ -1,4 +1,4 @@
-"""MLPerf's scenarios: the layout that a submitter would choose, the full queue, and the rate that still meets limits."""
+"""MLPerf's scenarios: the layout that a submitter would choose, the full queue, and the rate that meets the limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ OFFLINE_REQUESTS = 24_576
 """Samples of MLPerf's OpenOrca set, all queued at once in the offline scenario."""
 
 SERVER_REQUESTS = 600
-"""Requests of one trial of a rate, on one replica."""
+"""Requests of one trial of a rate, on one replica, at least."""
 
-TRIALS = 7
-"""Halvings of the rate's interval: it is found within 1 % of the offline rate."""
+RESIDENCES = 4
+"""How long a trial lasts at least, in stays of a request at the slowest pace allowed: a batch must fill first."""
+
+TRIALS = 6
+"""Halvings of the rate's interval: it is found within 2 % of the offline rate."""
 
 
 def scenario_outcome(condition: Condition) -> Outcome:
@@ -59,7 +62,9 @@ def _chosen(condition: Condition) -> Pool:
         if best is None or rate > best[0]:
             best = (rate, pool)
     if best is None:
-        raise NotCoveredError(f"{asked.model.name} in {asked.weights} does not fit {condition.devices} {asked.device.name}")
+        raise NotCoveredError(
+            f"{asked.model.name} in {asked.weights} does not fit {condition.devices} {asked.device.name}"
+        )
     return best[1]
 
 
@@ -89,7 +94,8 @@ def _server(condition: Condition, offline: Outcome) -> Outcome:
     found: Outcome | None = None
     for _ in range(TRIALS):
         rate = (low + high) / 2
-        load = Load("rate", rates=(rate,), requests=max(SERVER_REQUESTS, ceil(rate * 4 * ttft)))
+        stay = ttft + tpot * condition.output
+        load = Load("rate", rates=(rate,), requests=max(SERVER_REQUESTS, ceil(rate * RESIDENCES * stay)))
         tried = served_outcome(replace(condition, load=load))
         if tried.latency["ttft"]["p99"] <= ttft and tried.latency["tpot"]["p99"] <= tpot:
             low, found = rate, tried

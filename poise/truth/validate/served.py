@@ -17,8 +17,8 @@ from poise.cost import kv_blocks
 from poise.policies import Policies
 from poise.policies.batch.prefill_first import PrefillFirst
 from poise.scenario.simulate import simulate
-from poise.truth.validate.condition import Condition, NotCoveredError
 from poise.truth.validate.batch import decode_s, prefill_s
+from poise.truth.validate.condition import Condition, NotCoveredError
 from poise.truth.validate.cost import EngineCost, cost_for
 from poise.truth.validate.load import RATE_REQUESTS, WAVES
 from poise.truth.validate.outcome import Floats, Outcome, statistics
@@ -74,7 +74,7 @@ def balanced(condition: Condition) -> Condition:
 
 
 def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
-    """The same with context for its requests; where the model does not fit by our reckoning, KV is as much as needed."""
+    """The same with context for its requests; where the model does not fit by our reckoning, KV is enough."""
     longest = ceil(condition.prompt + condition.output) + 1
     pools, notes = [], []
     for pool in condition.pools:
@@ -157,13 +157,14 @@ def _at_once(pool: Pool, condition: Condition) -> int:
 
 
 def _rate(condition: Condition) -> Outcome:
-    """Poisson arrivals, stage after stage."""
+    """Poisson or even arrivals, stage after stage."""
     load = condition.load
     gaps: list[Floats] = []
     chance = stream(0, "arrival")
     for rate in load.rates:
         count = load.requests or ceil(rate * (load.seconds or RATE_REQUESTS / rate))
-        gaps.append(chance.exponential(1 / rate, min(count, 2 * REQUESTS)))
+        count = min(count, 2 * REQUESTS)
+        gaps.append(np.full(count, 1 / rate) if load.even else chance.exponential(1 / rate, count))
     arrival = np.rint(np.cumsum(np.concatenate(gaps)) * SECOND).astype(np.int64)
     count = len(arrival)
     workload = Workload(

@@ -24,7 +24,12 @@ def show_scores(
     """Tables by source and by device, totals beside published errors, and what was not answered or assumed."""
     out = file or sys.stdout
     show("By source and metric", ("source", "metric", *HEAD), [(*_name(s), *cells(s)) for s in by_source(answers)], out)
-    show("By device and metric", ("device", "metric", *HEAD), [(s.device, s.metric, *cells(s)) for s in by_device(answers)], out)
+    show(
+        "By device and metric",
+        ("device", "metric", *HEAD),
+        [(s.device, s.metric, *cells(s)) for s in by_device(answers)],
+        out,
+    )
     rows = [(s.metric, *cells(s), _best(peers.get(s.metric, {}))) for s in totals(answers)]
     show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
     _list("Not answered", [answer.why for answer in answers if answer.why], out)

@@ -29,7 +29,7 @@ _SEVERAL = re.compile(r"^(.*?)x(\d+)$")
 def read_stages(path: Path) -> tuple[list[Answer], list[str]]:
     """Answers for the rows of a table of layer times, and a line for each that cannot be read.
 
-    TraceError where the file cannot be read or lacks a column. Rows of no tokens or no time say nothing and are left out.
+    TraceError where the file cannot be read or lacks a column. Rows of no tokens or no time are left out.
     """
     try:
         table = csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
@@ -58,8 +58,8 @@ def _row(place: str, fields: Mapping[str, str], tokens: int, time_ms: float) -> 
     return Row(
         place=place, source=SOURCE, ref="", engine="not stated", version="", model=fields["model"].replace("_", "-"),
         device=device, devices=count, tensor=count, pipeline=1, expert=0, data=1, precision="", prompt=0.0, output=0.0,
-        load=f"{fields['phase']} {tokens}", batch=tokens, metric=f"layer_{fields['phase']}_ms", value=time_ms, unit="ms",
-        notes="", disagg=False, quality="B",
+        load=f"{fields['phase']} {tokens}", batch=tokens, metric=f"layer_{fields['phase']}_ms", value=time_ms,
+        unit="ms", notes="", disagg=False, quality="B",
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from poise.truth.validate.row import Row
 
 COLUMNS = (
     "row_id", "source", "ref", "engine", "engine_version", "model", "params", "gpu", "n_gpus", "tp", "pp", "ep", "dp",
-    "precision", "isl", "osl", "concurrency_or_rate", "max_batch", "metric", "value", "unit", "notes", "mode", "quality",
+    "precision", "isl", "osl", "concurrency_or_rate", "max_batch", "metric", "value", "unit", "notes", "mode",
+    "quality",
 )  # fmt: skip
 
 LINE = {

@@ -11,9 +11,9 @@ import pytest
 
 from poise.core.errors import TraceError
 from poise.truth.validate.batch import decode_s, prefill_s
+from poise.truth.validate.condition import read_condition
 from poise.truth.validate.cost import cost_for
 from poise.truth.validate.replay import METRICS, replay
-from poise.truth.validate.condition import read_condition
 from tests.truth.validate.made import row
 
 META = {"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.0", "engine_kwargs": {"tensor_parallel_size": 1}}
@@ -56,7 +56,11 @@ def test_an_unknown_device_is_not_answered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("requests", "said"),
-    [([], "no request"), ([{"input_toks": 3}], "line 1: output_toks"), ([{**_request(0.0), "queued_ts": "x"}], "queued_ts")],
+    [
+        ([], "no request"),
+        ([{"input_toks": 3}], "line 1: output_toks"),
+        ([{**_request(0.0), "queued_ts": "x"}], "queued_ts"),
+    ],
 )
 def test_broken_requests_are_one_line(tmp_path: Path, requests: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(TraceError, match=said) as caught:

@@ -96,7 +96,7 @@ def test_the_spread_over_devices_is_what_is_expected() -> None:
 
 
 def test_every_answer_has_an_expected_error() -> None:
-    assert 0 < expected_error(_answer(11.0))
+    assert expected_error(_answer(11.0)) > 0
     assert kind_of(_answer(1.0, metric="itl_mean_ms", load="qps=4")) == "tpot rate"
     assert kind_of(_answer(1.0, metric="output_throughput_per_gpu", load="inf")) == "throughput queued"
     assert expected_error(_answer(1.0, metric="layer_prompt_ms", load="nothing known")) == 1.0

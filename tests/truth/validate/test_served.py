@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
 from poise.core.units import SECOND
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
 from poise.truth.validate.cost import cost_for
-from poise.truth.validate.served import lengths, served_outcome
+from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
 from tests.truth.validate.made import row
 
 
@@ -23,7 +24,8 @@ def test_one_client_alone_takes_its_prefill_and_its_steps() -> None:
     estimator = cost_for(condition.pools[0], "vLLM", "")
     first, rest = prefill_s(estimator, 1, 512, 8192), decode_s(estimator, 1, 512, 63)
     found = served_outcome(condition)
-    assert found.latency["ttft"]["mean"] == pytest.approx(first)
+    front = engine_defaults("vLLM", "0.15.1").front_s
+    assert found.latency["ttft"]["mean"] == pytest.approx(front + first)
     assert found.latency["tpot"]["mean"] == pytest.approx(rest / 63, rel=1e-3)
     assert found.flow["output"] == pytest.approx(64 / (first + rest), rel=1e-3)
 
@@ -37,7 +39,8 @@ def test_all_start_together_so_the_first_token_waits_for_other_prompts() -> None
 def test_a_low_rate_is_one_request_at_a_time_and_a_high_one_queues() -> None:
     low, high = (served_outcome(_of(load=f"qps={rate}", notes="200 requests")) for rate in (0.01, 10_000))
     estimator = cost_for(_of().pools[0], "vLLM", "")
-    assert low.latency["ttft"]["p50"] == pytest.approx(prefill_s(estimator, 1, 512, 8192))
+    front = engine_defaults("vLLM", "0.15.1").front_s
+    assert low.latency["ttft"]["p50"] == pytest.approx(front + prefill_s(estimator, 1, 512, 8192))
     assert low.flow["request"] == pytest.approx(0.01, rel=0.2)
     assert high.latency["ttft"]["mean"] > 5 * low.latency["ttft"]["mean"]
 
@@ -101,3 +104,29 @@ def test_lengths_are_uniform_below_the_nominal_one() -> None:
 def test_memory_that_holds_no_request_is_taken_as_enough() -> None:
     found = served_outcome(_of(load="qps=1", prompt=5000.0, notes="KV blocks=10; 5 requests"))
     assert any("does not fit" in note for note in found.notes)
+
+
+def test_equal_requests_of_an_engine_with_prompts_first_stay_together() -> None:
+    """All prompts of a wave are computed before any decodes, so the mean first token waits for half of them."""
+    condition = _of(engine="SGLang", version="0.5.9", load="concurrency=16", prompt=4096.0, notes="vendor sweep")
+    estimator = cost_for(condition.pools[0], "SGLang", "0.5.9")
+    each = prefill_s(estimator, 1, 4096, 4096)
+    front = engine_defaults("SGLang").front_s
+    assert served_outcome(condition).latency["ttft"]["mean"] == pytest.approx(front + each * 17 / 2, rel=0.05)
+
+
+def test_workers_that_are_not_stated_are_balanced() -> None:
+    notes = "prefill workers=? x (tp1,dp1); decode workers=? x (tp1,dp1)"
+    many, few = (
+        balanced(_of(load=f"concurrency={n}", disagg=True, devices=0, notes=notes, prompt=4000.0)) for n in (1024, 4)
+    )
+    assert [pool.replicas for pool in few.pools] == [1, 1]
+    assert many.pools[1].replicas == 1024 // RANK_BATCH
+    assert many.pools[0].replicas > many.pools[1].replicas  # 4,000 tokens in, 64 out
+    assert many.devices == sum(pool.replicas for pool in many.pools)
+
+
+def test_even_arrivals_wait_less_than_random_ones() -> None:
+    even = served_outcome(_of(load="rate=20 req/s for 30 s"))
+    random = served_outcome(_of(load="qps=20", notes="600 requests"))
+    assert even.latency["ttft"]["p99"] < random.latency["ttft"]["p99"]
