@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim` and others.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim`, others.
 
 Thin: the work is in `scenario`, in `truth` and in `claims`.
 

@@ -24,6 +24,9 @@ from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
 from poise.truth.validate.row import Row
 
+WIDEST_MLA = 8
+"""Ranks over which latent attention is cut at most; engines take data ranks beyond a host's devices."""
+
 SWEEP_BUDGET = 2048
 """Tokens of a step in a vendor's sweep, and a whole prompt at least: engines set up for the nominal prompt."""
 
@@ -201,8 +204,14 @@ def _side(base: Pool, role: str, fields: list[str], assumed: list[str]) -> Pool:
 
 
 def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int) -> Pool:
-    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides."""
+    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides.
+
+    A tensor degree that does not divide the heads, or of more than `WIDEST_MLA` ranks that would all keep the same
+    latents, is one of data ranks: sources that do not tell attention's layout from the experts' write it so.
+    """
     engine = base.engine
+    if base.model.heads % tensor or (base.model.mla is not None and tensor > WIDEST_MLA):
+        tensor, data = 1, tensor * data
     if data > 1:
         engine = replace(engine, token_budget=engine.token_budget * data)
     expert = gcd(expert, tensor * data) if base.model.moe else 1
