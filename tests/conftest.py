@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "poise",
     deadline=None,
     derandomize=True,
     print_blob=True,
+    phases=[phase for phase in Phase if phase is not Phase.explain],  # which traces every line of every example
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("poise")

@@ -145,6 +145,18 @@ class Account:
         self.sequence, self.replica = sequence, replica
         sequence.account = self
 
+    def follow(self, sequence: Sequence, replica: Replica) -> None:
+        """A copy is all there is of it from now on; the time until now stays charged as the first one spent it."""
+        self.cut(self._clock.now)
+        self.detach()
+        self.own = self.miss = self.again = self.swap = self.redo = 0
+        if sequence.phase == Phase.ENDED:
+            return  # its first token was its last
+        self.sequence, self.replica, self.phase, self.charge = sequence, replica, sequence.phase, BY_PHASE
+        sequence.account = self
+        self.busy = replica.busy(self._clock.now)
+        self.start = sequence.computed
+
     def lose(self) -> None:
         """Its replica is gone, or its partner's: without a token all work since it was sent is thrown away."""
         self.cut(self._clock.now)

@@ -85,6 +85,12 @@ class Accounts:
         """A request that moved while it decoded goes on at another replica."""
         self._open[running.request.id].go_over(running, replica)
 
+    def follow(self, running: Running, replica: Replica) -> None:
+        """Of two copies of a request this one is left."""
+        account = self._open.get(running.request.id)
+        if account is not None:
+            account.follow(running, replica)
+
     def lose(self, row: int, replica: Replica | None = None) -> None:
         """The replica of a request is gone, or its partner's; `replica`: only if the request is there itself."""
         account = self._open.get(row)

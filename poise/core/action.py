@@ -51,7 +51,7 @@ class Refuse(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """Stop request `request` on `replica`: its client has left."""
+    """Stop request `request` on `replica`: its client has left, or another replica has answered it."""
 
     request: int
     replica: int
@@ -65,6 +65,13 @@ class Move(NamedTuple):
     target: int
 
 
+class Hedge(NamedTuple):
+    """Send a copy of request `request` to `replica` too; the first of the two to give a first token keeps it."""
+
+    request: int
+    replica: int
+
+
 class Wake(NamedTuple):
     """Send a `Tick` at `at`."""
 
@@ -72,7 +79,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Move | Wake
+Action = Dispatch | Refuse | Abort | Move | Hedge | Wake
 
 ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""

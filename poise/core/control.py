@@ -14,6 +14,7 @@ from poise.core.event import (
     Arrived,
     CacheChanged,
     Cancelled,
+    Confined,
     Draining,
     Event,
     Failed,
@@ -32,9 +33,10 @@ from poise.core.event import (
     Tick,
 )
 from poise.core.flight import Flight
+from poise.core.hedges import Hedges
 from poise.core.held import Held
 from poise.core.made import made
-from poise.core.policy import Admission, Mover, Order, Predictor, Router
+from poise.core.policy import Admission, Hedger, Mover, Order, Predictor, Router
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
@@ -44,11 +46,11 @@ Actions = Sequence[Action]
 
 
 class Control:
-    """Admits, routes, holds, rejects and moves requests on belief.
+    """Admits, routes, holds, rejects, moves and hedges requests on belief.
 
-    router, mover, order, admission, predictor: the policies (deep-copied, so that two controls never share their
-    state); a router that can `rebalance` is its own mover where none is given; several admissions narrow one another's
-    choice.
+    router, mover, order, admission, predictor, hedge: the policies (deep-copied, so that two controls never share
+    their state); a router that can `rebalance` is its own mover where none is given; several admissions narrow one
+    another's choice.
     replicas: what is known beforehand.  tries: replicas that a request is sent to before it is refused for good,
     where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again.
@@ -64,6 +66,7 @@ class Control:
         order: Order | None = None,
         admission: Sequence[Admission] = (),
         predictor: Predictor | None = None,
+        hedge: Hedger | None = None,
         belief: Belief | None = None,
         seed: int = 0,
         tries: int = 1,
@@ -73,11 +76,11 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, self.order, self.admission, self.predictor = copy.deepcopy(
-            (router, mover, order, tuple(admission), predictor)
+        self.router, self.mover, self.order, self.admission, self.predictor, hedge = copy.deepcopy(
+            (router, mover, order, tuple(admission), predictor, hedge)
         )
         asked: list[Any] = []  # an object may be several policies in one
-        for policy in (self.router, self.mover, self.order, *self.admission, self.predictor):
+        for policy in (self.router, self.mover, self.order, *self.admission, self.predictor, hedge):
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)
         needs = {name for policy in asked for name in getattr(policy, "needs", ())}
@@ -91,20 +94,23 @@ class Control:
         self.books = Books(self.state, "flights" in needs)
         self.flights = self.books.flights
         self._observers = [policy for policy in asked if hasattr(policy, "observe")]
-        gate = [policy for policy in asked if policy is self.order or any(policy is each for each in self.admission)]
+        gates = (self.order, hedge, *self.admission)
+        gate = [policy for policy in asked if any(policy is each for each in gates)]
         self._enters, self._joins, self._takes, self._ends = (
             [getattr(policy, name) for policy in gate if hasattr(policy, name)]
             for name in ("enter", "joined", "taken", "ended")
         )
         self._eager = getattr(self.mover, "eager", False)
-        self.observes = bool(self._observers) or self.books.tracks
+        self.hedges = None if hedge is None else Hedges(hedge, self)
+        self.observes = bool(self._observers) or self.books.tracks or hedge is not None
 
     def handle(self, event: Event) -> Actions:
         """What to do about `event`."""
         self.state.now = event.at
         for policy in self._observers:
             policy.observe(event)
-        return _HANDLERS[type(event)](self, event)
+        handler = _HANDLERS[type(event)]
+        return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
 
     def clone(self) -> Control:
         """An independent copy with the same state, for shadow mode and search."""
@@ -136,7 +142,7 @@ class Control:
         for joined in self._joins:
             joined(request)
         if self.held and self.held.join_queue(request):
-            return self._ask_held() if self.order is not None and self.held.leads(request) else ()
+            return self.ask_held() if self.order is not None and self.held.leads(request) else ()
         action = self._decide(request)
         if action is None or type(action) is Wake:
             self.held.add(request)
@@ -246,28 +252,28 @@ class Control:
             self._end(request)
         if self.predictor is not None:
             self.predictor.learn(request, event.output_tokens)
-        return self._ask_held() if self.held else ()
+        return self.ask_held() if self.held else ()
 
     def _failed(self, event: Failed) -> Actions:
         flight = self.books.end(event.request)
         self._end(flight.request)
         aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
-        return (*aborts, *self._ask_held())
+        return (*aborts, *self.ask_held())
 
     def _prefilled(self, event: Prefilled) -> Actions:
         self.books.prefilled(event.request)
-        return self._ask_held() if self.held else ()
+        return self.ask_held() if self.held else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
         if event.request not in self.flights:
             waited = self.held.remove(event.request)
             if waited is not None:
                 self._end(waited)
-            return self._ask_held() if self.held else ()
+            return self.ask_held() if self.held else ()
         flight = self.books.end(event.request)
         self._end(flight.request)
         aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
-        return (*aborts, *self._ask_held())
+        return (*aborts, *self.ask_held())
 
     def _refused(self, event: Refused) -> Actions:
         flight = self.books.end(event.request)
@@ -280,15 +286,15 @@ class Control:
         if event.again and len(tried) < self.tries and set(self.state.able(flight.request)) - set(tried):
             self.tried[event.request] = tried
             self._put_back([flight.request])
-            return self._ask_held()
-        return (self._turn_away(flight.request, event.reason), *self._ask_held())
+            return self.ask_held()
+        return (self._turn_away(flight.request, event.reason), *self.ask_held())
 
     def _send_again(self, flight: Flight, replica: int, decode: int) -> Dispatch:
         request = flight.request
         self.books.send(Flight(request, replica, decode, flight.fallback, self.state.now))
         return Dispatch(request.id, replica, decode, self.resume)
 
-    def _ask_held(self) -> Actions:
+    def ask_held(self) -> Actions:
         """Ask for the held requests again, in order, until the first of each group is held again."""
         actions: list[Action] = []
 
@@ -328,11 +334,11 @@ class Control:
 
     def _moved(self, event: Moved) -> Actions:
         self.books.moved(self.flights[event.request])
-        return self._ask_held() if self.held else ()
+        return self.ask_held() if self.held else ()
 
     def _stayed(self, event: Stayed) -> Actions:
         self.books.stayed(self.flights[event.request])
-        return self._ask_held() if self.held else ()
+        return self.ask_held() if self.held else ()
 
     # Replicas --------------------------------------------------------------------------------------------------------
 
@@ -365,11 +371,11 @@ class Control:
             for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
                 actions.append(Abort(flight.request.id, place))
         self._put_back([flight.request for flight in victims])
-        return (*actions, *self._ask_held())
+        return (*actions, *self.ask_held())
 
     def _joined(self, event: Joined) -> Actions:
         self.state.set_status(event.replica, SERVING)
-        return self._ask_held()
+        return self.ask_held()
 
     def _known(self, event: Known) -> Actions:
         self.state.know(event.replica, event.spec)
@@ -381,18 +387,22 @@ class Control:
 
     def _left(self, event: Left) -> Actions:
         self.state.set_status(event.replica, GONE)
-        return self._ask_held() if self.held else ()
+        return self.ask_held() if self.held else ()
 
     def _first_token(self, event: FirstToken) -> Actions:
         self.flights[event.request].first_token_at = event.at
-        return self._ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
+        return self.ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
+
+    def _confined(self, event: Confined) -> Actions:
+        """What it means is an admission's, which observes it."""
+        return ()
 
     def _tick(self, event: Tick) -> Actions:
         return self._look_again()
 
     def _look_again(self) -> Actions:
         """Something new is known: ask for those who are held, then whether anybody should move."""
-        actions = self._ask_held() if self.held else ()
+        actions = self.ask_held() if self.held else ()
         return actions if self.mover is None else (*actions, *self._rebalance())
 
     @property
@@ -407,6 +417,7 @@ def _model(request: RequestView) -> Hashable:
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Arrived: Control._arrived,
+    Confined: Control._confined,
     FirstToken: Control._first_token,
     Prefilled: Control._prefilled,
     Finished: Control._finished,

@@ -69,6 +69,12 @@ class Detailed(Account):
         super().go_over(sequence, replica)
         self._note("moved", source=source, stood=stood)
 
+    def follow(self, sequence: Sequence, replica: Replica) -> None:
+        """Its copy is all there is of it."""
+        super().follow(sequence, replica)
+        if self.sequence is not None:
+            self._note("goes_on")
+
     def lose(self) -> None:
         """Its replica is gone, or its partner's."""
         self._note("lost")

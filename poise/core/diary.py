@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from poise.core.action import Action, Dispatch, Move, Refuse
+from poise.core.action import Action, Dispatch, Hedge, Move, Refuse
 from poise.core.event import Arrived, Cancelled, Event, FirstToken, Refused, Reported, Stayed
 from poise.core.view import REPORTED
 
@@ -33,7 +33,7 @@ class Happening(NamedTuple):
     computed: tokens, before (those computed earlier), took; own, miss, again: see `Account`; whole: to the step's end.
     first_token.  decodes: produced.  pulling: tokens, source.  pulled: waited (for the link), took.
     preempted: tokens, swapped.  moves: to.  stayed: to, reason.  stands: produced.  moved: source, stood.
-    lost.  again: from its first token.
+    lost.  again: from its first token.  copied: to.  goes_on: as its copy, at the replica of the happening.
     """
 
     at: int
@@ -71,7 +71,7 @@ class Diary:
 
     def add(self, item: Event | Action, gateway: int = 0) -> None:
         """Take what concerns the request from an event or an action of a gateway."""
-        if isinstance(item, Dispatch | Refuse | Move):
+        if isinstance(item, Dispatch | Refuse | Move | Hedge):
             if item.request == self.row:
                 self._act(item)
         elif isinstance(item, Reported):
@@ -86,11 +86,13 @@ class Diary:
             if getattr(item, "request", -1) == self.row:
                 self._hear(item)
 
-    def _act(self, action: Dispatch | Refuse | Move) -> None:
+    def _act(self, action: Dispatch | Refuse | Move | Hedge) -> None:
         if isinstance(action, Dispatch):
             self.note(self.now, "sent", to=action.replica, decode=action.decode, resume=action.resume)
         elif isinstance(action, Refuse):
             self.note(self.now, "refused", reason=action.reason)
+        elif isinstance(action, Hedge):
+            self.note(self.now, "copied", to=action.replica)
         else:
             self.note(self.now, "moves", action.source, to=action.target)
 

@@ -16,6 +16,14 @@ class Arrived(NamedTuple):
     attempt: int = 0
 
 
+class Confined(NamedTuple):
+    """A request that is about to arrive may go to these replicas alone: its proxy reaches no others."""
+
+    at: int
+    request: int
+    replicas: tuple[int, ...]
+
+
 class Reported(NamedTuple):
     """The replicas' state as it was at `measured_at`, one list over replicas for each column that somebody reads.
 
@@ -163,6 +171,7 @@ class Tick(NamedTuple):
 
 Event = (
     Arrived
+    | Confined
     | Reported
     | Measured
     | CacheChanged

@@ -10,10 +10,13 @@ class Flight:
 
     replica: where its prompt is computed; decode: where its output is made (the same, unless a P/D pair).
     prefilled: its prompt is computed and its KV cache fetched.  fallback: whom to try where an engine refuses it.
-    sent_at, first_token_at: picoseconds, -1 for a first token not seen.  target: where it is moving to, -1: nowhere.
+    sent_at, first_token_at: picoseconds, -1 for a first token not seen.  target: where it is moving to, -1: nowhere;
+    with `hedged` the place of its copy.
     """
 
-    __slots__ = ("decode", "fallback", "first_token_at", "prefilled", "replica", "request", "sent_at", "target")
+    __slots__ = (
+        "decode", "fallback", "first_token_at", "hedged", "prefilled", "replica", "request", "sent_at", "target",
+    )  # fmt: skip
 
     def __init__(
         self, request: RequestView, replica: int, decode: int, fallback: tuple[int, ...], sent_at: int
@@ -26,6 +29,7 @@ class Flight:
         self.sent_at = sent_at
         self.first_token_at = -1
         self.target = -1
+        self.hedged = False
 
     @property
     def place(self) -> int:
@@ -44,7 +48,7 @@ class Flight:
         return places | {self.target} if self.target >= 0 else places
 
     def arrive(self) -> None:
-        """It is where it was moving to."""
+        """It is where it was moving to, or its copy is all there is of it."""
         if self.decode == self.replica:
             self.replica = self.decode = self.target
         elif self.prefilled:

@@ -22,7 +22,7 @@ class Held:
     order: the policy, which looks at `cluster`.
     """
 
-    __slots__ = ("_cluster", "_order", "_queues", "group")
+    __slots__ = ("_cluster", "_group_of", "_order", "_queues", "group")
 
     def __init__(
         self,
@@ -34,12 +34,13 @@ class Held:
         self._order = order
         self._cluster = cluster
         self._queues: dict[Hashable, Fifo | Line] = {}
+        self._group_of: dict[int, Hashable] = {}
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return len(self._group_of)
 
     def __iter__(self) -> Iterator[RequestView]:
         """All, by arrival, then id."""
@@ -47,10 +48,12 @@ class Held:
 
     def join_queue(self, request: RequestView) -> bool:
         """Queue a request behind others of its group; False where none is held (it may be asked for at once)."""
-        queue = self._queues.get(self.group(request))
+        group = self.group(request)
+        queue = self._queues.get(group)
         if queue is None:
             return False
         queue.append(request)
+        self._group_of[request.id] = group
         return True
 
     def leads(self, request: RequestView) -> bool:
@@ -68,14 +71,14 @@ class Held:
 
     def remove(self, request: int) -> RequestView | None:
         """Take out the request of this id, if it is held."""
-        for group, queue in self._queues.items():
-            for each in queue:
-                if each.id == request:
-                    queue.remove(each)
-                    if not queue:
-                        del self._queues[group]
-                    return each
-        return None
+        if request not in self._group_of:
+            return None
+        group = self._group_of.pop(request)
+        queue = self._queues[group]
+        found = queue.remove(request)
+        if not queue:
+            del self._queues[group]
+        return found
 
     def ask(self, decide: Callable[[RequestView], bool]) -> None:
         """Offer the groups' heads, oldest first, to `decide`, until it holds (False) the head of each group."""
@@ -93,6 +96,7 @@ class Held:
                 heappop(heads)
                 continue
             queue.take(head)
+            del self._group_of[head.id]
             if queue:
                 heapreplace(heads, (_order(queue.head), place, group))
             else:
@@ -106,10 +110,11 @@ class Held:
             if not decide(head):
                 return
             queue.take(head)
+            del self._group_of[head.id]
         del self._queues[group]
 
     def _queue(self, request: RequestView) -> Fifo | Line:
-        group = self.group(request)
+        group = self._group_of[request.id] = self.group(request)
         queue = self._queues.get(group)
         if queue is None:
             if self._order is None:

@@ -102,6 +102,32 @@ class Mover(Protocol):
         ...
 
 
+class Hedger(Protocol):
+    """Which requests are sent to a second replica, because the first has given no first token for long.
+
+    `needs`, as a router's, names the columns that it reads. A class may have `observe(event)`, and `taken` and `ended`
+    as an order has them; a copy is nobody's turn, so none is told of it.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
+        """In how many picoseconds to ask for a second replica, if there is no first token by then; 0: never.
+
+        Asked when the request was sent, and again whenever `second` answered None.
+        """
+        ...
+
+    def second(
+        self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
+    ) -> int | None:
+        """One of the `able` replicas, to which a copy goes; None for none now. `replica` has the request."""
+        ...
+
+
 class Queue(Protocol):
     """The order in which an engine admits waiting requests."""
 
@@ -153,6 +179,7 @@ class Policies(Protocol):
     order: Order | None
     admission: Sequence[Admission]
     predictor: Predictor | None
+    hedge: Hedger | None
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

@@ -64,6 +64,15 @@ class PrefixIndex:
             _fill(tokens, alive, end)
         return tokens
 
+    def held(self, replica: int, ids: Sequence[int], ends: Sequence[int]) -> int:
+        """Tokens of the longest known prefix on one replica."""
+        holders, end = self._holders, 0
+        for extent, reach in zip(ids, ends, strict=True):
+            if not holders.get(extent, 0) >> replica & 1:
+                break
+            end = reach
+        return end
+
 
 def _fill(tokens: list[int], mask: int, value: int) -> None:
     while mask:

@@ -88,6 +88,8 @@ class Run:
 
     offered: how many requests arrived (the others have no `arrived_at`).  interrupted: the user stopped it.
     refusals: how many requests were rejected for which reason.
+    hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
+    that the copies stopped for the other one had computed, whichever of the two they were.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
     blame: optional, where the time of each request went.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
@@ -99,6 +101,9 @@ class Run:
     offered: int = 0
     interrupted: bool = False
     refusals: dict[str, int] = field(default_factory=dict)
+    hedges: int = 0
+    hedges_won: int = 0
+    hedge_tokens: int = 0
     drained: bool = True
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)

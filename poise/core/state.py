@@ -56,6 +56,8 @@ class State:
         self.sent_prefixes: SentPrefixes | None = None
         if self.prefix is not None and belief.prefix == "own":
             self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in replicas])
+        self.hits: dict[int, tuple[int, int]] | None = None
+        """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
         self.narrow: Sequence[int] | None = None
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
@@ -159,6 +161,8 @@ class State:
             self.requests[replica] += 1
         if self._corrects:
             self._correct(at, replica, request.prompt_tokens, 1)
+        if self.hits is not None and self.prefix is not None:
+            self.hits[request.id] = replica, self.prefix.held(replica, request.ids, request.ends)
         if self.sent_prefixes is not None and request.ids:
             self.sent_prefixes.send(replica, request.ids, request.ends)
 
@@ -168,6 +172,8 @@ class State:
             self.requests[replica] -= 1
         if self._corrects:
             self._correct(at, replica, -request.prompt_tokens, 0)
+        if self.hits is not None:
+            self.hits.pop(request.id, None)
 
     def report(self, measured_at: int, columns: dict[str, list[int]], cached: Iterable[tuple[int, int, bool]]) -> None:
         """Take over a report, and add again what was sent since it was measured."""

@@ -18,7 +18,8 @@ COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights")
 class FlightView(Protocol):
     """A request that the control side sent and that has not ended.
 
-    sent_at, first_token_at: picoseconds; -1 while no first token was seen.  target: where it is moving to, -1: nowhere.
+    sent_at, first_token_at: picoseconds; -1 while no first token was seen.  target: where it is moving to or has a
+    copy, -1: nowhere.
     """
 
     request: RequestView

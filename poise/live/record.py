@@ -58,7 +58,7 @@ class Recorder:
         self._header = header
         self._began = now
         self._part_bytes, self._part = part_bytes, round(part_s * SECOND)
-        self._text = text
+        self.text = text
         self._pending: list[Event | Action] = []
         self._bodies: list[bytes] = []
         self.add: Callable[[Event | Action], None] = self._pending.append
@@ -76,9 +76,8 @@ class Recorder:
             ) from None
 
     def add_text(self, request: int, body: bytes) -> None:
-        """Keep the body of a request, if texts were asked for."""
-        if self._text:
-            self._bodies.append(msgspec.json.encode((request, body.decode("utf-8", "replace"))) + b"\n")
+        """Keep the body of a request; only where texts were asked for."""
+        self._bodies.append(msgspec.json.encode((request, body.decode("utf-8", "replace"))) + b"\n")
 
     def flush(self, now: int) -> None:
         """Write what was added since, and begin the next part where this one is large or old enough."""
@@ -130,7 +129,7 @@ class Recorder:
         place.parent.mkdir(parents=True, exist_ok=True)
         self._since, self._before = now, self.lines
         self._file = place.open("xb", buffering=0)
-        self._texts = place.with_suffix(".text.jsonl").open("xb", buffering=0) if self._text else None
+        self._texts = place.with_suffix(".text.jsonl").open("xb", buffering=0) if self.text else None
         facts = self._header()
         told = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
         began = {**facts.get("began", {}), "at": self._began}

@@ -1,14 +1,16 @@
 """A workload as real requests to an OpenAI-compatible server: when they come, what they say, and how they end.
 
 Prompts are made of four-letter words, a token each for the emulated engine and about one for real tokenizers. The words
-of an extent follow from its id, so prompts that share extents share their text.
+of an extent follow from its id, so prompts that share extents share their text; but what a conversation repeats of an
+earlier answer is what was answered, so that engines find it in their caches.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -78,6 +80,7 @@ class Traffic:
         self._before = np.zeros(len(workload), np.int64)
         self._began = 0
         self._calls: dict[int, Call] = {}
+        self._said: Said = {}
 
     async def run(self) -> Ended:
         """Send all, and wait until the last has ended. Cancelled: what is under way is called off."""
@@ -111,7 +114,7 @@ class Traffic:
         work = self.workload
         body = {
             "model": self._model,
-            "prompt": prompt(work, row),
+            "prompt": prompt(work, row, self._said),
             "max_tokens": int(work.output[row]),
             "ignore_eos": True,
             "stream": True,
@@ -122,8 +125,14 @@ class Traffic:
         if work.tenant is not None and self._keys:
             headers.append((b"authorization", b"Bearer " + self._keys[work.tenant[row]].encode()))
         self.ended.sent_at[row] = self._now()
-        listener = _Listener(self, row)
+        listener = _Listener(self, row, row in self._followers)
         self._calls[row] = self._pool.send(b"POST", b"/v1/completions", headers, msgspec.json.encode(body), listener)
+
+    def said(self, row: int, text: str) -> None:
+        """The whole answer of a request that others follow."""
+        known = self.workload.prefixes
+        if known is not None and known.output is not None:
+            self._said[int(known.output[row]), int(self.workload.prompt[row])] = text
 
     def end(self, row: int, status: int, how: int) -> None:
         """A request has ended: those that wait for it follow."""
@@ -149,42 +158,74 @@ class Traffic:
 
 
 class _Listener:
-    """Hears of one answer."""
+    """Hears of one answer. followed: others wait for it, which may repeat it."""
 
-    __slots__ = ("_row", "_status", "_tail", "_traffic")
+    __slots__ = ("_followed", "_heard", "_row", "_status", "_traffic")
 
-    def __init__(self, traffic: Traffic, row: int) -> None:
+    def __init__(self, traffic: Traffic, row: int, followed: bool) -> None:
         self._traffic = traffic
         self._row = row
+        self._followed = followed
         self._status = 0
-        self._tail = b""
+        self._heard = b""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
 
     def data(self, data: bytes) -> None:
         self._traffic.begin(self._row)
-        self._tail = (self._tail + data)[-64:]
+        self._heard += data
+        if not self._followed:
+            self._heard = self._heard[-64:]
 
     def end(self) -> None:
-        whole = self._status == 200 and b"[DONE]" in self._tail
+        whole = self._status == 200 and b"[DONE]" in self._heard[-64:]
+        if whole and self._followed:
+            text = spoken(self._heard)
+            whole = text is not None
+            self._traffic.said(self._row, text or "")
         self._traffic.end(self._row, self._status, ANSWERED if whole else REFUSED if self._status != 200 else BROKEN)
 
     def failed(self, why: Failure) -> None:
         self._traffic.end(self._row, self._status, BROKEN)
 
 
-def prompt(workload: Workload, row: int) -> str:
-    """The text of a request's prompt."""
+Said = dict[tuple[int, int], str]
+"""Answers by the extent id under which prompts repeat them, and the tokens before it."""
+
+
+def prompt(workload: Workload, row: int, answers: Mapping[tuple[int, int], str] = MappingProxyType({})) -> str:
+    """The text of a request's prompt, in which `answers` are repeated."""
     tokens, said, start = int(workload.prompt[row]), [], 0
     known = workload.prefixes
     if known is not None:
         for place in range(known.offsets[row], known.offsets[row + 1]):
-            end = min(int(known.ends[place]), tokens)
-            said.append(words(int(known.ids[place]), end - start))
+            extent, end = int(known.ids[place]), min(int(known.ends[place]), tokens)
+            answer = answers.get((extent, start))
+            said.append(words(extent, end - start) if answer is None else answer)
             start = end
     said.append(words(~row, tokens - start))
     return "".join(said)
+
+
+def spoken(stream: bytes) -> str | None:
+    """The text of a whole stream of completions; None where it is no such stream."""
+    events = [event for event in stream.replace(b"\r", b"").split(b"\n\n") if event.startswith(b"data:")][:-1]
+    try:
+        return "".join(choice.text for each in events for choice in _chunk(each.removeprefix(b"data:")).choices)
+    except msgspec.DecodeError:
+        return None
+
+
+class _Choice(msgspec.Struct):
+    text: str = ""
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+
+
+_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 def words(seed: int, count: int) -> str:

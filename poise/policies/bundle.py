@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poise.core.errors import PolicyError
-from poise.core.policy import Admission, Batcher, Cache, Mover, Order, Predictor, Preempt, Queue, Router
+from poise.core.policy import Admission, Batcher, Cache, Hedger, Mover, Order, Predictor, Preempt, Queue, Router
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.least_requests import LeastRequests
@@ -16,6 +16,7 @@ class Policies:
     """What decides. router: which replica; mover: who changes it later (None: the router, if it can rebalance);
     order: whom the gateway sends first of those that it holds (None: first come, first served); admission: who may be
     sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
+    hedge: who is sent to a second replica too (None: nobody);
     queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
     preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
 
@@ -24,6 +25,7 @@ class Policies:
     order: Order | None = None
     admission: tuple[Admission, ...] = ()
     predictor: Predictor | None = None
+    hedge: Hedger | None = None
     queue: Queue | None = None
     batcher: Batcher = field(default_factory=Chunked)
     preempt: Preempt = field(default_factory=LastAdmitted)

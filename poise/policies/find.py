@@ -16,6 +16,7 @@ SLOTS = {
     "order": ("order", "rank"),
     "admission": ("admit", "admit"),
     "predictor": ("predict", "foretell"),
+    "hedge": ("hedge", "second"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),

@@ -141,7 +141,10 @@ ENDS = tuple(
     Figure(name.replace("_", " ").capitalize(), (name,), "count")
     for name in ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
 )
-UPSETS = tuple(Figure(name.capitalize(), (name,), "count") for name in ("preemptions", "migrations", "retries"))
+UPSETS = tuple(
+    Figure(name.replace("_", " ").capitalize(), (name,), "count")
+    for name in ("preemptions", "migrations", "retries", "hedges", "hedges_won", "hedge_tokens")
+)
 
 KEY = (
     REQUESTS, *ENDS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT, ATTAINMENT,

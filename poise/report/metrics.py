@@ -36,6 +36,7 @@ class Metrics:
     output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.
     prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
     preemptions, migrations, retries: totals over `requests`.
+    hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
     blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
     notes: why a figure is None or needs a grain of salt, by its name.
     """
@@ -62,6 +63,9 @@ class Metrics:
     preemptions: int
     migrations: int
     retries: int
+    hedges: int
+    hedges_won: int
+    hedge_tokens: int
     cost_usd_per_mtok: float | None
     cost_usd_per_mtok_output: float | None
     energy_j_per_mtok: float | None
@@ -174,6 +178,9 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         preemptions=_total(run, "preemptions", rows),
         migrations=_total(run, "migrations", rows),
         retries=_total(run, "retries", rows),
+        hedges=run.hedges,
+        hedges_won=run.hedges_won,
+        hedge_tokens=run.hedge_tokens,
         cost_usd_per_mtok=per_million(usd, tokens),
         cost_usd_per_mtok_output=per_million(usd, output),
         energy_j_per_mtok=per_million(energy, tokens),

@@ -30,7 +30,7 @@ class Teller:
             "admitted": self._admitted, "computed": self._computed, "first_token": self._first_token,
             "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "preempted": self._preempted,
             "moves": self._moves, "stayed": self._stayed, "stands": self._stands, "moved": self._moved,
-            "lost": self._lost, "again": self._again,
+            "lost": self._lost, "again": self._again, "copied": self._copied, "goes_on": self._goes_on,
         }  # fmt: skip
 
     def tell(self, happening: Happening) -> str:
@@ -147,6 +147,13 @@ class Teller:
 
     def _lost(self, _: Happening) -> str:
         return "all that it has here is lost with a replica"
+
+    def _copied(self, _: Happening, to: int) -> str:
+        return f"still waits for its first token; a copy goes to replica {to}"
+
+    def _goes_on(self, told: Happening) -> str:
+        self._first_at = told.replica
+        return "goes on as the copy that it has here"
 
     def _again(self, _: Happening) -> str:
         self._first_at = -1

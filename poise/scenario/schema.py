@@ -167,6 +167,9 @@ class PoliciesSection(Section):
     predictor: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who foretells output tokens, as in history; null: nobody"
     )
+    hedge: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="who is sent to a second replica too, as in tail; null: nobody"
+    )
     queue: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="an engine's order of admission, as in priority"
     )

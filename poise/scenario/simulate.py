@@ -120,7 +120,7 @@ def build_world(
     controls = [
         Control(
             policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
-            predictor=policies.predictor, belief=belief, seed=seed, index=index,
+            predictor=policies.predictor, hedge=policies.hedge, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip

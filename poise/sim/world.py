@@ -13,7 +13,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 from poise.core.accounts import Accounts
-from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Cancelled, Event, Finished, FirstToken, Lost, Refused, Tick
 from poise.core.made import made
@@ -45,6 +45,7 @@ from poise.sim.agenda import (
 from poise.sim.arrivals import reusable
 from poise.sim.clients import Clients
 from poise.sim.gateways import Gateways
+from poise.sim.hedging import Hedging
 from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network
 from poise.sim.reports import Reports
@@ -116,11 +117,12 @@ class World:
             self.replicas, limits, Network.of(cluster), self.agenda, self.records,
             turn=self._turn, touch=self._touch, add=self._add, passed=self.passed, accounts=self.accounts,
         )  # fmt: skip
+        self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
+        self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
             cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,
-            self.transfers.lost, self.accounts,
+            self._gone, self.accounts,
         )  # fmt: skip
-        self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
 
     def simulate(self) -> Run:
         """Run to the end; Ctrl-C ends it early and marks it so."""
@@ -234,6 +236,7 @@ class World:
             self.accounts.close(now)
             run.blame = self.accounts.blame
         self.lifecycle.close(now)
+        self.hedging.close()
         run.ended_at = now
         run.offered = self.clients.arrived
 
@@ -292,6 +295,8 @@ class World:
             self._abort(action.request, action.replica)
         elif isinstance(action, Move):
             self.transfers.move(action)
+        elif isinstance(action, Hedge):
+            self._hedge(action)
         elif isinstance(action, Wake):
             self.agenda.push(action.at, WAKE)
 
@@ -319,12 +324,27 @@ class World:
             Running(request, output, made.get(row, 0) if made else 0, self.clients.arrivals.output_id(row)), number
         )
 
+    def _hedge(self, action: Hedge) -> None:
+        row, number = action
+        request = self.gateways.flight(row).request
+        room = self._limits[number] - request.prompt_tokens
+        if room < 1:
+            self._turn(Refused(self.agenda.now, row, number, f"prompt does not fit replica {number}"))
+            return
+        output = min(self.clients.arrivals.truth(row), room)
+        copy = Running(request, output, 0, self.clients.arrivals.output_id(row))
+        self.hedging.begin(copy, number)
+        self._join(copy, number)
+
     def _add(self, running: Running, number: int) -> None:
+        if self.accounts is not None:
+            self.accounts.queue(running, self.replicas[number])
+        self._join(running, number)
+
+    def _join(self, running: Running, number: int) -> None:
         replica = self.replicas[number]
         before = replica.next_at
         now = self.agenda.now
-        if self.accounts is not None:
-            self.accounts.queue(running, replica)
         replica.add(running, now, now == self._stepped_at and number <= self._stepped)
         if replica.next_at != before:
             heappush(self.agenda.heap, replica.next_at << AT_BITS | STEP_KEY | number)
@@ -342,8 +362,9 @@ class World:
     def _abort(self, row: int, number: int) -> None:
         replica = self.replicas[number]
         self.transfers.aborted(row)
+        self.hedging.copies.pop(row, None)
         if self.accounts is not None:
-            self.accounts.lose(row)  # unless its client left, and then its account is closed
+            self.accounts.lose(row, replica)  # unless its client left, and then its account is closed
         if self.lifecycle.alive[number] and row in replica.sequences:
             self._touch(number, lambda passed: replica.abort(row, self.agenda.now, passed))
 
@@ -355,6 +376,8 @@ class World:
         for code, running in out:
             row = running.id
             if code == FIRST_TOKEN:
+                if self.hedging.copies:
+                    self.hedging.first_token(row, number)
                 if records.first_token_at[row] < 0:
                     records.first_token_at[row] = now
                     if self.accounts is not None:
@@ -380,6 +403,11 @@ class World:
             else:
                 records.preemptions[row] = min(records.preemptions[row] + 1, 127)
                 self.transfers.preempted(row)
+
+    def _gone(self, number: int) -> None:
+        """A replica is gone."""
+        self.transfers.lost(number)
+        self.hedging.lost(number)
 
     def _touch(self, number: int, call: Callable[[bool], None]) -> None:
         """Tell a replica something and note when it wants to be called next."""

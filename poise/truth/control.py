@@ -10,6 +10,7 @@ from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.header import belief_of, replicas_of
 from poise.core.trace import ACTIONS, EVENTS, Trace
+from poise.live.fronts.choice import Fallback, Subset
 from poise.policies.find import build
 
 
@@ -24,8 +25,11 @@ def control_of(header: Mapping[str, Any]) -> Control:
             "the recording was made with belief.prefix = oracle, and the true caches are not in it; record with own or "
             "reported"
         )
+    router, admission = policy_of(header, "router"), policy_of(header, "admission") or ()
+    if "fallbacks" in header:  # of an endpoint picker
+        router, admission = Fallback(router, header["fallbacks"]), (Subset(), *admission)
     return Control(
-        policy_of(header, "router"),
+        router,
         replicas_of(header),
         mover=policy_of(header, "mover"),
         belief=belief,
@@ -33,8 +37,9 @@ def control_of(header: Mapping[str, Any]) -> Control:
         resume=header.get("resume", True),
         **{name: header[name] for name in ("tries",) if name in header},
         order=policy_of(header, "order"),
-        admission=policy_of(header, "admission") or (),
+        admission=admission,
         predictor=policy_of(header, "predictor"),
+        hedge=policy_of(header, "hedge"),
     )
 
 

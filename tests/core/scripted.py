@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from poise.core.action import Decision, Hold, Route
@@ -26,6 +27,28 @@ class Scripted:
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Decision:
         decision: Decision = self.rule(request, cluster)
         return decision
+
+
+class Hasty:
+    """Send copies of all but every third request somewhere else after a while, and ask again if one may not.
+
+    Four times at most, for a mover that moves everybody at every wake would otherwise let nobody come to its turn.
+    """
+
+    needs = ()
+
+    def __init__(self, wait: int) -> None:
+        self.after = wait
+        self.asked: Counter[int] = Counter()
+
+    def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
+        self.asked[request.id] += 1
+        return self.after * (request.id % 3) if self.asked[request.id] <= 4 else 0
+
+    def second(
+        self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
+    ) -> int | None:
+        return chance.pick(able) if (cluster.now // self.after + request.id) % 4 else None
 
 
 def first_able(request: RequestView, cluster: ClusterView) -> Decision:

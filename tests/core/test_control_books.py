@@ -6,15 +6,28 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from poise.core.action import Abort, Decision, Dispatch, Hold, Refuse, Reject, Route, Wake
+from poise.core.action import Abort, Decision, Dispatch, Hedge, Hold, Refuse, Reject, Route, Wake
 from poise.core.control import Control
-from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, Joined, Left, Lost, Prefilled, Refused, Tick
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Draining,
+    Event,
+    Finished,
+    FirstToken,
+    Joined,
+    Left,
+    Lost,
+    Prefilled,
+    Refused,
+    Tick,
+)
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec, Role
 from poise.core.state import DRAINING, GONE, SERVING, STARTING
 from poise.core.view import ClusterView
 
-from .scripted import a_control, a_request
+from .scripted import Hasty, a_control, a_request
 
 LAYOUTS: dict[str, list[Role]] = {
     "mixed": ["mixed", "mixed", "mixed"],
@@ -37,14 +50,17 @@ def moody(request: RequestView, cluster: ClusterView) -> Decision:
 class Books(RuleBasedStateMachine):
     """A world that does what it is told and tells what happens, with no engines in it."""
 
-    @initialize(layout=st.sampled_from(sorted(LAYOUTS)), last_up=st.booleans())
-    def begin(self, layout: str, last_up: bool) -> None:
+    @initialize(layout=st.sampled_from(sorted(LAYOUTS)), last_up=st.booleans(), hedged=st.booleans())
+    def begin(self, layout: str, last_up: bool, hedged: bool) -> None:
         roles = LAYOUTS[layout]
         specs = [ReplicaSpec(role=role, capacity_tokens=50) for role in roles[:-1]]
-        self.control: Control = a_control(moody, [*specs, ReplicaSpec(role=roles[-1], up=last_up)])
+        specs.append(ReplicaSpec(role=roles[-1], up=last_up))
+        self.control: Control = a_control(moody, specs, hedge=Hasty(1) if hedged else None)
+        specs.pop()
         self.status = [SERVING] * len(specs) + [SERVING if last_up else STARTING]
         self.open: dict[int, Dispatch | None] = {}  # where each open request was sent; None: held
         self.places: dict[int, set[int]] = {}  # where each request was sent last
+        self.copies: dict[int, int] = {}  # where a second copy of it is
         self.done: set[int] = set()
         self.now = self.count = 0
 
@@ -61,6 +77,12 @@ class Books(RuleBasedStateMachine):
                 self.places[action.request] = {action.replica, action.decode}
             elif isinstance(action, Refuse):
                 assert self.open.pop(action.request) is None, "refused while it was somewhere"
+            elif isinstance(action, Hedge):
+                sent = self.open[action.request]
+                assert sent is not None and sent.replica == sent.decode != action.replica
+                assert action.request not in self.copies and self.status[action.replica] == SERVING
+                self.copies[action.request] = action.replica
+                self.places[action.request].add(action.replica)
             elif isinstance(action, Abort):
                 assert action.replica in self.places[action.request], "stopped where it never was"
                 assert event != Lost(event.at, action.replica), "stopped where nothing is left"
@@ -85,6 +107,7 @@ class Books(RuleBasedStateMachine):
     def leave(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(sorted(self.open)))
         self.done.discard(request)
+        self.copies.pop(request, None)
         self.tell(Cancelled(self.now, request, "left"), request)
 
     @precondition(lambda self: any(self.open.values()))
@@ -94,7 +117,13 @@ class Books(RuleBasedStateMachine):
         request = data.draw(st.sampled_from([request for request, sent in self.open.items() if sent]))
         sent = self.open[request]
         assert sent is not None
-        if sent.replica != sent.decode and request not in self.done:
+        copy = self.copies.pop(request, None)
+        if copy is not None:
+            first, last = data.draw(st.permutations([copy, sent.replica]))
+            self.open[request] = sent._replace(replica=first, decode=first)
+            actions = self.control.handle(FirstToken(self.now, request, first))
+            assert actions[0] == Abort(request, last)
+        elif sent.replica != sent.decode and request not in self.done:
             self.done.add(request)
             self.tell(Prefilled(self.now, request, sent.replica))
         else:
@@ -108,8 +137,15 @@ class Books(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(able))
         sent = self.open[request]
         assert sent is not None
-        self.open[request] = None
-        self.tell(Refused(self.now, request, sent.replica, "full"))
+        copy = self.copies.pop(request, None)
+        if copy is None:
+            self.open[request] = None
+            self.tell(Refused(self.now, request, sent.replica, "full"))
+            return
+        gone, left = data.draw(st.permutations([copy, sent.replica]))
+        self.open[request] = sent._replace(replica=left, decode=left)
+        self.tell(Refused(self.now, request, gone, "full"))
+        assert request in self.control.flights, "the other copy goes on"
 
     @rule(data=st.data(), what=st.sampled_from([Draining, Lost, Joined, Left]))
     def change(self, data: st.DataObject, what: type[Draining] | type[Lost] | type[Joined] | type[Left]) -> None:
@@ -118,6 +154,7 @@ class Books(RuleBasedStateMachine):
         able = [number for number, status in enumerate(self.status) if status in before]
         if what is Left:
             busy = {place for sent in self.open.values() if sent for place in (sent.replica, sent.decode)}
+            busy |= set(self.copies.values())
             able = [number for number in able if number not in busy]
         if not able:
             return
@@ -125,7 +162,12 @@ class Books(RuleBasedStateMachine):
         self.status[number] = {Draining: DRAINING, Lost: GONE, Joined: SERVING, Left: GONE}[what]
         if what is Lost:
             for request, sent in self.open.items():
-                if sent and (sent.decode == number or (sent.replica == number and request not in self.done)):
+                copy = self.copies.get(request, -1)
+                if sent and copy >= 0 and number in (copy, sent.replica):
+                    left = sent.replica if copy == number else self.copies[request]
+                    del self.copies[request]
+                    self.open[request] = sent._replace(replica=left, decode=left)
+                elif sent and (sent.decode == number or (sent.replica == number and request not in self.done)):
                     self.open[request] = None
                     self.done.discard(request)
         self.tell(what(self.now, number))
@@ -149,6 +191,8 @@ class Books(RuleBasedStateMachine):
                 continue
             if request not in self.done:
                 counts[sent.replica] += 1
+                if request in self.copies:
+                    counts[self.copies[request]] += 1
             if sent.decode != sent.replica:
                 counts[sent.decode] += 1
         assert list(self.control.state.requests) == counts

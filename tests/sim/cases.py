@@ -22,6 +22,7 @@ from poise.policies.admit.early_reject import EarlyReject
 from poise.policies.admit.saturation import Saturation
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.batch.chunked import Chunked
+from poise.policies.hedge.tail import Tail
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
@@ -52,6 +53,7 @@ from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Prefixes, Workload
+from tests.core.scripted import Hasty
 
 LAYERS = 4
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
@@ -68,9 +70,9 @@ def eager_preble() -> Preble:
     return Preble(window_s=0.5, balance=1.0, warmup=0, decode_cost=2.0, decode_ratio=1.5, cache_tokens=60)
 
 
-def eager_min_ttft() -> MinTtft:
+def eager_min_ttft(ttft_s: float = 5e-5) -> MinTtft:
     """Turns away who would wait for more than a few steps, and expects longer prefixes to be fetched."""
-    return MinTtft(reject=True, ttft_s=5e-5, balancing=2.0)
+    return MinTtft(reject=True, ttft_s=ttft_s, balancing=2.0)
 
 
 def eager_dualmap() -> DualMap:
@@ -78,9 +80,9 @@ def eager_dualmap() -> DualMap:
     return DualMap(ttft_s=5e-6, key_tokens=4, window=9)
 
 
-def eager_pull() -> Pull:
+def eager_pull(ttft_s: float = 5e-5) -> Pull:
     """Slots for two, queues by prefix, and a deadline that some miss."""
-    return Pull(2, 5e-5, "prefix")
+    return Pull(2, ttft_s, "prefix")
 
 
 ROUTERS: tuple[Callable[[], Any], ...] = (
@@ -186,6 +188,11 @@ MOVERS: tuple[Callable[[], Any], ...] = (
 """None half of the time: what moves keeps the other mechanisms from meeting."""
 
 
+def eager_tail() -> Tail:
+    """Learns from one first token, with no thrift."""
+    return Tail(quantile=0.5, share=1.0, cancel_tokens=0, window=5, least=1)
+
+
 class KeepSessions:
     """Pin the KV of every session for a fixed time."""
 
@@ -221,6 +228,7 @@ class Case:
     order: Callable[[], Any] = NOBODY
     admission: Callable[[], Any] = tuple
     predictor: Callable[[], Any] = NOBODY
+    hedge: Callable[[], Any] = NOBODY
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -257,6 +265,7 @@ class Case:
                 order=self.order(),
                 admission=self.admission(),
                 predictor=self.predictor(),
+                hedge=self.hedge(),
                 belief=self.belief,
                 seed=self.seed,
                 resume=self.resume,
@@ -323,6 +332,12 @@ def _prefixes(draw: st.DrawFn, prompt: Any) -> Prefixes:
     return Prefixes(np.array(offsets, "i8"), np.array(ids, "i8"), np.array(ends, "i4"), np.array(output, "i8"))
 
 
+def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
+    """Nobody half of the time; else one that waits for few steps."""
+    hedgers = (NOBODY, NOBODY, NOBODY, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail)
+    return draw(st.sampled_from(hedgers))
+
+
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
     offsets, before = [0, 0], []
     for row in range(1, rows):
@@ -348,6 +363,12 @@ def _faults(draw: st.DrawFn, step: int, replicas: int) -> tuple[Fault, ...]:
         if all(fault.replica != number for fault in faults):
             faults.append(Fault(draw(st.integers(0, 100)) * step / 1e12, "join", number))
     return tuple(faults)
+
+
+def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
+    """Deadlines are so many ticks: while somebody is held on a fine clock, the reports until 50 µs are too many."""
+    router = draw(st.sampled_from(ROUTERS + REJECTING))
+    return partial(router, 500 * unit) if router in REJECTING else router
 
 
 @st.composite
@@ -406,7 +427,7 @@ def cases(draw: st.DrawFn) -> Case:
         blocks=-(-tokens // block),
         roles=roles,
         cluster=cluster,
-        router=draw(st.sampled_from(ROUTERS + REJECTING)),
+        router=_router(draw, unit),
         belief=belief,
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),
@@ -420,4 +441,5 @@ def cases(draw: st.DrawFn) -> Case:
         order=draw(st.sampled_from(ORDERS)),
         admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
+        hedge=_hedge(draw, step),
     )

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 
 from poise.core.records import Run
 from poise.core.spec import Belief, Cluster, Engine, Pool
@@ -49,10 +49,15 @@ def test_fast_path_equals_reference(case: Case) -> None:
 
 
 @pytest.mark.slow
-@given(cases())
-@settings(max_examples=int(os.environ.get("POISE_EXAMPLES", "10000")))
-def test_fast_path_equals_reference_on_many(case: Case) -> None:
-    compare(case)
+@pytest.mark.parametrize("number", range(10))
+def test_fast_path_equals_reference_on_many(number: int) -> None:
+    @seed(number)
+    @given(cases())
+    @settings(max_examples=int(os.environ.get("POISE_EXAMPLES", "1000")))
+    def check(case: Case) -> None:
+        compare(case)
+
+    check()
 
 
 def test_a_second_turn_at_an_instant_leaves_a_hold_whose_boundary_passed_in_the_first() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from poise.live.wire.refuse import error_body
+
 
 class Refused(Exception):
     """A request that the engine does not take: an HTTP status and what goes into the body of the answer."""
@@ -21,8 +23,7 @@ class Refused(Exception):
 
     def body(self) -> bytes:
         """vLLM's `ErrorResponse`."""
-        said = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
-        return msgspec.json.encode({"error": said})
+        return error_body(self.status, self.kind, self.message, self.param)
 
 
 def read_json(body: bytes) -> dict[str, Any]:

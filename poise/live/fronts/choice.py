@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from poise.core.action import Hold, Reject, Route
 from poise.core.chance import Chance
+from poise.core.event import Confined, Event
 from poise.core.policy import Router
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
@@ -43,22 +44,24 @@ class Fallback:
 
 
 class Subset:
-    """An admission that keeps a request to the replicas that its proxy said are within reach.
-
-    What the proxy says is no part of the request, so a decision that it narrowed is repeated only with it.
-    """
+    """An admission that keeps a request to the replicas that its proxy said are within reach (`Confined`)."""
 
     needs: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._reach: dict[int, frozenset[int]] = {}
 
-    def allow(self, request: int, replicas: Iterable[int]) -> None:
+    def observe(self, event: Event) -> None:
         """Only these may have a request."""
-        self._reach[request] = frozenset(replicas)
+        if type(event) is Confined:
+            self._reach[event.request] = frozenset(event.replicas)
+
+    def ended(self, request: RequestView) -> None:
+        """A request is over."""
+        self.forget(request.id)
 
     def forget(self, request: int) -> None:
-        """A request is over."""
+        """A request is over, or was turned away before it could wait."""
         self._reach.pop(request, None)
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:

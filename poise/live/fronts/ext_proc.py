@@ -7,7 +7,7 @@ may be shown too (STREAMED or FULL_DUPLEX_STREAMED), at some 0.1 ms for each chu
 an answer's end is that of Envoy's stream, which lasts as long if `response_trailer_mode` is SEND; its tokens are not
 known then, and a client that leaves counts as served.
 
-Needs `grpcio` and `xds-protos` (the extra `envoy`).
+Needs `grpcio` and `protobuf` (the extra `envoy`).
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from poise.core.event import Cancelled, Prefilled, Refused
+from poise.core.event import Cancelled, Confined, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.live.fronts.choice import Subset
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
 from poise.live.wire.exchange import Exchange
+from poise.live.wire.refuse import openai
 
 if TYPE_CHECKING:
     from poise.live.gateway.desk import Desk
@@ -88,7 +88,7 @@ class Passage(Exchange):
             self.gone()
 
     def _cannot(self, status: int, message: str) -> None:
-        self.answer(status, error_body(status, "server_error", message))
+        self.answer(status, openai(status, message))
 
     # What the trip says to its client --------------------------------------------------------------------------------
 
@@ -136,8 +136,8 @@ class Picked(Trip):
         self._prefill: Engine | None = None
         exchange.trip = self
         self._subset = None if exchange.reach is None else _subset(world)
-        if self._subset is not None:
-            self._subset.allow(view.id, exchange.reach or ())
+        if exchange.reach is not None:
+            world.turn(Confined(view.arrived_at, view.id, tuple(exchange.reach)))
 
     @property
     def slot(self) -> int:

@@ -6,16 +6,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from poise.core.errors import UserError
 from poise.live.clock import now
+from poise.live.fronts import messages as v3
 from poise.live.fronts.passage import Headers, Passage
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.gateway import Gateway
-
-try:
-    from envoy.service.ext_proc.v3 import external_processor_pb2 as v3
-except ModuleNotFoundError as error:
-    raise UserError(f"the Envoy front needs {error.name}; pip install 'poise[envoy]'") from None
+from poise.live.wire.bodies import FULL
+from poise.live.wire.refuse import openai
 
 log = logging.getLogger("poise.fronts")
 
@@ -73,6 +69,7 @@ class Stream:
 
     def over(self) -> None:
         """Envoy has ended the stream."""
+        self._forget()
         passage = self._passage
         if passage is None:
             return
@@ -88,24 +85,42 @@ class Stream:
         if part.end_of_stream:
             self._at_headers = True
             self._ask()
+        elif (refusal := self._gateway.desk.gate(dict(reversed(self._head)))) is not None:
+            self._size = -1
+            self.refuse(refusal.status, refusal.headers, refusal.body)
         elif self._mode == BUFFERED:
             self._say(_HEADERS_ON)
         elif self._mode != DUPLEX:
             said = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
             log.error("Envoy does not show request bodies: %s", said)
-            self.refuse(500, (), error_body(500, "server_error", f"the gateway cannot read requests: {said}"))
+            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {said}"))
 
     def _request_body(self, part: Any, message: Any) -> None:
         if self._passage is not None or self._size < 0:
             return
+        bodies, most = self._gateway.server.bodies, self._gateway.settings.clients.body_bytes
         self._body.append(part.body)
         self._size += len(part.body)
-        if self._size > self._gateway.settings.clients.body_bytes:
-            self._size = -1
-            most = self._gateway.settings.clients.body_bytes
-            self.refuse(413, (), error_body(413, "invalid_request_error", f"the body is larger than {most} bytes"))
+        bodies.held += len(part.body)
+        if self._size > most:
+            self._too_much(413, f"the body is larger than {most} bytes")
+        elif not bodies.fits(0):
+            self._too_much(FULL.status, FULL.reason, FULL.headers)
         elif part.end_of_stream:
             self._ask()
+
+    def _too_much(self, status: int, reason: str, headers: Headers = ()) -> None:
+        self._forget()
+        self._size = -1
+        self.refuse(status, headers, openai(status, reason))
+
+    def _forget(self) -> None:
+        """The body is needed no longer."""
+        self._gateway.server.bodies.held -= max(self._size, 0)
+        self._size = 0
+        self._body.clear()
+        if self._passage is not None:
+            self._passage.forget()
 
     def _request_trailers(self, part: Any, message: Any) -> None:
         self._trailers = True
@@ -143,6 +158,7 @@ class Stream:
             self._hand_back()
         if self._trailers:
             self._say(_ASK_TRAILERS_ON)
+        self._forget()
 
     def _hand_back(self) -> None:
         body = b"".join(self._body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 
 import zmq.asyncio
 
@@ -51,14 +50,14 @@ class Caches:
 
     def lost(self, engine: Engine) -> None:
         """An engine is gone: what it held is not believed any more."""
-        follower = self._followed.get(engine.at.kv_events)
-        if follower is not None:
-            follower.lost(engine.slot)
+        if self._engines.get(engine.slot) is engine:  # not one that had the slot before
+            self._followed[engine.at.kv_events].lost(engine.slot)
 
     def remove(self, engine: Engine) -> None:
         """Follow an engine no longer."""
-        if self._engines.pop(engine.slot, None) is None:
+        if self._engines.get(engine.slot) is not engine:
             return
+        del self._engines[engine.slot]
         endpoint = engine.at.kv_events
         follower = self._followed[endpoint]
         follower.remove(engine.slot)
@@ -88,11 +87,3 @@ class Caches:
             for follower in self._followed.values()
             for topic, source in follower.sources.items()
         }
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """What befell the events, by engine."""
-        told: dict[str, dict[str, int]] = defaultdict(dict)
-        for follower in self._followed.values():
-            for topic, source in follower.sources.items():
-                told[self._engines[source.engine].name] = dict(follower.feeds[topic].counts)
-        return told

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.names import Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
@@ -21,6 +20,7 @@ from poise.live.know.tenant import Tenant, Tenants
 from poise.live.know.text import Pieces
 from poise.live.know.tokens import Identity, Tokenising
 from poise.live.wire.exchange import Exchange
+from poise.live.wire.refuse import Refusal, error_body, openai
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -37,6 +37,7 @@ RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 NOBODY: Final = Tenant(-1, "")
 KEYS: Final = (b"authorization", b"x-api-key")
 """Headers with a tenant's key, which is for the gateway alone."""
+CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
 class Desk:
@@ -105,6 +106,13 @@ class Desk:
         else:
             plain(exchange)
 
+    def gate(self, head: Mapping[bytes, bytes]) -> Refusal | None:
+        """Why a request is refused by its head, so that who is unknown makes nobody keep a body; None if it is not."""
+        tenant = self._who(head.get)
+        if isinstance(tenant, BadRequest):
+            return Refusal(tenant.status, "key", tenant.message, CHALLENGE, tenant.json())
+        return None
+
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], Asked | BadRequest] | None:
         """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
         reader = READERS.get(exchange.path.encode())
@@ -115,9 +123,9 @@ class Desk:
 
     def _arrive(self, exchange: Exchange, asked: Asked) -> None:
         world = self.world
-        tenant = self._who(exchange)
+        tenant = self._who(exchange.header)
         if isinstance(tenant, BadRequest):
-            exchange.answer(tenant.status, tenant.json(), headers=((b"www-authenticate", b"Bearer"),))
+            exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
             return
         if self._tenants is not None and self._tenants.keyed:
             exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
@@ -213,11 +221,11 @@ class Desk:
         kept = bisect_right(prompt.ends, most)
         return Identity(most, prompt.ids[:kept], prompt.ends[:kept])
 
-    def _who(self, exchange: Exchange) -> Tenant | BadRequest:
+    def _who(self, header: Callable[[bytes], bytes | None]) -> Tenant | BadRequest:
         if self._tenants is None:
             return NOBODY
-        key = exchange.header(b"authorization") or exchange.header(b"x-api-key")
-        return self._tenants.who(key, exchange.header(self._tenant_header) if self._tenant_header else None)
+        key = header(b"authorization") or header(b"x-api-key")
+        return self._tenants.who(key, header(self._tenant_header) if self._tenant_header else None)
 
     def _ttft(self, exchange: Exchange) -> int:
         """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never."""
@@ -268,5 +276,4 @@ class Desk:
     def _refuse(
         self, exchange: Exchange, status: int, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()
     ) -> None:
-        kind = "server_error" if status >= 500 else "invalid_request_error"
-        exchange.answer(status, error_body(status, kind, message), headers=headers)
+        exchange.answer(status, openai(status, message), headers=headers)

@@ -41,9 +41,13 @@ Note = Callable[["Engine", str, bool, int], None]
 
 
 class Engine:
-    """One engine. slot: its number among replicas.  sent: requests sent so far.  status: one of the words above."""
+    """One engine. slot: its number among replicas.  sent: requests sent so far, `hedges` of them as second copies, of
+    which `hedges_won` were answered here.  status: one of the words above.
+    """
 
-    __slots__ = ("at", "failures", "models", "name", "note", "pool", "sent", "slot", "spec", "status")
+    __slots__ = (
+        "at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec", "status",
+    )  # fmt: skip
 
     def __init__(self, at: EngineAt, slot: int, pool: Pool, note: Note) -> None:
         self.at = at
@@ -53,7 +57,7 @@ class Engine:
         self.status = STARTING
         self.models: tuple[str, ...] = at.models
         self.spec = ReplicaSpec(role=at.role, prefill_rate=at.prefill_rate, up=False)
-        self.sent = 0
+        self.sent = self.hedges = self.hedges_won = 0
         self.failures: dict[str, int] = {}
         self.note = note
 

@@ -19,6 +19,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
+from poise.live.know.address import forbidden
 from poise.live.know.poll import Every
 from poise.live.know.tenant import Tenants
 from poise.live.know.text import Pieces
@@ -64,10 +65,12 @@ class Gateway:
             self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
             ready=lambda: not self._draining,
         )  # fmt: skip
-        self.stats = Stats(self.world)
+        self.server = Server(
+            self.desk.receive, self.settings.clients, gate=self.desk.gate if tenants is not None else None
+        )
+        self.stats = Stats(self.world, self.server)
         self.caches = Caches(self.world, kv_bind)
         self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
-        self.server = Server(self.desk.receive, self.settings.clients)
         self.recorder: Recorder | None = None
         self._exact = exact
         self._watchers = [self.stats.ended, *watchers]
@@ -94,6 +97,7 @@ class Gateway:
         """Keep what happens from now on."""
         self.recorder = recorder
         self.world.keep = recorder.add
+        self.world.keep_body = recorder.add_text if recorder.text else None
 
     async def stop(self, grace_s: float) -> bool:
         """Take no more requests, let those under way end, and close; whether all ended in time."""
@@ -112,7 +116,9 @@ class Gateway:
         return in_time
 
     def _connect(self, at: EngineAt) -> Pool:
-        return Pool(Address(at.place.host, at.place.port, at.place.tls), self.settings.engines)
+        place = at.place
+        address = Address(place.host, place.port, place.tls, place.server_name)
+        return Pool(address, self.settings.engines, forbidden=forbidden)
 
     def _later(self, at: int, call: Callable[[], None]) -> Any:
         return asyncio.get_running_loop().call_later(max(0.0, (at - now()) / SECOND), call)

@@ -148,8 +148,7 @@ class Scout:
             return
         log.warning("engine %s is gone (%s): its cache is taken for lost", engine.name, why.reason)
         for trip in self._world.on(engine.slot):
-            trip.stop()
-            trip.failed(Failure("reset", "the engine is gone", False))
+            trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
         self._world.fleet.lose(engine)
         self._caches.lost(engine)
         if visit.looks is not None:

@@ -13,11 +13,13 @@ from prometheus_client.metrics_core import Metric
 from poise.live.gateway.fleet import DRAINING, EJECTED, SERVING, STARTING
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
+from poise.live.wire.server import Server
 
 BOUNDS: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
 )  # fmt: skip
 """Upper bounds of the buckets in seconds: vLLM's for the time to first token, with a longer tail."""
+NOT_SENT: Final = (-1, 0)
 MANY: Final = 4000
 """Rows; tenants that come later are counted together as "other"."""
 
@@ -67,11 +69,14 @@ class Histogram:
 class Row:
     """What is counted of one tenant's requests at one engine, or of several such together."""
 
-    __slots__ = ("cached", "e2e", "known_prompt", "output", "prompt", "statuses", "ttft", "wait")
+    __slots__ = (
+        "agreed", "cached", "e2e", "hit", "known_prompt", "output", "predicted", "prompt", "statuses", "ttft", "wait",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}
         self.prompt = self.output = self.cached = self.known_prompt = 0
+        self.predicted = self.hit = self.agreed = 0
         self.ttft, self.wait, self.e2e = Histogram(), Histogram(), Histogram()
 
     def add(self, trip: Trip, status: int, now: int) -> None:
@@ -91,11 +96,23 @@ class Row:
             self.cached += usage.cached
             self.known_prompt += max(usage.prompt, 0)
 
+    def judge(self, trip: Trip, predicted: int) -> None:
+        """An engine told how much of a prompt it had cached; so many of the prompt's tokens were believed to be.
+
+        Where the gateway guesses a prompt's tokens, the same share of those that the engine counted.
+        """
+        view, usage = trip.view, trip.usage
+        if usage.prompt > 0 and usage.prompt != view.prompt_tokens:
+            predicted = round(predicted * usage.prompt / view.prompt_tokens)
+        self.predicted += predicted
+        self.hit += usage.cached
+        self.agreed += min(predicted, usage.cached)
+
     def merge(self, other: Row) -> None:
         """Count what another has counted."""
         for status, count in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + count
-        for name in ("prompt", "output", "cached", "known_prompt"):
+        for name in ("prompt", "output", "cached", "known_prompt", "predicted", "hit", "agreed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("ttft", "wait", "e2e"):
             getattr(self, name).merge(getattr(other, name))
@@ -104,9 +121,14 @@ class Row:
 class Stats:
     """Rows by tenant and engine ("" for requests that no engine had); a collector for Prometheus."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, server: Server) -> None:
         self._world = world
+        self._server = server
         self._rows: dict[tuple[str, str], Row] = {}
+        state = world.control.state
+        if state.prefix is not None:
+            state.hits = {}
+        self._hits = state.hits
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -119,6 +141,10 @@ class Stats:
                 key = "other", key[1]
             row = self._rows.setdefault(key, Row())
         row.add(trip, status, self._world.clock())
+        if self._hits is not None and trip.usage.cached >= 0 and trip.engine is not None:
+            slot, predicted = self._hits.get(trip.view.id, NOT_SENT)
+            if slot == trip.engine.slot:  # of a pair, only the one that computed the prompt knows
+                row.judge(trip, predicted)
 
     @property
     def engines(self) -> dict[str, Row]:
@@ -144,6 +170,8 @@ class Stats:
         """Everything as metric families."""
         yield from self._counters("engine", self.engines)
         yield from self._counters("tenant", self.tenants)
+        if self._hits is not None:
+            yield from self._beliefs()
         yield from self._now()
 
     def _counters(self, label: str, rows: dict[str, Row]) -> Iterable[Metric]:
@@ -172,10 +200,28 @@ class Stats:
                 family.add_metric([name], histogram.buckets(), histogram.sum)
         return [total, prompt, output, cached, *families]
 
+    def _beliefs(self) -> Iterator[Metric]:
+        """How right the prefix index is: agreed of predicted is its precision, agreed of hit its recall."""
+        for name, text in (
+            ("predicted", "Prompt tokens believed cached at the engine chosen, of answers that tell what was"),
+            ("hit", "Prompt tokens that the engine said were cached, of the same answers"),
+            ("agreed", "The lesser of both, summed request by request"),
+        ):
+            family = CounterMetricFamily(f"poise_prefix_{name}_tokens", text, labels=["engine"])
+            for engine, row in self.engines.items():
+                family.add_metric([engine], getattr(row, name))
+            yield family
+
     def _now(self) -> Iterator[Metric]:
         world = self._world
         yield GaugeMetricFamily("poise_requests_held", "Requests waiting at the gateway", value=len(world.control.held))
         yield GaugeMetricFamily("poise_requests_open", "Requests not ended", value=len(world.trips))
+        bodies = self._server.bodies.held
+        yield GaugeMetricFamily("poise_body_bytes", "Bytes of requests' bodies that are kept", value=bodies)
+        refused = CounterMetricFamily("poise_clients_refused", "Clients refused unheard, by reason", labels=["cause"])
+        for cause, count in self._server.causes.items():
+            refused.add_metric([cause], count)
+        yield refused
         errors = CounterMetricFamily("poise_policy_errors", "Decisions that a policy failed to make")
         errors.add_metric([], world.policy_errors)
         yield errors
@@ -184,6 +230,8 @@ class Stats:
         age = GaugeMetricFamily(
             "poise_engine_report_age_seconds", "Age of what is known of an engine, -1 for nothing", labels=["engine"]
         )
+        hedges = CounterMetricFamily("poise_hedges", "Second copies of requests sent there", labels=["engine"])
+        won = CounterMetricFamily("poise_hedges_won", "Second copies that answered first", labels=["engine"])
         failed = CounterMetricFamily("poise_engine_failures", "Requests that failed there", labels=["engine", "kind"])
         state = world.control.state
         for engine in world.fleet:
@@ -192,6 +240,8 @@ class Stats:
             flying.add_metric([engine.name], state.requests[engine.slot])
             measured = state.measured_at[engine.slot]
             age.add_metric([engine.name], (world.clock() - measured) * 1e-12 if measured else -1.0)
+            hedges.add_metric([engine.name], engine.hedges)
+            won.add_metric([engine.name], engine.hedges_won)
             for kind, count in engine.failures.items():
                 failed.add_metric([engine.name, kind], count)
-        yield from (up, flying, age, failed)
+        yield from (up, flying, age, hedges, won, failed)

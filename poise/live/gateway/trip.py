@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
 from poise.core.request import RequestView
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.pair import Prefill, prefill_body
+from poise.live.gateway.twin import Twin
 from poise.live.gateway.usage import Usage
+from poise.live.wire.refuse import error_body
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -32,12 +33,12 @@ class Trip:
     """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
 
     sent_at, first_at: picoseconds, -1 for not yet.  engine: the last that had it.
-    told: is told of the first bytes of the answer's body.
+    told: is told of the first bytes of the answer's body.  twin: its copy at another engine, while both may answer.
     """
 
     __slots__ = (
-        "_again", "_error", "_flowing", "_head", "_world", "call", "engine", "exchange", "first_at", "sent_at", "state",
-        "stream", "tenant", "told", "usage", "view",
+        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at",
+        "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
     )  # fmt: skip
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
@@ -52,9 +53,11 @@ class Trip:
         self.sent_at = self.first_at = -1
         self.usage = Usage(stream)
         self.told: Callable[[Trip, bytes], None] | None = None
+        self.twin: Twin | None = None
         self._head: tuple[int, Headers] | None = None
         self._error = b""
         self._flowing = True
+        self._hedged = False
         self._again: tuple[bytes, Heard] | None = None
         exchange.gone = self.leave
         exchange.flow = self.flow
@@ -63,6 +66,11 @@ class Trip:
     def slot(self) -> int:
         """The slot of the engine that works on it, -1 for none."""
         return -1 if self.call is None or self.engine is None else self.engine.slot
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """That one, and the slot of the engine that has its copy."""
+        return (self.slot,) if self.twin is None else (self.slot, self.twin.engine.slot)
 
     # What is done with it --------------------------------------------------------------------------------------------
 
@@ -96,11 +104,52 @@ class Trip:
         if not self._flowing:
             self.call.pause()
 
+    def hedge(self, engine: Engine) -> None:
+        """Send a copy to a second engine; the first byte of a good answer decides."""
+        self._hedged = True
+        self.twin = Twin(self, self._world, engine)
+
     def stop(self) -> None:
-        """Take it away from its engine."""
+        """Take it away from its engine, or from both."""
+        if self.twin is not None:
+            self._drop_twin()
         if self.call is not None:
             self.call.cancel()
             self.call = None
+
+    def stop_at(self, slot: int) -> None:
+        """Take it, or its copy, away from the engine of a slot."""
+        if self.twin is not None and self.twin.engine.slot == slot:
+            self._drop_twin()
+        elif self.slot == slot:
+            self.stop()
+
+    def lost(self, slot: int, why: Failure) -> None:
+        """The engine of a slot, which has it or its copy, is gone."""
+        twin = self.twin
+        if twin is not None and twin.engine.slot == slot:
+            twin.call.cancel()
+            twin.failed(why)
+            return
+        if self.call is not None:
+            self.call.cancel()
+        self.failed(why)
+
+    def overtaken(self) -> None:
+        """The copy is all there is of it now: it answers, or the first engine does not."""
+        twin, self.twin = self.twin, None
+        assert twin is not None
+        if self.call is not None:
+            self.call.cancel()
+        self.engine, self.call, self._head, self._error = twin.engine, twin.call, twin.head_of, twin.error
+        self.call.heard = self
+        if not self._flowing:
+            self.call.pause()
+
+    def _drop_twin(self) -> None:
+        assert self.twin is not None
+        self.twin.call.cancel()
+        self.twin = None
 
     def refuse(self, reason: str, retry_after: int) -> None:
         """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any.
@@ -182,7 +231,8 @@ class Trip:
         most = self._world.settings.error_bytes
         self._error += data[: most - len(self._error)]
         if len(self._error) >= most:
-            self.stop()
+            assert self.call is not None
+            self.call.cancel()
             self.refused(self.engine, *self._head, self._error)
 
     def _begin(self) -> None:
@@ -190,11 +240,14 @@ class Trip:
         status, headers = self._head
         world = self._world
         self.state = ANSWERING
+        if self.twin is not None:
+            self._drop_twin()
         exchange = self.exchange
         exchange.start(status, headers)
-        exchange.body, exchange.headers, self._again = b"", [], None  # nobody is asked again: a stream may last long
+        exchange.forget()  # nobody is asked again
+        self._again = None
         self.first_at = world.clock()
-        if self.stream:
+        if self.stream or self._hedged:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
 
     def end(self) -> None:
@@ -220,7 +273,10 @@ class Trip:
         self.call = None
         self._head, self._error = (status, headers), body
         engine.failed("status", status >= 500, self.sent_at)
-        self.state = HELD
+        if self.twin is not None:
+            self.overtaken()
+        else:
+            self.state = HELD
         reason = f"{engine.name} answered {status}"
         again = status in OTHERS_MAY or (status == 404 and (self.view.lora >= 0 or len(engine.models) > 1))
         world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, again))
@@ -241,7 +297,10 @@ class Trip:
             self._break(reason)
             world.turn(Failed(now, self.view.id, engine.slot, reason, self.usage.tokens))
         else:
-            self.state, self._head = HELD, None
+            if self.twin is not None:
+                self.overtaken()
+            else:
+                self.state, self._head = HELD, None
             world.turn(Refused(now, self.view.id, engine.slot, reason, True))
 
     def _break(self, reason: str) -> None:

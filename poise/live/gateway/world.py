@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poise.core.action import Abort, Action, Dispatch, Move, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Wake
 from poise.core.control import Control
 from poise.core.errors import PolicyError
-from poise.core.event import Arrived, Cancelled, Event, Moved, Refused, Stayed, Tick
+from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, Refused, Stayed, Tick
 from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
@@ -51,6 +51,8 @@ class World:
         self.sending: Callable[[Trip, Engine], None] | None = None
         """Told of a request that goes to an engine, before it does."""
         self.keep: Callable[[Event | Action], None] | None = None
+        self.keep_body: Callable[[int, bytes], None] | None = None
+        """Told the body of every request that arrives, where bodies are kept."""
         self._later = later
         self._watcher = watcher
         self._turning = False
@@ -61,13 +63,15 @@ class World:
 
     def turn(self, event: Event) -> None:
         """Tell control of an event and do what it says; what comes of that meanwhile is told afterwards, in order."""
-        self._waiting.append(event)
+        waiting = self._waiting
         if self._turning:
+            waiting.append(event)
             return
         self._turning = True
         try:
-            while self._waiting:
-                self._one(self._waiting.popleft())
+            self._one(event)
+            while waiting:
+                self._one(waiting.popleft())
         finally:
             self._turning = False
 
@@ -108,11 +112,13 @@ class World:
         elif kind is Abort:
             trip = self.trips.get(action.request)  # type: ignore[union-attr]
             if trip is not None and trip.state != HELD:
-                trip.stop()
+                trip.stop_at(action.replica)  # type: ignore[union-attr]
         elif kind is Wake:
             self._wake(action.at)  # type: ignore[union-attr]
         elif kind is Move:
             self._move(action)  # type: ignore[arg-type]
+        elif kind is Hedge:
+            self._hedge(action)  # type: ignore[arg-type]
 
     def _dispatch(self, action: Dispatch) -> None:
         trip = self.trips.get(action.request)
@@ -134,6 +140,9 @@ class World:
             self._later(at, lambda: self._tick(at))
 
     def _tick(self, at: int) -> None:
+        if self.clock() < at:  # the loop's clock is coarser
+            self._later(at, lambda: self._tick(at))
+            return
         self._woken.discard(at)
         self.turn(Tick(self.clock()))
 
@@ -151,12 +160,29 @@ class World:
         else:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
 
+    def _hedge(self, action: Hedge) -> None:
+        """Send a copy, unless what is told next makes it one too many."""
+        trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
+        if trip is None or trip.state == ENDED:
+            self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
+        elif trip.state == ANSWERING:
+            if not trip.stream:
+                self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
+        elif engine is None:
+            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+        elif trip.state == SENT:
+            trip.hedge(engine)
+        else:  # the first engine has refused it just now
+            trip.send(engine)
+
     # Requests --------------------------------------------------------------------------------------------------------
 
     def arrive(self, trip: Trip) -> None:
         """A client's request has come, complete."""
         view = trip.view
         self.trips[view.id] = trip
+        if self.keep_body is not None:
+            self.keep_body(view.id, trip.exchange.body)
         self.turn(Arrived(view.arrived_at, view))
 
     def ended(self, trip: Trip, status: int) -> None:
@@ -168,7 +194,7 @@ class World:
 
     def on(self, slot: int) -> list[Trip]:
         """The requests that an engine has."""
-        return [trip for trip in self.trips.values() if trip.slot == slot]
+        return [trip for trip in self.trips.values() if slot in trip.slots]
 
     def sweep(self) -> None:
         """Give up what has waited or lived too long; let drained engines go."""

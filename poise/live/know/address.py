@@ -56,7 +56,7 @@ def engine(url: str, where: str, name: str = "", link_local: bool = False) -> En
         raise UserError(f"{where}: {_shown(url)} holds a query or fragment; write the URL up to its path")
     why = "" if link_local else forbidden(host)
     if why:
-        raise UserError(f"{where}: {_shown(url)} is refused: {why}; allow it with allow_link_local if it is an engine")
+        raise UserError(f"{where}: {_shown(url)} is refused: {why}; give an address of the engine that is not")
     tls = parts.scheme == "https"
     port = port or (443 if tls else 80)
     path = parts.path.rstrip("/").removesuffix("/v1")

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import DecodeError, Raw, Struct, ValidationError
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder
 from xxhash import xxh3_64_hexdigest
 
 from poise.live.know import bodies
 from poise.live.know.bodies import ABSENT, Prompt, Token
+from poise.live.wire.refuse import error_body
 
 PART: Final = "\x1f"
 TURN: Final = "\x1e"
@@ -66,8 +67,7 @@ class BadRequest(NamedTuple):
 
     def json(self) -> bytes:
         """The error object of the OpenAI API."""
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return encode({"error": error})
+        return error_body(self.code, self.type, self.message, self.param)
 
 
 _Kind = TypeVar("_Kind")

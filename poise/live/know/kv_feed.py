@@ -129,6 +129,7 @@ class Feed:
                 continue
             if number > self._next:
                 if self._next > self._asked:
+                    self.counts["gaps"] += 1
                     self._held = {each: held for each, held in self._held.items() if each >= number}
                     return steps + self._ask(self._next)
                 steps += self._lose("losses")

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 import msgspec
 
 from poise.live.clock import now
-from poise.live.gateway.errors import error_body
 from poise.live.gateway.fleet import DRAINING, Engine, EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.page.feed import BEAT_S, Feed
@@ -26,6 +25,7 @@ from poise.live.page.snapshot import snapshot
 from poise.live.page.told import told
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
+from poise.live.wire.refuse import openai
 from poise.live.wire.server import Server
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -245,6 +245,5 @@ class Admin:
         self._answer(exchange, msgspec.json.encode(body), b"application/json", status=status)
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
-        kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
-        body = error_body(refusal.status, kind, refusal.reason)
+        body = openai(refusal.status, refusal.reason)
         self._answer(exchange, body, b"application/json", refusal.headers, refusal.status)

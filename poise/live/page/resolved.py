@@ -14,7 +14,7 @@ from poise.live.page.merge import Json
 from poise.live.page.seen import plain
 
 PLAIN = (bool, int, float, str)
-PARTS = ("route", "admit", "rank", "rebalance", "foretell")
+PARTS = ("route", "admit", "rank", "rebalance", "foretell", "second")
 """Methods by which a parameter is known to be a policy itself."""
 
 
@@ -33,7 +33,7 @@ def resolved(gateway: Gateway) -> Json:
 
 def _policies(control: Control) -> Json:
     slots: dict[str, Any] = {"router": control.router, "mover": control.mover, "order": control.order}
-    slots |= {"predictor": control.predictor}
+    slots |= {"predictor": control.predictor, "hedge": control.hedges and control.hedges.hedger}
     told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
     told["admission"] = [policy(each) for each in control.admission]
     return told

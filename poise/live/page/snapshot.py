@@ -39,7 +39,7 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
     world = gateway.world
     trips = list(world.trips.values())
     followed = _followed(gateway)
-    at = Counter(trip.slot for trip in trips)
+    at = Counter(slot for trip in trips for slot in trip.slots)
     sums = totals(now, gateway.stats.engines.values(), trips)
     told: Json = {
         "at": _s(now - began),

@@ -12,11 +12,15 @@ Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
 
 
 class Address(NamedTuple):
-    """Where an engine listens."""
+    """Where an engine listens.
+
+    server_name: whom its certificate must name and the request is addressed to, where that is not `host`.
+    """
 
     host: str
     port: int
     tls: bool = False
+    server_name: str = ""
 
 
 class Failure(NamedTuple):

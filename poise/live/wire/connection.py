@@ -12,7 +12,8 @@ from poise.live.clock import now
 from poise.live.wire.again import Memory
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.header import CONTINUE, reply_head
-from poise.live.wire.request import HEAD, IDLE, Refusal, RequestReader
+from poise.live.wire.refuse import Refusal
+from poise.live.wire.request import HEAD, IDLE, RequestReader
 from poise.live.wire.sweep import Waiting
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Connection(Waiting, asyncio.Protocol):
         self._leave()
         if self._reader is not None:
             self._reader.close()
+        if self._ahead is not None:
+            self.freed(len(self._ahead[0]))
         self._server.leave(self)
 
     def pause_writing(self) -> None:
@@ -127,9 +130,7 @@ class Connection(Waiting, asyncio.Protocol):
 
     def over(self) -> None:
         """The answer is complete: close, or go on with what has come meanwhile."""
-        exchange, self._exchange = self._exchange, None
-        assert exchange is not None
-        self._server.open -= 1
+        exchange = self._part()
         self.since = 0
         if exchange.keep_alive and not self.closing:
             self._serve()
@@ -138,12 +139,15 @@ class Connection(Waiting, asyncio.Protocol):
 
     def cut(self, clean: bool) -> None:
         """Close without an end; by a reset where a close would look like one."""
-        self._exchange = None
-        self._server.open -= 1
+        self._part()
         if clean:
             self._close()
         else:
             _reset(self._transport)
+
+    def freed(self, size: int) -> None:
+        """So many bytes of bodies are kept no longer."""
+        self._server.bodies.held -= size
 
     # Of the server ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +196,7 @@ class Connection(Waiting, asyncio.Protocol):
                 break
             elif self._ahead is not None:
                 (data, at), self._ahead = self._ahead, None
+                self.freed(len(data))
                 self._transport.resume_reading()
                 self._read(data, at)
             else:
@@ -242,9 +247,10 @@ class Connection(Waiting, asyncio.Protocol):
         """Say why, and close; what the client still sends is read for a while, or a reset would swallow the answer."""
         server = self._server
         server.count(refusal.cause)
-        body = server.refused(refusal.status, refusal.reason)
+        body = refusal.body or server.refused(refusal.status, refusal.reason)
+        headers = [(b"content-type", b"application/json"), *refusal.headers]
         tail = b"\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self._transport.write(reply_head(refusal.status, [(b"content-type", b"application/json")], tail) + body)
+        self._transport.write(reply_head(refusal.status, headers, tail) + body)
         self.closing = True
         self.since = 0
         self._unread = max(server.limits.linger_bytes, 1)
@@ -254,11 +260,16 @@ class Connection(Waiting, asyncio.Protocol):
             self._transport.write_eof()
 
     def _keep(self, data: bytes) -> None:
-        """Keep what came too early."""
+        """Keep what came too early; without room for it this connection ends with the answer under way."""
+        bodies = self._server.bodies
+        self._transport.pause_reading()
+        if not bodies.fits(len(data)):
+            self.closing = True
+            return
+        bodies.held += len(data)
         if self._ahead is not None:
             data = self._ahead[0] + data
         self._ahead = (data, now())
-        self._transport.pause_reading()
 
     def _drop(self, data: bytes) -> None:
         """Read on for a client that is told why it is refused, up to a bound."""
@@ -273,10 +284,16 @@ class Connection(Waiting, asyncio.Protocol):
 
     def _leave(self) -> None:
         """The client has gone: tell the handler, once."""
+        if self._exchange is not None:
+            self._part().leave()
+
+    def _part(self) -> Exchange:
+        """The exchange under way is over."""
         exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            self._server.open -= 1
-            exchange.leave()
+        assert exchange is not None
+        self._server.open -= 1
+        self.freed(len(exchange.body))
+        return exchange
 
 
 def _reset(transport: asyncio.Transport) -> None:

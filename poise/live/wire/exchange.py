@@ -35,6 +35,9 @@ class Line(Protocol):
     def cut(self, clean: bool) -> None:
         """The answer will never be complete; `clean`: its client can tell from what was sent."""
 
+    def freed(self, size: int) -> None:
+        """So many bytes of the request's body are kept no longer."""
+
 
 class Exchange:
     """One request of a client, complete with its body, and the answer to it.
@@ -200,6 +203,12 @@ class Exchange:
             line.write(self._head)
             self._head = b""
         line.cut(clean=self._framing in (CHUNKED, LENGTH))
+
+    def forget(self) -> None:
+        """The request will not be asked for any more: an answer may last long."""
+        if self._line is not None:
+            self._line.freed(len(self.body))
+        self.body, self.headers = b"", []
 
     def again(self, headers: list[tuple[bytes, bytes]], body: bytes, begun_at: int) -> Exchange:
         """Another request with the same first line."""

@@ -15,6 +15,7 @@ class Limits:
     header_bytes, headers: of one head (431).  body_bytes: of one body (413).  pipelined: requests that may wait behind
     the one under way (503).  head_s: for a whole head (408).  body_s: for a body, and for every `body_rate` bytes of it
     a second more (408).  idle_s: between requests.  read_s: for a client that takes nothing of its answer.
+    bodies_bytes: of all clients' bodies together, being read or kept for an engine (503).
     linger_s, linger_bytes: how long, and how much of, a refused request is still read, so that its client sees why.
     connections: at once (503).  write_buffer_bytes: unread by the client before the handler is told to stop.
     """
@@ -22,6 +23,7 @@ class Limits:
     header_bytes: int = 32_768
     headers: int = 100
     body_bytes: int = 10 * 1024 * 1024
+    bodies_bytes: int = 1024 * 1024 * 1024
     pipelined: int = 16
     head_s: float = 10.0
     body_s: float = 60.0

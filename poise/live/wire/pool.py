@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 
 from poise.live.wire.call import Address, Call, Heard, Kind
 from poise.live.wire.header import request_head
@@ -18,6 +19,8 @@ class Pool:
     """Sends requests to the engine at `address`, each on a connection of its own for as long as it lasts.
 
     tls: how to verify the engine where the address says TLS; None trusts what the system trusts.
+    forbidden: why nothing is sent to an IP address ("": something may be), asked of all that a name has, each time that
+    it is looked up; None: everything may be.
     """
 
     def __init__(
@@ -25,10 +28,12 @@ class Pool:
         address: Address,
         limits: PoolLimits = PoolLimits(),  # noqa: B008  # frozen
         tls: ssl.SSLContext | None = None,
+        forbidden: Callable[[str], str] | None = None,
     ) -> None:
         self.address = address
         self.limits = limits
         self._tls = (tls or ssl.create_default_context()) if address.tls else None
+        self._forbidden = forbidden
         self._host = _authority(address)
         self._idle: list[Upstream] = []
         self._upstreams: set[Upstream] = set()
@@ -119,17 +124,40 @@ class Pool:
             upstream.begin(call, method, request)
 
     async def _connect(self) -> Upstream:
-        host, port, _ = self.address
-        loop = asyncio.get_running_loop()
-        name = host if self._tls is not None else None
+        async with asyncio.timeout(self.limits.connect_s or None):
+            *others, last = await self._hosts()
+            for host in others:
+                try:
+                    return await self._reach(host)
+                except OSError:
+                    continue
+            return await self._reach(last)
+
+    async def _reach(self, host: str) -> Upstream:
+        """Connect to the engine at one of its addresses."""
+        address = self.address
+        name = address.server_name or address.host if self._tls is not None else None
         upstream = Upstream(self)
         try:
-            async with asyncio.timeout(self.limits.connect_s or None):
-                await loop.create_connection(lambda: upstream, host, port, ssl=self._tls, server_hostname=name)
+            await asyncio.get_running_loop().create_connection(
+                lambda: upstream, host, address.port, ssl=self._tls, server_hostname=name
+            )
         except BaseException:  # uvloop closes what it had opened by then without a word to the protocol
             upstream.give_up()
             raise
         return upstream
+
+    async def _hosts(self) -> list[str]:
+        """The addresses that may be sent to; gaierror where there are none."""
+        host, port, *_ = self.address
+        if self._forbidden is None or _is_ip(host):
+            return [host]
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        why = {str(each[4][0]): self._forbidden(str(each[4][0])) for each in found}
+        allowed = [address for address, reason in why.items() if not reason]
+        if not allowed:
+            raise socket.gaierror(f"nothing is sent to {', '.join(f'{each} ({why[each]})' for each in why)}")
+        return allowed
 
 
 def _why(error: Exception, address: Address, connect_s: float) -> tuple[Kind, str]:
@@ -142,8 +170,16 @@ def _why(error: Exception, address: Address, connect_s: float) -> tuple[Kind, st
     return "refused", f"no connection to {where}: {error}"
 
 
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _authority(address: Address) -> bytes:
     """The Host header: without the port where the scheme implies it, in brackets where the host is an IPv6 address."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
+    host = address.server_name or (f"[{address.host}]" if ":" in address.host else address.host)
     default = 443 if address.tls else 80
     return (host if address.port == default else f"{host}:{address.port}").encode()

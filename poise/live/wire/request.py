@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from poise.live.wire.again import Memory
+from poise.live.wire.bodies import FULL, Bodies
 from poise.live.wire.exchange import Exchange
+from poise.live.wire.header import Headers
 from poise.live.wire.limits import Limits
+from poise.live.wire.refuse import Gate, Refusal
 
 IDLE, HEAD, BODY = range(3)
 """Between messages; in a head; in a body."""
 
 
-class Refusal(NamedTuple):
-    """Why nothing more is read of this client: a status, a word to count it by, and a sentence for the client."""
-
-    status: int
-    cause: str
-    reason: str
-
-
 class Refused(Exception):
     """Stops the parser; never leaves this file."""
 
-    def __init__(self, status: int, cause: str, reason: str) -> None:
-        self.refusal = Refusal(status, cause, reason)
+    def __init__(self, status: int, cause: str, reason: str, headers: Headers = (), body: bytes = b"") -> None:
+        self.refusal = Refusal(status, cause, reason, headers, body)
 
 
 class RequestReader:
@@ -35,15 +28,18 @@ class RequestReader:
     ready: requests that are complete, in order.  refusal: set once, after which nothing is read.
     state: IDLE, HEAD or BODY.  received: bytes of the body so far.
     expects: the client waits for `100 Continue` before it sends the body.
-    memory: of the connection's heads.
+    memory: of the connection's heads.  bodies: the budget that its bodies count against.
+    gate: asked about a head whose body is still to come; what is there with its head is the handler's to refuse.
     """
 
     __slots__ = (
         "_at",
         "_bare",
         "_begun_at",
+        "_bodies",
         "_body",
         "_count",
+        "_gate",
         "_head",
         "_headers",
         "_length",
@@ -54,6 +50,7 @@ class RequestReader:
         "_raw",
         "_size",
         "_target",
+        "_through",
         "expects",
         "memory",
         "on_body",
@@ -62,11 +59,13 @@ class RequestReader:
         "state",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, bodies: Bodies | None = None, gate: Gate | None = None) -> None:
         self.memory = Memory()
         self.ready: list[Exchange] = []
         self.refusal: Refusal | None = None
         self._limits = limits
+        self._bodies = bodies or Bodies(limits.bodies_bytes)
+        self._gate = gate
         self._at = self._begun_at = self._bare = self._raw = self._size = 0
         self._parts: list[bytes] = []
         self.on_body = self._parts.append
@@ -81,14 +80,18 @@ class RequestReader:
         return len(self._body)
 
     def close(self) -> None:
-        """Let go of the parser, which holds this reader."""
+        """Let go of what was read, and of the parser, which holds this reader."""
+        self._forget()
+        self._bodies.held -= sum(len(exchange.body) for exchange in self.ready)
         del self._parser
 
     def feed(self, data: bytes, at: int) -> None:
         """Read what came at `at`."""
-        if self.state == IDLE:
+        bodies = self._bodies
+        if self.state == IDLE and bodies.fits(len(data)):
             exchange = self.memory.recall(data, at)
             if exchange is not None:
+                bodies.held += len(exchange.body)
                 self.ready.append(exchange)
                 return
         self._at = at
@@ -96,8 +99,24 @@ class RequestReader:
             rest = self._take(data) if self._raw else data
             while rest:
                 rest = self._parse(rest)
+            if self.state == BODY and not self._through and self._gate is not None:
+                self._ask(self._gate)
         except Refused as refused:
             self.refusal = refused.refusal
+            self._forget()
+
+    def _ask(self, gate: Gate) -> None:
+        """See that a body is worth waiting for."""
+        refusal = gate(self._head)
+        if refusal is not None:
+            raise Refused(*refusal)
+        self._through = True
+
+    def _forget(self) -> None:
+        """Let go of a body that will not be complete."""
+        self._bodies.held -= len(self._body)
+        self._body = bytearray()
+        self._parts.clear()
 
     def _parse(self, data: bytes) -> bytes:
         """Parse all of it, or up to where the parser expects another protocol; returns the rest."""
@@ -133,10 +152,14 @@ class RequestReader:
 
     def _gather(self) -> bytearray:
         """Put the pieces together: a chunk of one byte costs forty until then."""
+        before = len(self._body)
         self._body += b"".join(self._parts)
         self._parts.clear()
+        self._bodies.held += len(self._body) - before
         if len(self._body) > self._limits.body_bytes:
             raise self._too_large()
+        if not self._bodies.fits(0):
+            raise Refused(*FULL)
         return self._body
 
     def _take(self, data: bytes) -> bytes:
@@ -154,7 +177,7 @@ class RequestReader:
         """Between two requests."""
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
-        self.expects = False
+        self.expects = self._through = False
         self.state = IDLE
 
     # Called by the parser --------------------------------------------------------------------------------------------
@@ -195,6 +218,8 @@ class RequestReader:
         self._length = int(head.get(b"content-length", b"0"))
         if self._length > limits.body_bytes:
             raise self._too_large()
+        if self._length and not self._bodies.fits(self._length):
+            raise Refused(*FULL)
         if b"transfer-encoding" in head:
             self._check_coding(head[b"transfer-encoding"])
         if b"expect" in head:
@@ -212,6 +237,7 @@ class RequestReader:
             body = parts.pop()
             if len(body) > self._limits.body_bytes:
                 raise self._too_large()
+            self._bodies.held += len(body)
         else:
             body = bytes(self._gather())
             self._body.clear()

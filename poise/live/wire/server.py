@@ -7,10 +7,11 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
+from poise.live.wire.bodies import Bodies
 from poise.live.wire.connection import Connection
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
-from poise.live.wire.refuse import openai
+from poise.live.wire.refuse import Gate, openai
 from poise.live.wire.request import RequestReader
 from poise.live.wire.sweep import Sweep, period
 
@@ -22,8 +23,9 @@ class Server:
     """Calls `handler` with each request that is complete; the handler answers at once or later, on the loop's thread.
 
     refused: makes the JSON body of an error that the wire answers itself, of its status and reason.
+    gate: refuses requests by their heads, before their bodies are read and before `100 Continue`.
     open: exchanges under way.  connections: of clients, at present.  accepted: connections, ever.
-    causes: how many clients were refused, by reason.
+    causes: how many clients were refused, by reason.  bodies: what is kept of requests' bodies.
     """
 
     def __init__(
@@ -31,10 +33,13 @@ class Server:
         handler: Callable[[Exchange], None],
         limits: Limits = Limits(),  # noqa: B008  # frozen
         refused: Callable[[int, str], bytes] = openai,
+        gate: Gate | None = None,
     ) -> None:
         self.handler = handler
         self.limits = limits
         self.refused = refused
+        self.gate = gate
+        self.bodies = Bodies(limits.bodies_bytes)
         self.open = 0
         self.accepted = 0
         self.causes: Counter[str] = Counter()
@@ -107,7 +112,7 @@ class Server:
 
     def lend(self) -> RequestReader:
         """A reader for a request that begins: a connection without one, idle or waiting, is half as large."""
-        return self._readers.pop() if self._readers else RequestReader(self.limits)
+        return self._readers.pop() if self._readers else RequestReader(self.limits, self.bodies, self.gate)
 
     def take_back(self, reader: RequestReader) -> None:
         """A reader that has read whole requests and is as good as new."""

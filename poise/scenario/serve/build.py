@@ -45,7 +45,7 @@ from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.share import with_tenants
 
-GATE = ("router", "mover", "order", "admission", "predictor")
+GATE = ("router", "mover", "order", "admission", "predictor", "hedge")
 """Slots that a gateway fills; the others are decided inside engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
@@ -91,6 +91,10 @@ def plan(loaded: LoadedGateway) -> Plan:
     if gateway.shadow is not None:
         router = shadowed(router, _shadow(loaded))
     admission = policies["admission"] or ()
+    if gateway.envoy is not None and policies["hedge"] is not None:
+        raise loaded.places.error(
+            ("policies", "hedge"), "a proxy sends a request to one engine; leave out hedge, or envoy"
+        )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
     control = Control(
@@ -100,6 +104,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         order=policies["order"],
         admission=admission,
         predictor=policies["predictor"],
+        hedge=policies["hedge"],
         belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
         seed=gateway.seed,
         tries=gateway.tries,
@@ -171,12 +176,13 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         for engine in gateway.world.fleet.slots
     ]
     names = gateway.desk.models.listed()
+    picker = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
         control.state.replicas, control.state.belief, plan.policies,
         seed=section.seed, resume=False, models=names, engines=engines,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
-        block_tokens=section.belief.block_tokens if plan.exact else 64,
+        block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
     )  # fmt: skip
 
 
@@ -278,12 +284,20 @@ def _exact(loaded: LoadedGateway) -> Exact | None:
 
 def _settings(loaded: LoadedGateway) -> Settings:
     limits = loaded.gateway.limits
+    if limits.bodies_mb < limits.body_mb:
+        said = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
+        raise loaded.places.error(("limits", "bodies_mb"), f"{said}; give more, or less limits.body_mb")
     return Settings(
         held_s=limits.held_s,
         held=limits.held,
         request_s=limits.request_s,
         ttft_s=limits.ttft_s,
-        clients=Limits(body_bytes=int(limits.body_mb * MIB), connections=limits.connections, idle_s=limits.idle_s),
+        clients=Limits(
+            body_bytes=int(limits.body_mb * MIB),
+            bodies_bytes=int(limits.bodies_mb * MIB),
+            connections=limits.connections,
+            idle_s=limits.idle_s,
+        ),
         engines=PoolLimits(connect_s=limits.connect_s, head_s=limits.first_byte_s, stall_s=limits.stall_s),
     )
 

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,7 +52,8 @@ def serve(wish: Wish) -> bool:
     planned = read()
     log = planned.loaded.gateway.log
     start_log(log.level, log.format)
-    return in_loop(run(planned, _say_ready, read))
+    (router,) = planned.policies["router"]
+    return in_loop(run(planned, partial(_say_ready, router), read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,7 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
             yield path, text, f"{option} {text}"
 
 
-def _say_ready(gateway: Gateway, port: int, page: int) -> None:
+def _say_ready(router: str, gateway: Gateway, port: int, page: int) -> None:
     host = gateway.host if ":" not in gateway.host else f"[{gateway.host}]"
-    router = type(gateway.control.router).__name__
     shown = f", its page at http://127.0.0.1:{page}/" if page else ""
     print(f"poise: serving on http://{host}:{port}/v1 by {router}{shown}; stop with Ctrl-C", flush=True)

@@ -123,6 +123,9 @@ class LimitsSection(Section):
         default=_SETTINGS.ttft_s, ge=0, description="when the first token is due, for requests that do not say"
     )
     body_mb: float = Field(default=_CLIENTS.body_bytes / 2**20, gt=0, description="the MiB of a request's body")
+    bodies_mb: float = Field(
+        default=_CLIENTS.bodies_bytes / 2**20, gt=0, description="the MiB of all requests' bodies kept at once"
+    )
     connections: Whole = Field(default=_CLIENTS.connections, ge=1, description="the clients connected at once")
     idle_s: float = Field(default=_CLIENTS.idle_s, gt=0, description="the seconds a connection may be idle")
     connect_s: float = Field(default=_ENGINES.connect_s, gt=0, description="the seconds to reach an engine")

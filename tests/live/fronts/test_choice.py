@@ -9,7 +9,7 @@ import pytest
 from poise.core.action import Dispatch, Hold, Route
 from poise.core.chance import Chance
 from poise.core.control import Control
-from poise.core.event import Arrived, Refused
+from poise.core.event import Arrived, Confined, Refused
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
@@ -66,9 +66,9 @@ def test_control_sends_to_the_second_choice_when_the_first_refuses() -> None:
 
 def test_a_request_stays_within_its_proxys_reach() -> None:
     subset = Subset()
-    subset.allow(7, [2, 0, 9])
+    subset.observe(Confined(1, 7, (2, 0, 9)))
     cluster = a_cluster(*[a_replica()] * 3)
     assert subset.admit(a_request(id=7), (0, 1, 2), cluster) == [0, 2]
     assert subset.admit(a_request(id=8), (0, 1, 2), cluster) == (0, 1, 2)
-    subset.forget(7)
+    subset.ended(a_request(id=7))
     assert subset.admit(a_request(id=7), (0, 1, 2), cluster) == (0, 1, 2)

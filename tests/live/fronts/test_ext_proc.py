@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
-pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
+pytest.importorskip("google.protobuf", reason="needs the extra `envoy`")
 
 import grpc
-from envoy.service.ext_proc.v3 import external_processor_pb2 as v3
 
 from poise.core.control import Control
 from poise.core.errors import UserError
 from poise.core.event import Cancelled, Finished, FirstToken
 from poise.core.spec import ReplicaSpec
+from poise.live.fronts import messages as v3
 from poise.live.fronts.ext_proc import ExtProc
 from poise.live.fronts.stream import BUFFERED, CHUNK, CUT, DUPLEX, NONE, STREAMED, Stream
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
 from poise.live.know.address import Engine as Place
+from poise.live.know.tenant import Tenants, parse
 from poise.live.wire.limits import Limits
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.fronts.asking import WAIT_S, Record
@@ -33,10 +34,12 @@ from tests.live.fronts.asking import WAIT_S, Record
 BODY = json.dumps({"model": "m", "prompt": "p" * 150_000, "stream": True}).encode()
 
 
-def a_gateway(host: str = "127.0.0.1", settings: Settings | None = None) -> tuple[Gateway, Record]:
+def a_gateway(
+    host: str = "127.0.0.1", settings: Settings | None = None, tenants: Tenants | None = None
+) -> tuple[Gateway, Record]:
     """One engine that is up as far as anybody knows; nothing listens there."""
     record = Record()
-    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings)
+    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings, tenants=tenants)
     gateway.record(record)
     ExtProc(gateway)  # has the desk know passages
     engine = gateway.world.fleet.add(EngineAt(Place("e", host, 9)))
@@ -133,6 +136,28 @@ def test_a_body_has_a_limit() -> None:
     gateway, _ = a_gateway(settings=Settings(clients=Limits(body_bytes=1000)))
     answer, end = Envoy(gateway=gateway).asks()
     assert answer.immediate_response.status.code == 413 and end is None
+
+
+def test_who_is_unknown_is_told_so_by_the_head() -> None:
+    gateway, _ = a_gateway(tenants=Tenants(parse("[{name: gold, key: sk-gold}]", "keys")))
+    for more, told in (((), True), (("authorization=Bearer sk-gold",), False)):
+        said = Envoy(gateway=gateway).tell(request_headers=headers(":method=POST", ":path=/v1/completions", *more))
+        assert bool(said) == told and (not said or said[0].immediate_response.status.code == 401)
+
+
+def test_all_bodies_together_have_a_limit() -> None:
+    gateway, _ = a_gateway(settings=Settings(clients=Limits(bodies_bytes=200_000)))
+    bodies, waiting, late = gateway.server.bodies, Envoy(gateway=gateway), Envoy(gateway=gateway)
+    for envoy in (waiting, late):
+        assert envoy.tell(request_headers=headers(":method=POST", ":path=/v1/completions")) == []
+    assert waiting.tell(request_body=v3.HttpBody(body=bytes(199_000))) == [] and bodies.held == 199_000
+    answer, end = late.tell(request_body=v3.HttpBody(body=bytes(2000)))
+    assert answer.immediate_response.status.code == 503 and end is None and bodies.held == 199_000
+    late.stream.over()
+    waiting.stream.over()
+    assert bodies.held == 0
+    routed = Envoy(gateway=gateway)
+    assert chosen(routed.asks()[0].request_headers.response) and bodies.held == 0
 
 
 @pytest.mark.parametrize(("answers", "handed_back"), [(STREAMED, False), (DUPLEX, True)])

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from poise.core.action import Dispatch, Hold, Route
 from poise.core.chance import Chance
-from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
+from poise.core.event import Cancelled, Confined, Failed, Finished, FirstToken, Prefilled, Refused
+from poise.core.header import header
 from poise.core.policy import Admission, Router
 from poise.core.request import RequestView
-from poise.core.spec import ReplicaSpec
+from poise.core.spec import Belief, ReplicaSpec
 from poise.core.trace import replay
 from poise.core.view import ClusterView
 from poise.live.fronts.choice import Fallback, Subset
@@ -28,6 +29,7 @@ from poise.live.know.text import Pieces
 from poise.live.wire.call import Failure
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
+from poise.truth.control import replayed
 from tests.live.gateway.fakes import JSON, SSE, Bench
 
 WHERE = [f"10.0.0.{number}:8000" for number in range(9)]
@@ -116,6 +118,20 @@ def test_an_answer_that_passes_is_counted_as_one_that_is_sent() -> None:
     proxy.passage.over()
     assert [each.output_tokens for each in bench.happened(Finished)] == [3]
     assert bench.statuses == [200] and not bench.happened(Cancelled)
+    bench.check_balance()
+
+
+def test_what_the_proxy_narrowed_is_recorded_and_replays() -> None:
+    bench = Front(3, Fallback(LeastRequests(), 2), admission=[Subset()])
+    for reach in ({WHERE[2], WHERE[1], "10.9.9.9:1"}, {WHERE[2]}, None):
+        _answer(bench.come(subset=None if reach is None else frozenset(reach)))
+    assert [(each.request, each.replicas) for each in bench.happened(Confined)] == [(0, (1, 2)), (1, (2,))]
+    bench.trace.header |= header(
+        bench.control.state.replicas, Belief(), {"router": {"least_requests": {}}},
+        resume=False, tries=2, fallbacks=2,
+    )  # fmt: skip
+    pairs = list(replayed(bench.trace))
+    assert all(was == now for was, now in pairs) and any(was for was, _ in pairs)
     bench.check_balance()
 
 

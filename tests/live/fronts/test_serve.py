@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from poise.core.errors import UserError
+from poise.core.trace import Trace
 from poise.live.fronts.choice import Fallback, Subset
 from poise.live.fronts.passage import Passage, Picked
+from poise.live.gateway.gateway import Gateway
 from poise.policies.admit.ceiling import Ceiling
-from poise.scenario.serve.build import gateway_of, plan
+from poise.scenario.serve.build import Plan, gateway_of, plan, record
+from poise.scenario.serve.command import Wish, serve
 from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.load import load_gateway
+from poise.truth.control import control_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "envoy" / "gateway.yaml"
 
@@ -22,6 +27,35 @@ def test_the_example_has_second_choices_and_keeps_to_subsets() -> None:
     control = plan(load_gateway(EXAMPLE, ["policies.admission=ceiling", "envoy.fallbacks=2"])).control
     assert isinstance(control.router, Fallback) and control.router.most == 2
     assert [type(each) for each in control.admission] == [Subset, Ceiling]
+
+
+def test_the_ready_line_names_the_files_router(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: object) -> bool:
+        gateway = gateway_of(plan)
+        gateway.host = "h"
+        ready(gateway, 1, 0)
+        await gateway.stop(0)
+        return True
+
+    monkeypatch.setattr("poise.scenario.serve.run.run", no_run)
+    monkeypatch.setattr("poise.live.gateway.logs.start", lambda level, form: None)
+    assert serve(Wish(EXAMPLE, ["shadow=round_robin"], [], "dualmap", None, None, None, None, None))
+    assert capsys.readouterr().out == "poise: serving on http://h:1/v1 by dualmap; stop with Ctrl-C\n"
+
+
+def test_a_recording_says_how_many_may_be_tried(tmp_path: Path) -> None:
+    async def main() -> None:
+        planned = plan(load_gateway(EXAMPLE, [f"record.file={tmp_path / 'day.jsonl'}", "envoy.fallbacks=2"]))
+        gateway = gateway_of(planned)
+        record(planned, gateway, 1)
+        await gateway.stop(0)
+
+    asyncio.run(main())
+    control = control_of(Trace.load(tmp_path / "day.jsonl").header)
+    assert isinstance(control.router, Fallback) and control.router.most == 2
+    assert [type(each) for each in control.admission] == [Subset]
 
 
 def test_a_file_without_it_opens_nothing() -> None:
@@ -38,7 +72,7 @@ def test_a_file_without_it_opens_nothing() -> None:
 
 def test_it_opens_beside_the_gateway() -> None:
     pytest.importorskip("grpc", reason="needs the extra `envoy`")
-    pytest.importorskip("envoy.service.ext_proc.v3", reason="needs the extra `envoy`")
+    pytest.importorskip("google.protobuf", reason="needs the extra `envoy`")
 
     async def main() -> None:
         planned = plan(load_gateway(EXAMPLE, ["envoy.port=0"]))

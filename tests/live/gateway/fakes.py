@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poise.core.control import Control
-from poise.core.policy import Admission, Order, Router
+from poise.core.policy import Admission, Hedger, Order, Router
 from poise.core.spec import Belief, ReplicaSpec
 from poise.core.trace import Trace
 from poise.live.gateway.fleet import Engine, EngineAt
@@ -47,6 +47,9 @@ class Wire:
     def cut(self, clean: bool) -> None:
         assert not self.done and not self.was_cut, "an answer ends once"
         self.was_cut = True
+
+    def freed(self, size: int) -> None:
+        pass
 
     @property
     def ended(self) -> bool:
@@ -129,6 +132,7 @@ class Bench:
         *,
         order: Order | None = None,
         admission: Sequence[Admission] = (),
+        hedge: Hedger | None = None,
         tries: int = 2,
         slots: int | None = None,
         settings: Settings | None = None,
@@ -142,7 +146,7 @@ class Bench:
         specs = [ReplicaSpec(up=False)] * (engines if slots is None else slots)
         self.control = Control(
             router or LeastRequests(), specs, order=order, admission=admission, tries=tries, resume=False,
-            belief=belief,
+            belief=belief, hedge=hedge,
         )  # fmt: skip
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from poise.core.control import Control
-from poise.core.policy import Admission, Order, Router
+from poise.core.policy import Admission, Hedger, Order, Router
 from poise.core.spec import Belief, ReplicaSpec
 from poise.core.trace import Trace
 from poise.live.engine.emulated import Emulated
@@ -101,6 +101,7 @@ class Live:
         *,
         order: Order | None = None,
         admission: Sequence[Admission] = (),
+        hedge: Hedger | None = None,
         speed: float = 20.0,
         tries: int = 3,
         settings: Settings | None = None,
@@ -114,7 +115,7 @@ class Live:
         slots = [ReplicaSpec(up=False)] * (len(self.engines) + 1)
         self.control = Control(
             router or LeastRequests(), slots, order=order, admission=admission, tries=tries, resume=False,
-            belief=belief,
+            belief=belief, hedge=hedge,
         )  # fmt: skip
         self.settings = settings or Settings(
             held_s=10, engines=PoolLimits(connect_s=1.0, head_s=1.0, stall_s=1.0, idle_s=2.0)

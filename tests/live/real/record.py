@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import zmq
 from tests.live.golden.asks import QUESTIONS
 from tests.live.golden.hear import answered, events
 from tests.live.golden.shape import families, lines
-from tests.live.real.engines import Pair, Vllm
+from tests.live.real.engines import LIMIT_S, Pair, Vllm
 from tests.live.real.install import VERSION, installed
 from tests.live.real.model import make
 
@@ -22,11 +23,11 @@ def main() -> None:
     """Start an engine, ask it everything, and write what it says."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pair = Pair(installed(), make(folder / "model"), folder)
+        pair = Pair(installed(), make(folder / "model"), folder, time.monotonic() + LIMIT_S)
         engine = pair.engines[0]
         try:
             engine.start()
-            engine.wait()
+            engine.wait(pair.until)
             record(engine)
         finally:
             pair.stop()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,9 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.live.real.engines import BLOCK, Pair, ask, free_port
+from tests.live.real.kept import Kept
 
 ROOT = Path(__file__).parents[3]
-READY_S = 30.0
+READY_S = 60.0
 
 
 class Served:
@@ -39,6 +38,7 @@ class Served:
             "admin": {"port": page},
             "engines": engines,
             "policies": {"router": router},
+            "limits": {"drain_s": 60},
             "belief": {
                 "prefix": "reported", "tokenizer": str(pair.model), "block_tokens": BLOCK,
                 "kv_bind": pair.kv_endpoint, "period_s": 0.2,
@@ -51,24 +51,26 @@ class Served:
 
     def __enter__(self) -> Self:
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = Kept(
                 [sys.executable, "-m", "poise", "serve", self.file],
-                cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         try:
-            self.until(self._ready)
+            self.until(self._ready, "the gateway serves both engines")
         except BaseException:
             self.process.kill()
-            self.process.wait()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-        assert self.process.wait(60) == 0, self.said()
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+            assert self.process.wait(90) == 0, self.said()
+        finally:
+            self.process.kill()
 
     def _ready(self) -> bool:
         try:
@@ -85,12 +87,12 @@ class Served:
         said: dict[str, Any] = json.loads(ask(self.page, "GET", "/state")[1])
         return said
 
-    def until(self, holds: Callable[[], Any]) -> None:
+    def until(self, holds: Callable[[], Any], what: str) -> None:
         """Wait until something holds; fail if it never does, or if the gateway ends."""
         until = time.monotonic() + READY_S
         while not holds():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, self.said()
+            assert self.process.poll() is None, f"the gateway ended: {self.said()}"
+            assert time.monotonic() < until, f"not within {READY_S:.0f} s: {what}; the gateway says: {self.said()}"
             time.sleep(0.05)
 
     def said(self) -> str:
@@ -101,4 +103,5 @@ class Served:
         return ask(self.url, method, path, body)
 
     def terminate(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
+        """Ask it to end, once all is answered."""
+        self.process.terminate()

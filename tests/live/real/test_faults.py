@@ -16,10 +16,20 @@ from tests.live.real.served import Served
 pytestmark = pytest.mark.slow
 
 
-def quiet(pair: Pair) -> bool:
-    """Whether no living engine has anything to do."""
+def at_engines(pair: Pair) -> int:
+    """Requests that living engines have, running or waiting: a preempted one waits."""
     readings = [engine.reading().columns for engine in pair.engines if engine.well()]
-    return not any(each["running"] or each["waiting"] for each in readings)
+    return sum(each["running"] + each["waiting"] for each in readings)
+
+
+def told(answers: list[Answer]) -> str:
+    """How far answers are, for a message."""
+    return ", ".join(answer.error if answer.over.is_set() else f"{len(answer.chunks)} pieces" for answer in answers)
+
+
+def over(answers: list[Answer]) -> int:
+    """How many have ended."""
+    return sum(answer.over.is_set() for answer in answers)
 
 
 def load(clients: Clients, first: int, count: int, tokens: int) -> list[Answer]:
@@ -39,12 +49,14 @@ def test_a_client_that_leaves_frees_the_engine(pair: Pair, served: Served) -> No
     async def main() -> None:
         clients = Clients(served.url)
         answers = load(clients, 100, 6, 3500)
-        await until(lambda: sum(engine.reading().columns["running"] for engine in pair.engines) == 6)
+        await until(
+            lambda: at_engines(pair) == 6, lambda: f"6 requests at the engines, not {at_engines(pair)}; {told(answers)}"
+        )
         for answer in answers:
             assert not answer.over.is_set() and answer.call is not None
             answer.call.cancel()
-        await until(lambda: quiet(pair))
-        await until(lambda: not served.state()["requests"]["open"])
+        await until(lambda: not at_engines(pair), lambda: f"the engines are quiet, not {at_engines(pair)} at them")
+        await until(lambda: not served.state()["requests"]["open"], "no request is open")
         assert (await ended([clients.complete("after", 4)]))[0].whole
         await clients.close()
 
@@ -56,8 +68,10 @@ def test_it_drains(pair: Pair, served: Served) -> None:
 
     async def main() -> None:
         clients = Clients(served.url)
-        answers = load(clients, 200, 12, 300)
-        await until(lambda: served.state()["requests"]["open"] == 12)
+        answers = load(clients, 200, 12, 500)
+        await until(
+            lambda: over(answers) + served.state()["requests"]["open"] == 12, lambda: f"12 came; {told(answers)}"
+        )
         served.terminate()
         assert ends(await ended(answers)) == ["answer"] * 12
         assert await asyncio.to_thread(served.process.wait, 30) == 0
@@ -66,7 +80,7 @@ def test_it_drains(pair: Pair, served: Served) -> None:
         await clients.close()
 
     asyncio.run(main())
-    assert quiet(pair)
+    assert not at_engines(pair)
 
 
 def test_an_engine_is_killed(pair: Pair, served: Served) -> None:
@@ -74,14 +88,17 @@ def test_an_engine_is_killed(pair: Pair, served: Served) -> None:
 
     async def main() -> list[str]:
         clients = Clients(served.url)
-        answers = load(clients, 300, 16, 400)
-        await until(lambda: all(engine.reading().columns["running"] >= 4 for engine in pair.engines))
+        answers = load(clients, 300, 16, 600)
+        await until(
+            lambda: all(engine.reading().columns["running"] >= 4 for engine in pair.engines),
+            lambda: f"both run 4; {told(answers)}",
+        )
         await asyncio.to_thread(pair.engines[0].kill)
         told = ends(await ended(answers))
-        await until(lambda: served.serving() == 1)
+        await until(lambda: served.serving() == 1, "one engine serves")
         later = ends(await ended(load(clients, 400, 8, 20)))
         assert later == ["answer"] * 8
-        await until(lambda: not served.state()["requests"]["open"])
+        await until(lambda: not served.state()["requests"]["open"], "no request is open")
         await clients.close()
         return told
 
@@ -89,4 +106,4 @@ def test_an_engine_is_killed(pair: Pair, served: Served) -> None:
     good = told.count("answer")
     print(f"of 16 requests {good} were answered; {json.dumps(sorted(set(told) - {'answer'}))}")
     assert good >= 8, "whoever was at the other engine has an answer, and whoever could be asked anew"
-    assert quiet(pair)
+    assert not at_engines(pair)

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from poise.core.trace import Trace
-from poise.live.traffic import ANSWERED, Traffic
+from poise.live.traffic import ANSWERED, PENDING, Traffic
 from poise.live.wire.call import Address
 from poise.truth.control import replayed
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
+from tests.live.real.clients import PATIENCE_S, patience
 from tests.live.real.engines import NAME, Pair
 from tests.live.real.served import ROOT, Served
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow
 SECONDS = 60.0
 
 
-def traffic() -> Workload:
+def requests() -> Workload:
     """Prompts behind one of eight shared ones, at a rate that two cores can bear."""
     arrivals = poisson(
         3.0, duration_s=SECONDS, prompt_tokens=lognormal(120, 0.6), output_tokens=lognormal(40, 0.6), seed=1
@@ -35,11 +36,19 @@ def traffic() -> Workload:
 
 @pytest.fixture
 def recording(pair: Pair, tmp_path: Path) -> Path:
-    workload = traffic()
     with Served(pair, tmp_path, record={"file": str(tmp_path / "day.jsonl")}) as served:
         at = urlsplit(served.url)
-        ended = asyncio.run(Traffic(workload, Address("127.0.0.1", at.port or 0), NAME).run())
-    assert (ended.how == ANSWERED).all()
+        traffic = Traffic(requests(), Address("127.0.0.1", at.port or 0), NAME)
+
+        async def main() -> None:
+            done = traffic.ended
+            async with patience(
+                lambda: f"{(done.how == PENDING).sum()} of {len(done.how)} requests open", SECONDS + PATIENCE_S
+            ):
+                await traffic.run()
+
+        asyncio.run(main())
+    assert (traffic.ended.how == ANSWERED).all()
     return tmp_path / "day.jsonl"
 
 
@@ -47,12 +56,13 @@ def test_whatif(recording: Path, tmp_path: Path) -> None:
     said = tmp_path / "said.json"
     done = subprocess.run(
         [sys.executable, "-m", "poise", "whatif", recording, "--router", "round_robin", "--json", said],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     for recorded, decided in replayed(Trace.load(recording)):
         assert recorded == decided
     told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))["reproduction"]
-    observed, simulated = (told[name]["e2e_s.mean"] for name in ("observed", "simulated"))
-    assert 0.5 < simulated / observed < 2, "busy machines are not steady, and still it is no other machine"
+    observed, simulated = (told[name]["e2e_s.p50"] for name in ("observed", "simulated"))
+    print(f"E2E p50: {observed:.3f} s, simulated {simulated:.3f} s")
+    assert 0.5 < simulated / observed < 2, "others' work halts some requests, but not the typical one"

@@ -481,6 +481,53 @@ def test_tls(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_certificate_must_name_whom_the_user_named(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        hosts: list[bytes | None] = []
+        asked: list[str | None] = []
+
+        def handler(exchange: Exchange) -> None:
+            hosts.append(exchange.header(b"host"))
+            exchange.answer(200, b"")
+
+        ours, theirs = _contexts(tmp_path, "DNS:engines.test")
+        ours.sni_callback = lambda sock, name, context: asked.append(name)
+        server = Server(handler)
+        port = await server.listen("127.0.0.1", 0, ours)
+        named = Pool(Address("127.0.0.1", port, True, "engines.test"), tls=theirs)
+        others = [Pool(Address("127.0.0.1", port, True, name), tls=theirs) for name in ("", "other.test")]
+        assert (await _ask(named)).status == 200
+        assert hosts == [b"engines.test:%d" % port] and asked == ["engines.test"]
+        for pool in others:
+            assert _failure(await _ask(pool)) == ("refused", False)
+        for pool in (named, *others):
+            await pool.close()
+        await server.drain(1)
+
+    run(main())
+
+
+def test_a_name_is_not_followed_to_where_nothing_is_sent(run: Run) -> None:
+    async def main() -> None:
+        async with serving(lambda exchange: exchange.answer(200, b"")) as (server, port):
+            address = Address("localhost", port)
+            judged: list[str] = []
+
+            def never(host: str) -> str:
+                judged.append(host)
+                return "it is a trap"
+
+            strict, free = Pool(address, forbidden=never), Pool(address, forbidden=lambda host: "")
+            heard = await _ask(strict)
+            assert _failure(heard) == ("dns", False) and heard.why is not None
+            assert "127.0.0.1 (it is a trap)" in heard.why.reason and "127.0.0.1" in judged and not server.accepted
+            assert (await _ask(free)).status == 200
+            for pool in (strict, free):
+                await pool.close()
+
+    run(main())
+
+
 def test_a_host_is_written_as_it_is_addressed() -> None:
     def host(address: Address) -> bytes:
         return Pool(address)._host

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits
-from poise.live.wire.request import BODY, HEAD, IDLE, Refusal, RequestReader
+from poise.live.wire.refuse import Refusal
+from poise.live.wire.request import BODY, HEAD, IDLE, RequestReader
 
 POST = b"POST /v1/x?a=b%20c HTTP/1.1\r\nHost: gate\r\nX-Id: 7\r\nContent-Length: 5\r\n\r\nhello"
 GET = b"GET /health HTTP/1.1\r\nHost: gate\r\n\r\n"

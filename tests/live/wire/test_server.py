@@ -133,7 +133,7 @@ def test_refusals_are_said_and_the_connection_closed(run: Run, sent: bytes, stat
                 first = await head(reader)
                 assert first.startswith(b"HTTP/1.1 %d " % status) and b"connection: close" in first
                 body = await reader.read()
-                assert body.startswith(b'{"error": {"message": "') and b'"code": %d' % status in body
+                assert body.startswith(b'{"error":{"message":"') and b'"code":%d' % status in body
             assert server.causes == {cause: 1} and server.open == 0
 
     run(main())
@@ -324,12 +324,12 @@ async def _until(true: object) -> None:
         await asyncio.sleep(0)
 
 
-def _contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's context with a certificate of its own for localhost, and that of a client who trusts it."""
+def _contexts(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's context with a certificate of its own for these names, and that of a client who trusts it."""
     import subprocess
 
     key, certificate = folder / "key.pem", folder / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subject = ["-subj", "/CN=localhost", "-addext", f"subjectAltName={names}"]
     made = [
         "openssl",
         "req",

@@ -57,6 +57,7 @@ WRONG = {
     "limits.request_s": "limits: {request_s: long}",
     "limits.ttft_s": "limits: {ttft_s: -1}",
     "limits.body_mb": "limits: {body_mb: 0}",
+    "limits.bodies_mb": "limits: {body_mb: 20, bodies_mb: 10}",
     "limits.connections": "limits: {connections: 0}",
     "limits.idle_s": "limits: {idle_s: 0}",
     "limits.connect_s": "limits: {connect_s: 0}",

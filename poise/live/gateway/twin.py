@@ -1,0 +1,94 @@
+"""The copy of a request at a second engine, until the first byte of an answer or a failure decides which one stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from poise.core.event import Refused
+
+if TYPE_CHECKING:
+    from poise.live.gateway.fleet import Engine
+    from poise.live.gateway.trip import Trip
+    from poise.live.gateway.world import World
+    from poise.live.wire.call import Call, Failure
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Twin:
+    """Hears of the second engine's answer, and hands it to the trip as soon as there is a byte of a good one.
+
+    sent_at: picoseconds.  error: what there is of an error's body.
+    """
+
+    __slots__ = ("_trip", "_world", "call", "engine", "error", "head_of", "sent_at")
+
+    def __init__(self, trip: Trip, world: World, engine: Engine) -> None:
+        self._trip = trip
+        self._world = world
+        self.engine = engine
+        self.sent_at = world.clock()
+        self.head_of: tuple[int, Headers] | None = None
+        self.error = b""
+        engine.sent += 1
+        engine.hedges += 1
+        self.call: Call = self._post()
+
+    def _post(self) -> Call:
+        exchange, engine = self._trip.exchange, self.engine
+        return engine.pool.send(
+            exchange.method.encode(), engine.target(exchange.target), engine.headers(exchange.headers), exchange.body,
+            self,
+        )  # fmt: skip
+
+    # What the engine does --------------------------------------------------------------------------------------------
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The engine begins to answer."""
+        self.head_of = status, headers
+
+    def data(self, data: bytes) -> None:
+        """A part of the answer's body: of a good one the first, of an error perhaps many."""
+        assert self.head_of is not None
+        if self.head_of[0] < 400:
+            self._win()
+            self._trip.data(data)
+            return
+        most = self._world.settings.error_bytes
+        self.error += data[: most - len(self.error)]
+        if len(self.error) >= most:
+            self.call.cancel()
+            self._refused()
+
+    def end(self) -> None:
+        """The answer is complete: it had no body, or it was an error."""
+        assert self.head_of is not None
+        if self.head_of[0] < 400:
+            self._win()
+            self._trip.end()
+        else:
+            self._refused()
+
+    def failed(self, why: Failure) -> None:
+        """The engine, or the way to it, is broken; that is not the client's matter."""
+        if why.kind == "stale":  # it has not seen the request
+            self.call = self._post()
+            return
+        self.engine.failed(why.kind, True, self.sent_at)
+        self._gone(f"{self.engine.name}: {why.reason}")
+
+    def _win(self) -> None:
+        self.engine.hedges_won += 1
+        self._trip.overtaken()
+
+    def _refused(self) -> None:
+        assert self.head_of is not None
+        status = self.head_of[0]
+        self.engine.failed("status", status >= 500, self.sent_at)
+        self._gone(f"{self.engine.name} answered {status}")
+
+    def _gone(self, reason: str) -> None:
+        trip, world = self._trip, self._world
+        trip.twin = None
+        world.turn(Refused(world.clock(), trip.view.id, self.engine.slot, reason, True))

@@ -1,0 +1,1 @@
+"""Hedgers: which requests get a copy at a second replica. One file each."""
