@@ -86,11 +86,16 @@ def _begin() -> None:
 
 
 def work_out(condition: Condition) -> Told:
-    """The outcome of `condition` and the naive one, or why there is none."""
+    """The outcome of `condition` and the naive one, or why there is none.
+
+    A failure of ours is told like any other reason: one row among thousands must not cost the others their answers.
+    """
     try:
         return (outcome(condition), naive_outcome(condition), "")
     except (NotCoveredError, PoiseError) as error:
         return (None, None, str(error))
+    except (ArithmeticError, LookupError, ValueError) as error:
+        return (None, None, f"our failure: {type(error).__name__}: {error}")
 
 
 def outcome(condition: Condition) -> Outcome:
