@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,8 @@ class EngineDefaults:
         own defaults where no engine is known better).  front_s: what a server adds before the first token.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
+    ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
+        heads that share them, and how many times longer than its bytes take that lasts.
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
@@ -38,6 +41,7 @@ class EngineDefaults:
     front_s: float = 0.0
     quantised_kv: Format = "bf16"
     prefill_first: bool = False
+    ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     splits_layers: bool = False
     known: bool = True
 
