@@ -35,8 +35,8 @@ class Ungrouped:
     def step(self, shape: StepShape) -> Piece:
         """The piece of `shape` with longer reading."""
         piece = self.inner.step(shape)
-        longer = (round(slope * self.times) for slope in (piece.per_kv, piece.per_window))
-        return Piece(piece.base, *longer, piece.until_kv)
+        per_kv, per_window = round(piece.per_kv * self.times), round(piece.per_window * self.times)
+        return Piece(piece.base, per_kv, per_window, piece.until_kv)
 
     def kv_bytes(self, tokens: int) -> int:
         """As without."""
