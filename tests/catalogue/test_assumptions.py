@@ -93,4 +93,5 @@ def test_eras() -> None:
     assert era_of("llm_inference_bench", "vLLM", "", "")[0] == "0.5"
     assert era_of("elsewhere", "vLLM", "", "") == ("", "")
     assert era_of("aic", "TensorRT-LLM", "0.8.1.post2", "measured 2025-12-21")[0] == "1.0"
+    assert era_of("mlperf_inference_v4.1", "vLLM", "vLLM 0.4.3+rocm614", "")[0] == "0.8"
     assert era_of("docs", "TensorRT-LLM", "0.9.0", "static batching") == ("0.9.0", "")
