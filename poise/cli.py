@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `demo`, `calibrate`, `whatif`, `claim` and lists.
+"""The command line: `poise simulate`, `compare`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim`, others.
 
 Thin: the work is in `scenario`, in `truth` and in `claims`.
 
@@ -307,6 +307,35 @@ def whatif(
         recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, json_file, out, quiet
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
+
+
+@app.command()
+def validate(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The folder of measurements; else the one POISE_DATA names.", metavar="[DIR]", show_default=False
+        ),
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - is standard output.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Scores of an earlier run; exit with 1 where a group got worse.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a page of predicted over measured.")] = None,
+    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every answer as a CSV table.")] = None,
+    spread: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the errors of each kind that held-out devices have.")
+    ] = None,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Say how far predictions are from measured runs."""
+    from poise.truth.validate.command import Wish, validate_folder
+
+    fell = validate_folder(Wish(folder, json_file, against, page, answers, spread, jobs, quiet))
+    raise typer.Exit(FAILED if fell else DONE)
 
 
 @app.command()

@@ -53,6 +53,26 @@ class Config:
         """The same keys over the model class's `defaults`."""
         return Config(self._keys, self.where, defaults)
 
+    def renamed(self, names: Mapping[str, str], ffn_widths: int = 0) -> Config:
+        """The same keys, and under standard names what the model class calls otherwise (`Family.names`).
+
+        ffn_widths: hidden widths that a feed-forward block has where no key states it. Falcon's `multi_query` is one
+        key-value head, but where its newer form states how many.
+        """
+        keys = dict(self._keys)
+        for standard, own in names.items():
+            found: object = self._keys
+            for part in own.split("."):
+                found = found.get(part) if isinstance(found, Mapping) else None
+            if found is not None:
+                keys.setdefault(standard, found)
+        if keys.get("multi_query") is True and keys.get("new_decoder_architecture") is not True:
+            keys["num_key_value_heads"] = 1
+        hidden = keys.get("hidden_size")
+        if ffn_widths and isinstance(hidden, int) and keys.get("intermediate_size") is None:
+            keys["intermediate_size"] = ffn_widths * hidden
+        return Config(keys, self.where, self._defaults)
+
     def fault(self, name: str, rule: str, cure: str = "take config.json from the model's own repository") -> UserError:
         """The error for key `name`: file, key, value, rule and cure in one line."""
         shown = repr(self._keys.get(name))

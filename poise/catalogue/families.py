@@ -26,6 +26,8 @@ class Family:
 
     window: the key that holds the window's tokens.
     every: the keys that hold the pattern's period, with `period` as default.
+    names: what the class calls standard keys; a dot leads into a section.
+    ffn_widths: the feed-forward width in hidden widths, where no key states it.
     """
 
     extras: tuple[Extra, ...] = ()
@@ -36,6 +38,8 @@ class Family:
     period: int = 1
     gated: bool = True
     expert_bias: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    ffn_widths: int = 0
 
 
 def attending(model: Model) -> int:
@@ -102,6 +106,17 @@ def output_gates(config: Config, model: Model) -> int:
     """A gate on the attention output, as wide as the queries, with a bias where they have one."""
     rows = model.hidden + config.flag("attention_bias")
     return attending(model) * rows * model.heads * model.head_dim
+
+
+def optional_head_norms(config: Config, model: Model) -> int:
+    """`head_norms` where `use_qk_norm` asks for them."""
+    return head_norms(config, model) if config.flag("use_qk_norm") else 0
+
+
+def all_biases(config: Config, model: Model) -> int:
+    """Biases of all projections and of both norms."""
+    projections = (model.heads + 2 * model.kv_heads) * model.head_dim + model.hidden + model.ffn + model.hidden
+    return model.layers * (projections + 2 * model.hidden)
 
 
 def opt_extras(config: Config, model: Model) -> int:
@@ -178,6 +193,48 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(pattern="window"),
     "olmoe": Family(extras=(attention_biases, wide_norms)),
     "minimax_m2": Family(extras=(wide_norms, router_biases)),
+    "glm4_moe": Family(extras=(attention_biases, optional_head_norms, router_biases)),
+    "granite": Family(extras=(attention_biases, mlp_biases)),
+    "cohere": Family(defaults={"tie_word_embeddings": True}),
+    "nemotron": Family(gated=False),
+    "phi": Family(extras=(all_biases,), gated=False),
+    "bloom": Family(
+        extras=(all_biases,),
+        defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048},
+        gated=False,
+        names={"num_hidden_layers": "n_layer", "hidden_size": "n_embed", "num_attention_heads": "n_head"},
+        ffn_widths=4,
+    ),
+    "gptj": Family(
+        gated=False,
+        names={
+            "num_hidden_layers": "n_layer",
+            "hidden_size": "n_embd",
+            "num_attention_heads": "n_head",
+            "intermediate_size": "n_inner",
+            "max_position_embeddings": "n_positions",
+        },
+        ffn_widths=4,
+    ),
+    "gpt_neox": Family(extras=(all_biases,), gated=False),
+    "falcon": Family(
+        defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048},
+        gated=False,
+        names={"num_key_value_heads": "num_kv_heads"},
+        ffn_widths=4,
+    ),
+    "dbrx": Family(
+        names={
+            "num_hidden_layers": "n_layers",
+            "hidden_size": "d_model",
+            "num_attention_heads": "n_heads",
+            "num_key_value_heads": "attn_config.kv_n_heads",
+            "max_position_embeddings": "max_seq_len",
+            "intermediate_size": "ffn_config.ffn_hidden_size",
+            "num_experts": "ffn_config.moe_num_experts",
+            "num_experts_per_tok": "ffn_config.moe_top_k",
+        }
+    ),
     "opt": Family(extras=(opt_extras,), defaults={"tie_word_embeddings": True}, gated=False),
 }
 """Model classes by `model_type`."""

@@ -44,7 +44,7 @@ def from_config(config: Config, name: str, source: str) -> Model:
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise config.fault("model_type", f"known are {known}", "describe others with poise.core.model.Model")
-    config = config.with_defaults(family.defaults)
+    config = config.renamed(family.names, family.ffn_widths).with_defaults(family.defaults)
     model = _shape(config, family, name, source)
     return replace(model, extra_parameters=sum(extra(config, model) for extra in family.extras))
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 from poise.core.action import ALL, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.view import LaneView
 
-_DECODES = Batch((), ALL, UNTIL_CHANGE)
-_BLOCKED = Batch((), ALL, UNTIL_HEAD)
-_PREEMPTED = Batch((), ALL, ONE_STEP)
+DECODES = Batch((), ALL, UNTIL_CHANGE)
+BLOCKED = Batch((), ALL, UNTIL_HEAD)
+PREEMPTED = Batch((), ALL, ONE_STEP)
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Chunked:
         prefilling = lane.prefilling
         waiting = lane.waiting if lane.spec.prefill else 0
         if not prefilling and not waiting:
-            return _DECODES
+            return DECODES
         budget = (self.tokens or lane.engine.token_budget) - lane.decoding
         cap = self.long_prefill or budget
         entries: list[Entry] = []
@@ -53,7 +53,7 @@ class Chunked:
             self._admit(lane, entries, budget, cap, blocks)
         if entries:
             return Batch(tuple(entries))
-        return _PREEMPTED if lane.preempted else _BLOCKED
+        return PREEMPTED if lane.preempted else BLOCKED
 
     def _admit(self, lane: LaneView, entries: list[Entry], budget: int, cap: int, blocks: int) -> None:
         """Add waiting requests in order until one does not fit; `blocks` are taken already."""

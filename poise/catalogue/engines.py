@@ -1,0 +1,80 @@
+"""What serving engines do where nothing is stated: their own defaults by version, each with its source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from poise.catalogue.names import key
+from poise.core.spec import Engine, Format
+
+_DATA = Path(__file__).with_name("engines.json")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefaults:
+    """The defaults of one engine from one version on.
+
+    token_budget, max_sequences, memory_fraction: as in `Engine`.
+    step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
+        own defaults where no engine is known better).  front_s: what a server adds before the first token.
+    quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
+    prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
+    ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
+        heads that share them, and how many times longer than its bytes take that lasts.
+    splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
+    known: whether the engine is in the list; others are taken to be like vLLM.
+    """
+
+    name: str
+    since: str
+    token_budget: int
+    max_sequences: int
+    source: str
+    memory_fraction: float = 0.9
+    step_s: float = 0.5e-3
+    sequence_s: float = 5e-6
+    front_s: float = 0.0
+    quantised_kv: Format = "bf16"
+    prefill_first: bool = False
+    ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
+    splits_layers: bool = False
+    known: bool = True
+
+    def engine(self, version: str = "", **stated: int) -> Engine:
+        """An `Engine` with these defaults; `stated` replaces them."""
+        figures = {"token_budget": self.token_budget, "max_sequences": self.max_sequences, **stated}
+        return Engine(self.name, version or "not stated", memory_fraction=self.memory_fraction, **figures)  # type: ignore[arg-type]
+
+
+def engine_defaults(name: str, version: str = "") -> EngineDefaults:
+    """The defaults of engine `name` (any spelling, "TensorRT-LLM + Triton backend" too) at `version`.
+
+    A version that is not stated is the newest. An engine that is not in the list has vLLM's, and `known` is false.
+    """
+    wanted = key(name)
+    for row in _table():
+        if any(wanted.startswith(alias) for alias in row[0]):
+            fitting = [found for found in row[1] if not _numbers(version) or _numbers(found.since) <= _numbers(version)]
+            return fitting[-1]
+    like = _table()[0][1][-1]
+    return EngineDefaults(name, like.since, like.token_budget, like.max_sequences, like.source, known=False)
+
+
+@cache
+def _table() -> tuple[tuple[tuple[str, ...], tuple[EngineDefaults, ...]], ...]:
+    """For each engine its compared names and its defaults, older versions first."""
+    rows = json.loads(_DATA.read_text(encoding="utf-8"))
+    return tuple(
+        (tuple(row["aliases"]), tuple(EngineDefaults(row["name"], **each) for each in row["versions"])) for row in rows
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first dotted number in `version`; empty where there is none."""
+    found = re.search(r"\d+(?:\.\d+)+", version)
+    return tuple(map(int, found.group().split("."))) if found else ()

@@ -1,0 +1,219 @@
+"""From a row's words to what is simulated: pools, lengths and load, with all that had to be assumed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from math import gcd
+
+from poise.catalogue.assumptions import (
+    Scenario,
+    era_of,
+    named_device,
+    named_format,
+    named_model,
+    narrowest,
+    scenario_of,
+)
+from poise.catalogue.engines import EngineDefaults, engine_defaults
+from poise.core.errors import UserError
+from poise.core.model import Model
+from poise.core.spec import Device, Engine, Format, Pool
+from poise.truth.validate.borrow import borrows
+from poise.truth.validate.load import Load, load_of
+from poise.truth.validate.row import Row
+
+WIDEST_MLA = 8
+"""Ranks over which latent attention is cut at most; engines take data ranks beyond a host's devices."""
+
+SWEEP_BUDGET = 2048
+"""Tokens of a step in a vendor's sweep, and a whole prompt at least: engines set up for the nominal prompt."""
+
+_BUDGET = re.compile(r"max_num_batched_tokens=(\d+)")
+_SEQUENCES = re.compile(r"max_num_seqs=(\d+)")
+_BLOCKS = re.compile(r"KV blocks=(\d+)")
+_TOKENS = re.compile(r"KV tokens=(\d+)")
+_WORKERS = re.compile(r"(prefill|decode) workers=(\?|\d+) x \(tp(\d+),dp(\d+)(?:,moe_tp(\d+))?(?:,ep(\d+))?\)")
+_INFERENCEX = re.compile(r"\bdump 20\d\d-")
+_STATED_GEMM = re.compile(r"\bgemm=(\w+)")
+
+
+class NotCoveredError(Exception):
+    """Nothing can be said of a row; its text says why, and names what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is simulated for a row; rows of equal conditions share a simulation.
+
+    pools: one, or the prefill and the decode pool.  replicas of a pool count its instances.
+    prompt, output: mean tokens before `Load.spread`.  scenario: of rows that name one; their layout is to be chosen.
+    devices: of the whole measurement.
+    """
+
+    pools: tuple[Pool, ...]
+    load: Load
+    prompt: float
+    output: float
+    devices: int
+    engine: str
+    version: str
+    scenario: Scenario | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A condition with what was assumed to get it."""
+
+    condition: Condition
+    assumed: tuple[str, ...]
+
+
+def read_condition(row: Row) -> Reading:
+    """What `row` describes; NotCoveredError where it says too little or names what is not known."""
+    return _read(replace(row, place="", metric="", value=1.0, unit=""))
+
+
+@cache
+def _read(row: Row) -> Reading:
+    assumed: list[str] = [said for said in (borrows(row),) if said]
+    model, device = _named(row, assumed)
+    load = load_of(row.load, row.notes)
+    if load.kind == "unknown":
+        raise NotCoveredError(f"the load is not stated: {row.load or 'no words'}")
+    version, era = era_of(row.source, row.engine, row.version, row.notes)
+    assumed += filter(None, (era,))
+    defaults = engine_defaults(row.engine, version)
+    weights, kv = _formats(row, device, defaults, assumed)
+    if not defaults.known:
+        assumed.append(f"engine {row.engine or 'not stated'}: batches like vLLM")
+    scenario = None
+    if load.kind in ("offline", "server", "interactive") or not row.prompt:
+        scenario = scenario_of(model)
+        if scenario is None:
+            raise NotCoveredError(f"the lengths of {row.load or 'the load'} with {row.model} are not known")
+        assumed.append(f"lengths of {scenario.name}")
+    prompt = row.prompt or (scenario.prompt if scenario else 0.0)
+    output = row.output or (scenario.output if scenario else 0.0)
+    if prompt < 1 or output < 1:
+        raise NotCoveredError("the lengths are not stated")
+    base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults))
+    pools = _pools(row, base, defaults, load, assumed)
+    devices = sum(pool.devices * pool.replicas for pool in pools)
+    condition = Condition(
+        pools, load, prompt, output, row.devices or devices, row.engine, version, scenario if not row.tensor else None
+    )
+    return Reading(condition, tuple(assumed))
+
+
+def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
+    try:
+        model, said = named_model(row.model)
+    except UserError:
+        raise NotCoveredError(f"model {row.model} is not in the catalogue") from None
+    try:
+        device, loose = named_device(row.device)
+    except UserError:
+        raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
+    if device.memory_bw <= 0 or device.bf16_flops <= 0:
+        raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
+    assumed += filter(None, (said, loose))
+    return model, device
+
+
+def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[str]) -> tuple[Format, Format]:
+    """Weights and KV values; a format in the notes fills a column that is silent."""
+    weights, _, kv = row.precision.partition("/")
+    stated = _STATED_GEMM.search(row.notes)
+    if _silent(weights) and stated:
+        weights = stated[1]
+    try:
+        found, said = named_format(weights)
+        kept, _ = named_format(kv)
+    except UserError as error:
+        raise NotCoveredError(str(error)) from None
+    if _silent(weights) and row.source.startswith("mlperf"):
+        found, said = narrowest(device)
+    assumed += filter(None, (said,))
+    if _silent(kv):
+        kept = _silent_kv(row, found, defaults)
+        assumed.append(f"KV values in {kept}, not stated")
+    return found, kept if kept in ("bf16", "fp8") else "bf16"
+
+
+def _silent(words: str) -> bool:
+    return words.strip().lower() in ("", "not stated", "nan", "unset")
+
+
+def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
+    """What the engine keeps beside such weights; tuned benchmarks (MLPerf, InferenceX) keep FP8 beside FP8 and FP4."""
+    if weights not in ("fp8", "fp4"):
+        return "bf16"
+    tuned = row.source.startswith("mlperf") or _INFERENCEX.search(row.notes)
+    return "fp8" if tuned else defaults.quantised_kv
+
+
+def _engine(row: Row, load: Load, defaults: EngineDefaults) -> Engine:
+    """The engine's own limits, and those that the notes state; a closed load is never held back by the sequences."""
+    stated = {}
+    if found := _BUDGET.search(row.notes):
+        stated["token_budget"] = int(found[1])
+    if found := _SEQUENCES.search(row.notes):
+        stated["max_sequences"] = int(found[1])
+    elif load.kind == "closed":
+        stated["max_sequences"] = max(load.clients, row.batch, 1)
+        if "vendor sweep" in row.notes:
+            stated["token_budget"] = max(int(row.prompt), SWEEP_BUDGET)
+    elif row.batch and load.kind in ("rate", "queued"):
+        stated["max_sequences"] = row.batch
+    engine = defaults.engine(row.version, **stated)
+    blocks = int(found[1]) if (found := _BLOCKS.search(row.notes)) else 0
+    if found := _TOKENS.search(row.notes):
+        blocks = int(found[1]) // engine.block_tokens
+    return replace(engine, kv_blocks=blocks, prefix_caching=load.system > 0)
+
+
+def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: list[str]) -> tuple[Pool, ...]:
+    sides = {side: rest for side, *rest in _WORKERS.findall(row.notes)}
+    if row.disagg:
+        if set(sides) != {"prefill", "decode"}:
+            raise NotCoveredError("prefill and decode are apart, but their layouts are not stated")
+        return (_side(base, "prefill", sides["prefill"], assumed), _side(base, "decode", sides["decode"], assumed))
+    tensor, data = max(row.tensor, 1), max(row.data, 1)
+    pipeline = max(row.pipeline, 1)
+    if not row.tensor and row.devices:
+        tensor = row.devices if load.kind not in ("offline", "server", "interactive") else 1
+    if data > 1 and row.devices and tensor * pipeline * data > row.devices and tensor % data == 0:
+        tensor //= data  # attention's data ranks counted inside the tensor group
+    if defaults.splits_layers and tensor > 1:
+        tensor, pipeline = 1, tensor * pipeline
+        assumed.append(f"{defaults.name} splits layers over {pipeline} devices")
+    pool = _laid(base, tensor, pipeline, data, max(row.expert, 1))
+    replicas = row.devices // pool.devices if row.devices > pool.devices and row.tensor else 1
+    return (replace(pool, replicas=max(replicas, 1)),)
+
+
+def _side(base: Pool, role: str, fields: list[str], assumed: list[str]) -> Pool:
+    """One side of a pair of pools from its notes; 0 replicas stand for a number that is not stated."""
+    workers, tensor, data, _, expert = fields
+    if workers == "?":
+        assumed.append(f"as many {role} workers as are balanced, their number is not stated")
+    pool = _laid(base, int(tensor), 1, max(int(data), 1), int(expert or 1))
+    return replace(pool, role=role, replicas=0 if workers == "?" else max(int(workers), 1))  # type: ignore[arg-type]
+
+
+def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int) -> Pool:
+    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides.
+
+    A tensor degree that does not divide the heads, or of more than `WIDEST_MLA` ranks that would all keep the same
+    latents, is one of data ranks: sources that do not tell attention's layout from the experts' write it so.
+    """
+    engine = base.engine
+    if base.model.heads % tensor or (base.model.mla is not None and tensor > WIDEST_MLA):
+        tensor, data = 1, tensor * data
+    if data > 1:
+        engine = replace(engine, token_budget=engine.token_budget * data)
+    expert = gcd(expert, tensor * data) if base.model.moe else 1
+    pipeline = min(pipeline, base.model.layers)
+    return replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert, engine=engine)

@@ -1,0 +1,51 @@
+"""Everything measured that a folder holds, answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from poise.core.errors import UserError
+from poise.truth.validate.answer import Answer, Meter, answer_rows
+from poise.truth.validate.borrow import borrow
+from poise.truth.validate.peer import read_peers
+from poise.truth.validate.replay import SOURCE, replay
+from poise.truth.validate.row import read_rows
+from poise.truth.validate.stage import FILE, read_stages
+
+TABLE = Path("fidelity") / "serving_e2e.csv"
+
+
+@dataclass(slots=True)
+class Answered:
+    """Answers to all rows of a folder.
+
+    faults: a line for each row that could not be read.  peers: published errors by metric and simulator.
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    peers: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> Answered:
+    """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is no folder; give the folder of measurements, or set POISE_DATA")
+    found = Answered(peers=read_peers(folder))
+    table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
+    runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))
+    if table is None and not runs and not (folder / FILE).is_file():
+        raise UserError(f"{folder}: holds no measurements; looked for {TABLE}, {SOURCE}/RUN/ and {FILE}")
+    if table is not None:
+        rows, found.faults = read_rows(table)
+        found.answers += answer_rows(borrow(rows), jobs, meter)
+    for number, run in enumerate(runs, 1):
+        found.answers += replay(run)
+        if meter is not None:
+            meter("Recorded runs", number, len(runs))
+    if (folder / FILE).is_file():
+        stages, faults = read_stages(folder / FILE)
+        found.answers += stages
+        found.faults += faults
+    return found

@@ -1,0 +1,107 @@
+"""MLPerf's scenarios: the layout that a submitter would choose, the full queue, and the rate that meets the limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+from poise.core.errors import CapacityError
+from poise.core.estimate import Chunk, StepShape
+from poise.core.spec import Pool
+from poise.core.units import SECOND
+from poise.cost import kv_blocks
+from poise.truth.validate.condition import Condition, NotCoveredError
+from poise.truth.validate.cost import cost_for
+from poise.truth.validate.load import Load
+from poise.truth.validate.outcome import Outcome
+from poise.truth.validate.served import served_outcome
+
+DEGREES = (1, 2, 4, 8)
+"""Tensor degrees among which a layout is chosen."""
+
+OFFLINE_REQUESTS = 24_576
+"""Samples of MLPerf's OpenOrca set, all queued at once in the offline scenario."""
+
+SERVER_REQUESTS = 600
+"""Requests of one trial of a rate, on one replica, at least."""
+
+RESIDENCES = 4
+"""How long a trial lasts at least, in stays of a request at the slowest pace allowed: a batch must fill first."""
+
+TRIALS = 6
+"""Halvings of the rate's interval: it is found within 2 % of the offline rate."""
+
+
+def scenario_outcome(condition: Condition) -> Outcome:
+    """The outcome of an offline, server or interactive scenario, on as many equal replicas as the devices allow."""
+    pool = _chosen(condition)
+    replicas = condition.devices // pool.devices
+    note = f"{replicas} replicas of tensor {pool.tensor}, the layout with the most throughput"
+    one = replace(condition, pools=(pool,), devices=pool.devices)
+    found = served_outcome(replace(one, load=Load("queued", requests=OFFLINE_REQUESTS // replicas)))
+    if condition.load.kind != "offline":
+        found = _server(one, found)
+    flow = {name: value * replicas for name, value in found.flow.items()}
+    return replace(found, flow=flow, devices=condition.devices, notes=(*found.notes, note))
+
+
+def _chosen(condition: Condition) -> Pool:
+    """The tensor degree with the most throughput per device among those that fit."""
+    asked = condition.pools[0]
+    if asked.devices > 1 or not condition.scenario:
+        return replace(asked, replicas=1)
+    best: tuple[float, Pool] | None = None
+    for degree in DEGREES:
+        if degree > condition.devices:
+            break
+        pool = replace(asked, tensor=degree)
+        try:
+            rate = steady_rate(pool, condition) / degree
+        except CapacityError:
+            continue
+        if best is None or rate > best[0]:
+            best = (rate, pool)
+    if best is None:
+        raise NotCoveredError(
+            f"{asked.model.name} in {asked.weights} does not fit {condition.devices} {asked.device.name}"
+        )
+    return best[1]
+
+
+def steady_rate(pool: Pool, condition: Condition) -> float:
+    """Requests per second of a full replica: b at once, each costs its prefill and its share of the batch's steps."""
+    prompt, output = max(1, round(condition.prompt)), max(1, round(condition.output))
+    held = kv_blocks(pool) * pool.engine.block_tokens / (prompt + output / 2)
+    if held < 1:
+        raise CapacityError(f"{pool.device.name} has no room for one request")
+    batch = min(pool.engine.max_sequences, int(held))
+    estimator = cost_for(pool, condition.engine, condition.version)
+    piece = estimator.step(StepShape(batch))
+    context = batch * (prompt + output / 2)
+    decode = (piece.base + piece.per_kv * context + piece.per_window * min(context, batch * estimator.window)) / SECOND
+    budget = max(1, pool.engine.token_budget // prompt)
+    prefill = estimator.step(StepShape(batch, (Chunk(prompt, 0),) * budget)).base - piece.base
+    return batch / (output * decode + batch * prefill / budget / SECOND)
+
+
+def _server(condition: Condition, offline: Outcome) -> Outcome:
+    """The outcome at the highest rate whose 99th percentiles keep within the scenario's limits."""
+    limits = condition.scenario
+    assert limits is not None
+    fast = condition.load.kind == "interactive"
+    ttft, tpot = (limits.interactive_ttft_s, limits.interactive_tpot_s) if fast else (limits.ttft_s, limits.tpot_s)
+    low, high = 0.0, offline.flow["request"]
+    found: Outcome | None = None
+    for _ in range(TRIALS):
+        rate = (low + high) / 2
+        stay = ttft + tpot * condition.output
+        load = Load("rate", rates=(rate,), requests=max(SERVER_REQUESTS, ceil(rate * RESIDENCES * stay)))
+        tried = served_outcome(replace(condition, load=load))
+        if tried.latency["ttft"]["p99"] <= ttft and tried.latency["tpot"]["p99"] <= tpot:
+            low, found = rate, tried
+        else:
+            high = rate
+    if found is None:
+        raise NotCoveredError("no rate meets the scenario's limits by our reckoning")
+    factor = low / found.flow["request"]  # the trial's end, when the batch runs empty, is not part of a long run
+    return replace(found, flow={name: value * factor for name, value in found.flow.items()})

@@ -1,0 +1,73 @@
+"""Scores as tables and sentences."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from poise.report.table import show
+from poise.report.wording import MISSING
+from poise.truth.validate.answer import Answer
+from poise.truth.validate.score import Score, by_device, by_source, totals
+
+HEAD = ("n", "answered", "bias", "median", "p90", "naive bias", "naive median")
+
+REASONS = 12
+"""Reasons for having no answer, and assumptions, that are listed; the commonest first."""
+
+
+def show_scores(
+    answers: Sequence[Answer], peers: Mapping[str, Mapping[str, float]], file: TextIO | None = None
+) -> None:
+    """Tables by source and by device, totals beside published errors, and what was not answered or assumed."""
+    out = file or sys.stdout
+    show("By source and metric", ("source", "metric", *HEAD), [(*_name(s), *cells(s)) for s in by_source(answers)], out)
+    show(
+        "By device and metric",
+        ("device", "metric", *HEAD),
+        [(s.device, s.metric, *cells(s)) for s in by_device(answers)],
+        out,
+    )
+    rows = [(s.metric, *cells(s), _best(peers.get(s.metric, {}))) for s in totals(answers)]
+    show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
+    _list("Not answered", [answer.why for answer in answers if answer.why], out)
+    _list("Assumed", [said for answer in answers if answer.predicted is not None for said in answer.assumed], out)
+
+
+def _name(score: Score) -> tuple[str, str]:
+    return (score.source if score.quality != "C" else f"{score.source} (quality C)", score.metric)
+
+
+def cells(score: Score) -> tuple[str, ...]:
+    """The figures of a score as text, under `HEAD`."""
+    return (
+        f"{score.n:,}", f"{score.answered:,}", _signed(score.bias), _share(score.median_ape), _share(score.p90_ape),
+        _signed(score.naive_bias), _share(score.naive_median_ape),
+    )  # fmt: skip
+
+
+def _share(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0%}" if value >= 0.995 else f"{value:.1%}"
+
+
+def _signed(value: float | None) -> str:
+    return MISSING if value is None else f"{'+' if value > 0 else '−' if value < 0 else '±'}{_share(abs(value))}"
+
+
+def _best(peers: Mapping[str, float]) -> str:
+    ranked = sorted(peers.items(), key=lambda each: each[1])
+    return ", ".join(f"{name} {error:.0%}" for name, error in ranked[:3]) or MISSING
+
+
+def _list(title: str, said: Sequence[str], out: TextIO) -> None:
+    counts = Counter(said).most_common()
+    if not counts:
+        return
+    out.write(f"{title}:\n")
+    for text, count in counts[:REASONS]:
+        out.write(f"  {count:,} × {text}\n")
+    if len(counts) > REASONS:
+        out.write(f"  and {len(counts) - REASONS} more kinds\n")
+    out.write("\n")

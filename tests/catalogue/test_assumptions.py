@@ -1,0 +1,97 @@
+"""Loose names of devices, models, formats, scenarios and engines."""
+
+from __future__ import annotations
+
+import pytest
+
+from poise.catalogue import device, model
+from poise.catalogue.assumptions import era_of, named_device, named_format, named_model, narrowest, scenario_of
+from poise.catalogue.engines import engine_defaults
+from poise.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "assumed"),
+    [
+        ("H100-SXM-80GB", "H100-SXM-80GB", False),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090", False),
+        ("H100 (variant not stated)", "H100-SXM-80GB", True),
+        ("A100 (memory size not stated)", "A100-SXM-40GB", True),
+        ("L40S (PCIe form)", "L40S", True),
+    ],
+)
+def test_devices(name: str, found: str, assumed: bool) -> None:
+    taken, said = named_device(name)
+    assert (taken.name, bool(said)) == (found, assumed)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("llama2-70b-99.9", "meta-llama/Llama-2-70b-hf"),
+        ("llama3_1-70b-fp8_trtllm", "meta-llama/Llama-3.1-70B"),
+        ("llama2-70b-fp8_quark", "meta-llama/Llama-2-70b-hf"),
+        ("DeepSeek-R1/V3", "deepseek-ai/DeepSeek-R1"),
+        ("Llama-7B", "huggyllama/llama-7b"),
+        ("Llama-70B", "meta-llama/Llama-2-70b-hf"),
+        ("llama-v2-13b", "meta-llama/Llama-2-13b-hf"),
+        ("Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B"),
+        ("Mixtral-8x7B", "mistralai/Mixtral-8x7B-v0.1"),
+    ],
+)
+def test_models(name: str, found: str) -> None:
+    assert named_model(name)[0].name == found
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("nvfp4", "fp4"), ("MXFP4", "fp4"), ("fp8_block", "fp8"), ("FP8", "fp8"), ("w8a8", "int8"), ("UINT4", "int4"),
+        ("int4_wo", "int4"), ("fp16", "bf16"), ("bf16 mixed", "bf16"),
+    ],
+)  # fmt: skip
+def test_formats(name: str, found: str) -> None:
+    assert named_format(name) == (found, "")
+
+
+def test_a_silent_format_is_an_assumption_and_a_strange_one_an_error() -> None:
+    for name in ("", "not stated", "nan", "UNSET"):
+        found, said = named_format(name)
+        assert found == "bf16"
+        assert said
+    with pytest.raises(UserError, match="fp6"):
+        named_format("fp6")
+
+
+def test_submitters_take_the_narrowest_native_format() -> None:
+    assert [narrowest(device(name))[0] for name in ("A100", "H100", "B200")] == ["bf16", "fp8", "fp4"]
+
+
+def test_scenarios_go_by_shape() -> None:
+    found = scenario_of(model("llama-3.3-70b"))
+    assert found is not None
+    assert found.name == "OpenOrca"
+    assert scenario_of(model("mistral-7b")) is None
+    assert scenario_of(model("llama-2-7b")) is None
+
+
+def test_engines_go_by_version() -> None:
+    old, new = engine_defaults("vLLM", "v0.5.2"), engine_defaults("vllm", "vLLM 0.10.0, RHEL 9.6")
+    assert (old.prefill_first, new.prefill_first) == (True, False)
+    assert engine_defaults("vLLM") == new
+    assert engine_defaults("TensorRT-LLM + Triton backend", "0.14.0").front_s < engine_defaults("trtllm", "1.1").front_s
+    strange = engine_defaults("abacus")
+    assert (strange.name, strange.known, strange.token_budget) == ("abacus", False, new.token_budget)
+
+
+def test_stated_limits_replace_defaults() -> None:
+    engine = engine_defaults("sglang").engine("0.5.9", token_budget=512)
+    assert (engine.name, engine.version, engine.token_budget, engine.memory_fraction) == ("SGLang", "0.5.9", 512, 0.88)
+
+
+def test_eras() -> None:
+    assert era_of("llm_inference_bench", "vLLM", "", "")[0] == "0.5"
+    assert era_of("elsewhere", "vLLM", "", "") == ("", "")
+    assert era_of("aic", "TensorRT-LLM", "0.8.1.post2", "measured 2025-12-21")[0] == "1.0"
+    assert era_of("mlperf_inference_v4.1", "vLLM", "vLLM 0.4.3+rocm614", "")[0] == "0.8"
+    assert era_of("docs", "TensorRT-LLM", "0.9.0", "static batching") == ("0.9.0", "")

@@ -1,0 +1,49 @@
+"""Answers to rows: shared work, reasons, and the naive prediction beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from poise.truth.validate import answer
+from poise.truth.validate.answer import answer_rows
+from poise.truth.validate.batch import decode_s
+from poise.truth.validate.condition import Condition, read_condition
+from poise.truth.validate.cost import naive_cost
+from tests.truth.validate.made import row
+
+
+def test_rows_of_equal_conditions_share_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Condition] = []
+    real = answer.outcome
+    monkeypatch.setattr(answer, "outcome", lambda condition: seen.append(condition) or real(condition))
+    rows = [row(metric=metric, value=value) for metric in ("ttft_ms", "tpot_ms") for value in (1.0, 2.0)]
+    answers = answer_rows(rows)
+    assert len(seen) == 1
+    assert answers[0].predicted == answers[1].predicted != answers[2].predicted
+
+
+def test_every_row_has_an_answer_or_a_reason() -> None:
+    rows = [row(), row(device="Abacus"), row(metric="happiness"), row(tensor=4, devices=4, device="Jetson-AGX-Orin")]
+    answers = answer_rows(rows)
+    assert [each.row for each in answers] == rows
+    assert (
+        [each.predicted is None for each in answers]
+        == [bool(each.why) for each in answers]
+        == [False, True, True, True]
+    )
+
+
+def test_a_failure_of_ours_costs_one_row_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = answer.outcome
+    monkeypatch.setattr(answer, "outcome", lambda condition: 1 // 0 if condition.load.clients == 3 else real(condition))
+    failed, fine = answer_rows([row(load="static batch 3"), row()])
+    assert failed.why.startswith("our failure: ZeroDivisionError")
+    assert fine.predicted is not None
+
+
+def test_the_naive_prediction_is_the_bare_roofline_and_never_slower() -> None:
+    (found,) = answer_rows([row(load="concurrency=8", notes="vendor sweep")])
+    (pool,) = read_condition(row()).condition.pools
+    assert found.naive == pytest.approx(decode_s(naive_cost(pool), 8, 512, 63) / 63 * 1e3)
+    assert found.predicted is not None
+    assert found.naive < found.predicted

@@ -1,0 +1,25 @@
+"""Loads that are borrowed within a workload."""
+
+from __future__ import annotations
+
+from poise.truth.validate.borrow import borrow
+from poise.truth.validate.condition import read_condition
+from tests.truth.validate.made import row
+
+OTHER = row(model="Qwen3-8B", load="qps=9", prompt=10.0, output=10.0, notes="workload chat; stage 0")
+SAME = row(load="qps=2", prompt=500.0, output=50.0, notes="workload chat; stage 0; max_num_batched_tokens=1024")
+BARE = row(load="", prompt=0.0, output=0.0, notes="workload chat-lite; stage 0; max_num_batched_tokens=2048")
+
+
+def test_the_same_model_lends_first_and_limits_stay() -> None:
+    *_, found = borrow([OTHER, SAME, BARE])
+    assert (found.load, found.prompt, found.output) == ("qps=2", 500.0, 50.0)
+    reading = read_condition(found)
+    assert reading.assumed == ("lengths and load of workload chat-lite",)
+    assert reading.condition.pools[0].engine.token_budget == 2048
+
+
+def test_what_states_its_load_and_what_finds_no_lender_stays() -> None:
+    stranger = row(load="", prompt=0.0, output=0.0, notes="workload dance; stage 0")
+    elsewhere = row(source="another", load="", prompt=0.0, output=0.0, notes="workload chat; stage 0")
+    assert borrow([OTHER, SAME, stranger, elsewhere]) == [OTHER, SAME, stranger, elsewhere]

@@ -1,0 +1,60 @@
+"""MLPerf's scenarios: layouts, full queues and the rates that meet limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from poise.truth.validate.condition import Condition, NotCoveredError, read_condition
+from poise.truth.validate.scenario import scenario_outcome, steady_rate
+from tests.truth.validate.made import row
+
+
+def _of(scenario: str, **changes: object) -> Condition:
+    given = {
+        "model": "llama3.1-8b", "load": scenario, "tensor": 0, "pipeline": 0, "prompt": 0.0, "output": 0.0,
+        "precision": "fp8/fp8", "notes": "max_num_seqs=32", **changes,
+    }  # fmt: skip
+    return read_condition(row(**given)).condition
+
+
+def test_lengths_come_from_the_set_and_the_measured_output_wins() -> None:
+    condition = _of("Offline", output=80.0)
+    assert (condition.prompt, condition.output) == (778, 80.0)
+
+
+def test_devices_are_filled_with_equal_replicas() -> None:
+    one, eight = (scenario_outcome(_of("Offline", devices=n)).flow["output"] for n in (1, 8))
+    assert eight == pytest.approx(8 * one, rel=0.05)
+
+
+def test_a_model_too_large_for_one_device_is_cut() -> None:
+    found = scenario_outcome(_of("Offline", model="llama2-70b-99", precision="bf16", devices=8))
+    assert any("tensor" in note and "tensor 1," not in note for note in found.notes)
+
+
+def test_a_server_meets_its_limits_below_the_offline_rate() -> None:
+    offline, server = scenario_outcome(_of("Offline")), scenario_outcome(_of("Server"))
+    assert server.flow["request"] < offline.flow["request"]
+    assert server.latency["ttft"]["p99"] <= 2.0
+    assert server.latency["tpot"]["p99"] <= 0.1
+
+
+def test_the_pace_of_a_full_replica_is_that_of_its_queue() -> None:
+    condition = _of("Offline")
+    simulated = scenario_outcome(condition).flow["request"]
+    assert steady_rate(condition.pools[0], condition) == pytest.approx(simulated, rel=0.15)
+
+
+def test_what_fits_nowhere_is_no_answer() -> None:
+    with pytest.raises(NotCoveredError, match="does not fit"):
+        scenario_outcome(_of("Offline", model="Llama-3.1-405B", device="L4"))
+
+
+def test_limits_out_of_reach_are_no_answer() -> None:
+    condition = _of("Interactive")
+    assert condition.scenario is not None
+    strict = replace(condition, scenario=replace(condition.scenario, interactive_tpot_s=1e-6))
+    with pytest.raises(NotCoveredError, match="no rate"):
+        scenario_outcome(strict)

@@ -1,0 +1,132 @@
+"""Loads with continuous batching against hand calculations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poise.catalogue.engines import engine_defaults
+from poise.core.estimate import StepShape
+from poise.core.units import SECOND
+from poise.truth.validate.batch import decode_s, prefill_s
+from poise.truth.validate.condition import Condition, read_condition
+from poise.truth.validate.cost import cost_for
+from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
+from tests.truth.validate.made import row
+
+
+def _of(**changes: object) -> Condition:
+    return read_condition(row(**changes)).condition
+
+
+def test_one_client_alone_takes_its_prefill_and_its_steps() -> None:
+    condition = _of(load="concurrency=1", notes="vendor sweep")
+    estimator = cost_for(condition.pools[0], "vLLM", "")
+    first, rest = prefill_s(estimator, 1, 512, 8192), decode_s(estimator, 1, 512, 63)
+    found = served_outcome(condition)
+    front = engine_defaults("vLLM", "0.15.1").front_s
+    assert found.latency["ttft"]["mean"] == pytest.approx(front + first)
+    assert found.latency["tpot"]["mean"] == pytest.approx(rest / 63, rel=1e-3)
+    assert found.flow["output"] == pytest.approx(64 / (first + rest), rel=1e-3)
+
+
+def test_all_start_together_so_the_first_token_waits_for_other_prompts() -> None:
+    alone, crowd = (served_outcome(_of(load=f"concurrency={n}", prompt=4000.0)) for n in (1, 16))
+    assert crowd.latency["ttft"]["mean"] > 1.5 * alone.latency["ttft"]["mean"]
+    assert crowd.latency["ttft"]["p99"] > 6 * alone.latency["ttft"]["p99"]
+
+
+def test_a_low_rate_is_one_request_at_a_time_and_a_high_one_queues() -> None:
+    low, high = (served_outcome(_of(load=f"qps={rate}", notes="200 requests")) for rate in (0.01, 10_000))
+    estimator = cost_for(_of().pools[0], "vLLM", "")
+    front = engine_defaults("vLLM", "0.15.1").front_s
+    assert low.latency["ttft"]["p50"] == pytest.approx(front + prefill_s(estimator, 1, 512, 8192))
+    assert low.flow["request"] == pytest.approx(0.01, rel=0.2)
+    assert high.latency["ttft"]["mean"] > 5 * low.latency["ttft"]["mean"]
+
+
+def test_stages_follow_one_another() -> None:
+    found = served_outcome(_of(load="all stages: 1 req/s, 100 req/s", notes="300 requests"))
+    assert 600 / found.flow["request"] == pytest.approx(300 / 1 + 300 / 100, rel=0.2)
+
+
+def test_a_full_queue_is_bounded_by_memory() -> None:
+    many, few = (
+        served_outcome(_of(load="inf", prompt=128.0, output=512.0, notes=f"KV blocks={blocks}"))
+        for blocks in (20_000, 400)
+    )
+    estimator = cost_for(_of().pools[0], "vLLM", "")
+    piece = estimator.step(StepShape(16))
+    assert many.flow["output"] > 5 * few.flow["output"]
+    held = 400 * 16 / (128 + 512 / 2)  # requests at half their outputs in 400 blocks of 16 tokens
+    assert few.flow["output"] < held / (piece.base / SECOND)
+
+
+def test_a_long_queue_goes_on_at_the_pace_of_its_middle() -> None:
+    short, long = (
+        served_outcome(_of(load="inf", prompt=128.0, output=128.0, notes=f"{n} requests; max_num_seqs=64"))
+        for n in (2560, 100_000)
+    )
+    assert long.flow["output"] == pytest.approx(short.flow["output"], rel=0.05)
+    assert long.flow["total"] == pytest.approx(2 * long.flow["output"])
+
+
+def test_a_closed_loop_cut_short_is_weighted_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    condition = _of(load="concurrency=100", prompt=300.0, output=100.0)
+    whole = served_outcome(condition)
+    monkeypatch.setattr("poise.truth.validate.served.REQUESTS", 600)
+    cut = served_outcome(condition)
+    for part, off in (("ttft", 0.2), ("tpot", 0.05), ("e2e", 0.05)):  # early waves are more alike than later ones
+        assert cut.latency[part]["mean"] == pytest.approx(whole.latency[part]["mean"], rel=off)
+    assert cut.flow["output"] == pytest.approx(whole.flow["output"], rel=0.1)
+
+
+def test_prefill_and_decode_apart() -> None:
+    notes = "prefill workers=2 x (tp1,dp1); decode workers=1 x (tp1,dp1); vendor sweep"
+    condition = _of(load="concurrency=8", disagg=True, devices=3, notes=notes)
+    found, together = served_outcome(condition), served_outcome(_of(load="concurrency=8", notes="vendor sweep"))
+    assert found.latency["tpot"]["mean"] < together.latency["tpot"]["mean"]  # no prompt holds up a decode
+    assert found.figure("output_throughput_per_gpu", "") == pytest.approx(found.flow["output"] / 3)
+
+
+def test_a_model_that_does_not_fit_is_answered_and_says_so() -> None:
+    found = served_outcome(_of(model="Llama-3.1-70B", load="concurrency=2"))
+    assert any("does not fit" in note for note in found.notes)
+
+
+def test_lengths_are_uniform_below_the_nominal_one() -> None:
+    drawn = lengths(1000, 0.8, 20_000, "prompt")
+    assert (drawn.min(), drawn.max()) == (800, 1000)
+    assert np.mean(drawn) == pytest.approx(900, rel=0.01)
+    assert set(lengths(1000, 1.0, 10, "prompt")) == {1000}
+
+
+def test_memory_that_holds_no_request_is_taken_as_enough() -> None:
+    found = served_outcome(_of(load="qps=1", prompt=5000.0, notes="KV blocks=10; 5 requests"))
+    assert any("does not fit" in note for note in found.notes)
+
+
+def test_equal_requests_of_an_engine_with_prompts_first_stay_together() -> None:
+    """All prompts of a wave are computed before any decodes, so the mean first token waits for half of them."""
+    condition = _of(engine="SGLang", version="0.5.9", load="concurrency=16", prompt=4096.0, notes="vendor sweep")
+    estimator = cost_for(condition.pools[0], "SGLang", "0.5.9")
+    each = prefill_s(estimator, 1, 4096, 4096)
+    front = engine_defaults("SGLang").front_s
+    assert served_outcome(condition).latency["ttft"]["mean"] == pytest.approx(front + each * 17 / 2, rel=0.05)
+
+
+def test_workers_that_are_not_stated_are_balanced() -> None:
+    notes = "prefill workers=? x (tp1,dp1); decode workers=? x (tp1,dp1)"
+    many, few = (
+        balanced(_of(load=f"concurrency={n}", disagg=True, devices=0, notes=notes, prompt=4000.0)) for n in (1024, 4)
+    )
+    assert [pool.replicas for pool in few.pools] == [1, 1]
+    assert many.pools[1].replicas == 1024 // RANK_BATCH
+    assert many.pools[0].replicas > many.pools[1].replicas  # 4,000 tokens in, 64 out
+    assert many.devices == sum(pool.replicas for pool in many.pools)
+
+
+def test_even_arrivals_wait_less_than_random_ones() -> None:
+    even = served_outcome(_of(load="rate=20 req/s for 30 s"))
+    random = served_outcome(_of(load="qps=20", notes="600 requests"))
+    assert even.latency["ttft"]["p99"] < random.latency["ttft"]["p99"]
