@@ -134,7 +134,11 @@ def make_copyable(file: Path) -> None:
     """
     text = file.read_text(encoding="utf-8")
     text = text.replace("import annotations\n", "import annotations; from mypy_extensions import mypyc_attr\n", 1)
-    text = re.sub(r"\n\n\n((?:@.+\n)*class \w+:\n)", r"\n\n@mypyc_attr(allow_interpreted_subclasses=True)\n\1", text)
+    text = re.sub(
+        r"\n\n\n((?:@.+\n)*class \w+(?:\((?!NamedTuple|Protocol)\w+\))?:\n)",
+        r"\n\n@mypyc_attr(allow_interpreted_subclasses=True)\n\1",
+        text,
+    )
     file.write_text(text.replace("frozen=True", "unsafe_hash=True"), encoding="utf-8")
 
 

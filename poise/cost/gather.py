@@ -23,6 +23,16 @@ RAISED = {"fp8": "int8_wo", "int8": "int8_wo", "fp4": "mxfp4_wo"}
 """Formats of weights by their names in tables, with and without a native path on the device."""
 
 
+FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "tensorrt": "trtllm", "trt": "trtllm"}
+"""Engines by how their names begin, and by their names in tables."""
+
+
+def framework(engine: str) -> str:
+    """The name by which tables know an engine, however it is spelt; itself where they do not."""
+    spelt = "".join(letter for letter in engine.lower() if letter.isalnum())
+    return next((name for start, name in FRAMEWORKS.items() if spelt.startswith(start)), engine)
+
+
 def weights_format(device: Device, weights: str) -> str:
     """The table format of a pool's weights: those without a native path are stored so and computed in BF16."""
     native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(weights, 1.0)
@@ -43,6 +53,7 @@ class Gather:
     def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, device: Device, share: float) -> None:
         self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
         self.curves: dict[str, Curve] = {}
+        self._framework = framework(pool.engine.name)
         self.roofline = Builder(pool, use, share)
         self.form = weights_format(pool.device, pool.weights)
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
@@ -56,7 +67,7 @@ class Gather:
         """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
         found = self.curves.get(f"{kind} {form}")
         if found is None:
-            found = self.tables.usual(kind, self.device, form, self.pool.engine.name, probe)
+            found = self.tables.usual(kind, self.device, form, self._framework, probe)
             if found is None:
                 raise ScenarioError(
                     f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
@@ -144,8 +155,8 @@ class Gather:
         if tensor == 1 or tensor > device.scaleup_domain or device.scaleup_bw <= 0:
             return []
         found = {}
-        for framework in (self.pool.engine.name, "nccl"):
-            curve = self.tables.curve("all_reduce", device, "bf16", framework)
+        for name in (self._framework, "nccl"):
+            curve = self.tables.curve("all_reduce", device, "bf16", name)
             if curve is not None:
                 found[curve.table.framework] = curve.slice(1, tensor)
                 self.curves[f"all_reduce {curve.table.framework}"] = curve

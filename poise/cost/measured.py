@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from poise.core.spec import Pool
 from poise.cost.curves import Curves
 from poise.cost.efficiency import Efficiencies
-from poise.cost.step import Steps
+from poise.cost.step import Costs, Steps
 from poise.cost.tables import SHIPPED, Tables, load_tables
 
 
@@ -35,7 +35,10 @@ class MeasuredEstimator(Steps):
 
     def __init__(self, pool: Pool, recipe: Measured, tables: Tables) -> None:
         self._recipe, self._tables = recipe, tables
-        super().__init__(pool, lambda share: Curves(pool, recipe, tables, share))
+        super().__init__(pool)
+
+    def _derive(self, share: float) -> Costs:
+        return Curves(self.pool, self._recipe, self._tables, share)
 
     def describe(self) -> dict[str, object]:
         """The pool, the tables behind each operator with their errors and sources, and the other efficiencies."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import pairwise
 from math import ceil
@@ -66,13 +65,12 @@ class Steps:
         host time as often as there are steps.
     """
 
-    __slots__ = ("_derive", "_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "pool", "window")
+    __slots__ = ("_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "pool", "window")
 
-    def __init__(self, pool: Pool, derive: Callable[[float], Costs]) -> None:
+    def __init__(self, pool: Pool) -> None:
         check(pool)
         self.pool = pool
         self.window = pool.model.window if pool.model.window_layers else 0
-        self._derive = derive
         self._layers = pool.model.layers
         self._part_chunk = 1 / pool.data
         self._part_decode = 1 / (pool.data * pool.pipeline)
@@ -99,6 +97,10 @@ class Steps:
     def swap(self, kv_bytes: int) -> int:
         """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
         return swap(self.pool, kv_bytes)
+
+    def _derive(self, share: float) -> Costs:
+        """The costs of a lane that has `share` of the SMs."""
+        raise NotImplementedError
 
     def _lane(self, share: float) -> Costs:
         """The costs of a lane, made once for each share."""
@@ -177,7 +179,10 @@ class RooflineEstimator(Steps):
 
     def __init__(self, pool: Pool, use: Efficiencies) -> None:
         self._use = use
-        super().__init__(pool, lambda share: derive(pool, use, share))
+        super().__init__(pool)
+
+    def _derive(self, share: float) -> Costs:
+        return derive(self.pool, self._use, share)
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""

@@ -16,6 +16,7 @@ from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Engine, Pool
 from poise.cost import Measured, Roofline
 from poise.cost.efficiency import Efficiencies
+from poise.cost.gather import framework
 from poise.cost.step import Steps
 from poise.cost.tables import SHIPPED, Curve, distance, load_tables
 
@@ -200,3 +201,17 @@ def test_a_file_that_lacks_a_kind_says_which(tmp_path: Path) -> None:
 
 def test_hybrid_models_build() -> None:
     assert Measured().build(Pool(HYBRID, H100, tensor=2, data=2, expert=4)).step(StepShape(9)).base > 0
+
+
+@pytest.mark.parametrize(
+    ("spelt", "known"),
+    [
+        ("vLLM", "vllm"),
+        ("TensorRT-LLM + Triton backend", "trtllm"),
+        ("TRT-LLM", "trtllm"),
+        ("SGLang", "sglang"),
+        ("x", "x"),
+    ],
+)
+def test_an_engine_is_known_however_it_is_spelt(spelt: str, known: str) -> None:
+    assert framework(spelt) == known

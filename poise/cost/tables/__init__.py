@@ -28,7 +28,8 @@ SHIPPED = Path(__file__).with_name("operators.json")
 BEYOND = 8.0
 """Octaves above a grid to its last node, which the form alone decides."""
 
-SLOW = 2.0
+SLOW = 1.2
+"""How many times as long as another engine's kernel an engine's own may take; slower, it is taken to run the other."""
 VIDUR = "vidur"
 """A framework of profiles that is no engine to serve by."""
 

@@ -29,6 +29,11 @@ class Profiles:
     counts: dict[str, Counts] = field(default_factory=dict)
 
 
+def any_profiles(folder: Path) -> bool:
+    """Whether there is a Parquet file of operators under `folder` where it is looked for."""
+    return any(next((folder / name).rglob("*.parquet"), None) is not None for name in LAYOUTS)
+
+
 def read_profiles(folder: Path, sources: tuple[str, ...] = ()) -> Profiles:
     """The profiles under `folder`; of `sources` only, where any are named. UserError where there are none."""
     parts: dict[str, list[pl.DataFrame]] = {}

@@ -45,12 +45,14 @@ def validate_folder(wish: Wish) -> bool:
     _check_places(wish)
     with Bars() as bars:
         found = answer_folder(_folder(wish), jobs, None if wish.quiet else bars)
-    scored = scores(found.answers)
+    scored = [*scores(found.answers), *found.operators]
     _say_faults(found)
     if not wish.quiet and wish.json != "-":
         from poise.truth.validate.show import show_scores
 
-        show_scores(found.answers, found.peers)
+        show_scores(found.answers, found.peers, found.operators)
+        for line in found.profiles:
+            print(line)
     _write(wish, found, scored)
     fell = worse(scored, before) if before is not None else []
     for line in fell:

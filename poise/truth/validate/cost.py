@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost import Roofline
+from poise.cost import Measured, Roofline
 from poise.cost.efficiency import Efficiencies
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
     """The estimator of `pool` under `engine` at `version`, with the engine's own host times."""
     known = engine_defaults(engine, version)
-    estimator = Roofline(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s).build(pool)
+    estimator = Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s).build(pool)
     slower = known.ungrouped.get(pool.device.vendor)
     if slower is None or pool.model.mla is not None:
         return estimator

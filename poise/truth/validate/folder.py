@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from poise.core.errors import UserError
+from poise.truth.profiles.read import LAYOUTS, any_profiles
 from poise.truth.validate.answer import Answer, Meter, answer_rows
 from poise.truth.validate.borrow import borrow
+from poise.truth.validate.operators import operator_scores
 from poise.truth.validate.peer import read_peers
 from poise.truth.validate.replay import SOURCE, replay
 from poise.truth.validate.row import read_rows
+from poise.truth.validate.score import Score
 from poise.truth.validate.stage import FILE, read_stages
 
 TABLE = Path("fidelity") / "serving_e2e.csv"
@@ -21,11 +24,14 @@ class Answered:
     """Answers to all rows of a folder.
 
     faults: a line for each row that could not be read.  peers: published errors by metric and simulator.
+    operators: scores of single operators.  profiles: what was read of their profiles, and what was left out.
     """
 
     answers: list[Answer] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
+    operators: list[Score] = field(default_factory=list)
+    profiles: list[str] = field(default_factory=list)
 
 
 def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> Answered:
@@ -35,8 +41,9 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
     found = Answered(peers=read_peers(folder))
     table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
     runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))
-    if table is None and not runs and not (folder / FILE).is_file():
-        raise UserError(f"{folder}: holds no measurements; looked for {TABLE}, {SOURCE}/RUN/ and {FILE}")
+    if table is None and not runs and not (folder / FILE).is_file() and not any_profiles(folder):
+        looked = f"{TABLE}, {SOURCE}/RUN/, {FILE} and operator profiles in {', '.join(LAYOUTS)}"
+        raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
         rows, found.faults = read_rows(table)
         found.answers += answer_rows(borrow(rows), jobs, meter)
@@ -48,4 +55,9 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         stages, faults = read_stages(folder / FILE)
         found.answers += stages
         found.faults += faults
+    if meter is not None and any_profiles(folder):
+        meter("Operators", 0, 1)
+    found.operators, found.profiles = operator_scores(folder)
+    if meter is not None and found.operators:
+        meter("Operators", 1, 1)
     return found

@@ -17,8 +17,9 @@ from poise.truth.profiles.bulk import predict
 from poise.truth.profiles.fitting import Floats
 from poise.truth.profiles.make import known_device, replace_tables
 from poise.truth.profiles.plain import plain
-from poise.truth.profiles.read import Profiles, read_profiles
+from poise.truth.profiles.read import Profiles, any_profiles, read_profiles, told
 from poise.truth.profiles.rows import ABOUT, coordinates
+from poise.truth.validate.score import ALL, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,41 @@ def operators(folder: Path, tables: Tables | None = None, *, unseen: bool = Fals
     UserError where the folder holds no profiles.
     """
     found = list(answers(read_profiles(folder), tables or load_tables(), unseen=unseen))
+    return [_row(key, each) for key, each in sorted(_groups(found).items())]
+
+
+def operator_scores(folder: Path) -> tuple[list[Score], list[str]]:
+    """Scores of all operator profiles under `folder` by source, device and engine; rows of kinds that are not modelled,
+    unanswered; and a total per kind. Empty where the folder holds no profiles. `naive` is the roofline.
+
+    Beside them a line for each source: what was read and what was left out.
+    """
+    if not any_profiles(folder):
+        return [], []
+    profiles = read_profiles(folder)
+    found = list(answers(profiles, load_tables()))
+    rows = [_row(key, group) for key, group in sorted(_groups(found).items())]
+    unmodelled = [
+        Score(source, ALL, "", "", f"op:{kind}", count, 0, None, None, None, None, None)
+        for source, each in sorted(profiles.counts.items())
+        for kind, count in sorted(each.other.items())
+    ]
+    return [*map(_as_score, rows), *unmodelled, *map(_as_score, totals(found))], list(told(profiles))
+
+
+def _as_score(row: dict[str, Any]) -> Score:
+    names = {"how", "naive_p90_ape"}
+    figures = {name: value for name, value in row.items() if name not in names}
+    if not row["source"]:
+        figures |= dict.fromkeys(("source", "device", "model", "engine"), ALL)
+    return Score(**figures)
+
+
+def _groups(found: list[Answered]) -> dict[tuple[str, str, str, str], list[Answered]]:
     groups: dict[tuple[str, str, str, str], list[Answered]] = {}
     for each in found:
         groups.setdefault((each.source, each.device, each.engine, each.kind), []).append(each)
-    return [_row(key, each) for key, each in sorted(groups.items())]
+    return groups
 
 
 def answers(profiles: Profiles, tables: Tables, *, unseen: bool = False) -> Iterator[Answered]:
@@ -112,10 +144,10 @@ def _how(curve: Curve) -> str:
 def _row(key: tuple[str, str, str, str], parts: list[Answered]) -> dict[str, Any]:
     source, device, engine, kind = key
     ratio, naive = (np.concatenate([getattr(each, name) for each in parts]) for name in ("ratio", "naive"))
-    told = ratio[np.isfinite(ratio)]
+    kept = ratio[np.isfinite(ratio)]
     row: dict[str, Any] = {"source": source, "device": device, "model": "", "engine": engine, "metric": f"op:{kind}"}
-    row |= {"n": len(ratio), "answered": len(told)}
-    row |= _errors(told, "") | _errors(naive[np.isfinite(naive)], "naive_")
+    row |= {"n": len(ratio), "answered": len(kept)}
+    row |= _errors(kept, "") | _errors(naive[np.isfinite(naive)], "naive_")
     return row | {"how": ", ".join(sorted({each.how for each in parts}))}
 
 

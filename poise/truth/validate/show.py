@@ -10,7 +10,7 @@ from typing import TextIO
 from poise.report.table import show
 from poise.report.wording import MISSING
 from poise.truth.validate.answer import Answer
-from poise.truth.validate.score import Score, by_device, by_source, totals
+from poise.truth.validate.score import ALL, Score, by_device, by_source, totals
 
 HEAD = ("n", "answered", "bias", "median", "p90", "naive bias", "naive median")
 
@@ -19,10 +19,20 @@ REASONS = 12
 
 
 def show_scores(
-    answers: Sequence[Answer], peers: Mapping[str, Mapping[str, float]], file: TextIO | None = None
+    answers: Sequence[Answer],
+    peers: Mapping[str, Mapping[str, float]],
+    operators: Sequence[Score] = (),
+    file: TextIO | None = None,
 ) -> None:
-    """Tables by source and by device, totals beside published errors, and what was not answered or assumed."""
+    """Tables by source, device and operator, totals beside published errors, and what was not answered or assumed.
+
+    Where there are only operators, only these.
+    """
     out = file or sys.stdout
+    if operators:
+        show_operators(operators, out)
+    if not answers:
+        return
     show("By source and metric", ("source", "metric", *HEAD), [(*_name(s), *cells(s)) for s in by_source(answers)], out)
     show(
         "By device and metric",
@@ -34,6 +44,23 @@ def show_scores(
     show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
     _list("Not answered", [answer.why for answer in answers if answer.why], out)
     _list("Assumed", [said for answer in answers if answer.predicted is not None for said in answer.assumed], out)
+
+
+def show_operators(scored: Sequence[Score], out: TextIO) -> None:
+    """Single operators by device, and in all."""
+    head = ("operator", *HEAD[:-2], "roofline bias", "roofline median")
+    kinds = sorted({(score.device, score.metric) for score in scored if score.source != ALL and score.answered})
+    rows = []
+    for device, metric in kinds:
+        for score in scored:
+            if (score.device, score.metric) == (device, metric) and score.answered:
+                rows.append((device, f"{metric.removeprefix('op:')} ({score.source}, {score.engine})", *cells(score)))
+    show("Operators by device", ("device", *head), rows, out)
+    whole = [(score.metric.removeprefix("op:"), *cells(score)) for score in scored if score.source == ALL]
+    show("Operators", head, whole, out)
+    others = [f"{score.metric.removeprefix('op:')} ({score.n:,} rows)" for score in scored if not score.answered]
+    if others:
+        out.write(f"Operators that are not modelled: {', '.join(others)}\n\n")
 
 
 def _name(score: Score) -> tuple[str, str]:

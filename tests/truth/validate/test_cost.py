@@ -34,4 +34,4 @@ def test_the_naive_one_is_never_slower(decodes: int) -> None:
     shape = StepShape(decodes)
     bare, real = naive_cost(POOL).step(shape), cost_for(POOL, "vLLM", "").step(shape)
     assert bare.base < real.base
-    assert bare.per_kv < real.per_kv
+    assert bare.per_kv <= real.per_kv

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from poise.cli import DONE, main
 from poise.truth.profiles.make import make
 from poise.truth.profiles.read import read_profiles
-from poise.truth.validate.operators import operators
+from poise.truth.validate.operators import operator_scores, operators
+from poise.truth.validate.score import ALL
 from tests.truth.profiles.made import TRUTH, folder, products
 
 
@@ -60,3 +63,23 @@ def test_the_shipped_tables_answer_known_devices(tmp_path: Path, kinds: tuple[st
     root = folder(tmp_path, products())
     assert [row["metric"] for row in operators(root)] == [f"op:{kind}" for kind in kinds]
     assert operators(root)[0]["answered"] == 686
+
+
+def test_scores_of_operators_have_totals_and_say_what_was_read(tmp_path: Path) -> None:
+    root = folder(tmp_path, products())
+    (found,) = operators(root)
+    (one, total), (line,) = operator_scores(root)
+    assert (one.source, one.n, one.median_ape) == (found["source"], found["n"], found["median_ape"])
+    assert (total.source, total.device, total.metric, total.n) == (ALL, ALL, "op:gemm", 686)
+    assert line.startswith("gpu_op_profiles: 686 rows; left out 0 without a time")
+    assert operator_scores(tmp_path / "nothing") == ([], [])
+
+
+def test_a_folder_of_profiles_alone_is_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = folder(tmp_path, products()), tmp_path / "scores.json"
+    assert main(["validate", str(root), "--json", str(out)]) == DONE
+    assert [(row["source"], row["metric"], row["answered"]) for row in json.loads(out.read_text())] == [
+        ("gpu_op_profiles", "op:gemm", 686),
+        (ALL, "op:gemm", 686),
+    ]
+    assert "686 rows; left out 0" in capsys.readouterr().out
