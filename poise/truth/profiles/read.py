@@ -44,8 +44,7 @@ def read_profiles(folder: Path, sources: tuple[str, ...] = ()) -> Profiles:
         for kind, rows in reader(folder / name):
             counts[name] = counts.get(name, Counts()) + _take(kind, rows, parts)
     if not parts:
-        known = ", ".join(sources or LAYOUTS)
-        raise UserError(f"{folder}: holds no operator profiles; give a directory with one of {known}")
+        raise UserError(f"{folder}: holds no operator profiles; give a directory with one of {', '.join(LAYOUTS)}")
     return Profiles({kind: pl.concat(found) for kind, found in sorted(parts.items())}, counts)
 
 
