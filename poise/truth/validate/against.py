@@ -36,17 +36,17 @@ def read_scores(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
 def worse(today: Sequence[Score], before: dict[tuple[str, ...], dict[str, Any]]) -> list[str]:
     """A line for each group whose median error grew by more than `TOLERANCE`, or of which fewer rows are answered.
 
-    Groups that only one of the two has, and those of quality C, are not compared.
+    Groups that only one of the two has, or with other rows, and those of quality C, are not compared.
     """
     said = []
     for score in today:
         old = before.get((score.source, score.device, score.model, score.engine, score.metric, score.quality))
-        if old is None or score.quality == "C":
+        if old is None or old.get("n") != score.n or score.quality == "C":
             continue
         name = " ".join((score.source, score.device, score.model, score.engine, score.metric))
         was, now = old["median_ape"], score.median_ape
         if was is not None and now is not None and now > was + TOLERANCE:
             said.append(f"{name}: median error {was:.1%}, now {now:.1%}")
-        if old["answered"] > score.answered and old.get("n") == score.n:
+        if old["answered"] > score.answered:
             said.append(f"{name}: {old['answered']} answered, now {score.answered} of {score.n}")
     return said
