@@ -159,13 +159,17 @@ DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
 
 
 class Restless:
-    """Move every so many of the requests in flight somewhere else at every occasion."""
+    """Move every so many of the requests in flight somewhere else at every occasion, up to nine times each.
+
+    Who is moved at every report, and reports come oftener than steps end, would never get anywhere.
+    """
 
     needs = ("flights",)
 
     def __init__(self, every: int, eager: bool) -> None:
         self.every = every
         self.eager = eager
+        self.moved: dict[int, int] = {}
 
     def rebalance(self, cluster: ClusterView) -> list[Move]:
         moves = []
@@ -174,7 +178,8 @@ class Restless:
                 request = flight.request
                 peers = cluster.peers(request, replica)
                 lot = (cluster.now // 100 + request.id) % (self.every * 7)
-                if flight.target < 0 and peers and lot % self.every == 0:
+                if flight.target < 0 and peers and lot % self.every == 0 and self.moved.get(request.id, 0) < 9:
+                    self.moved[request.id] = self.moved.get(request.id, 0) + 1
                     moves.append(Move(request.id, replica, peers[lot % len(peers)]))
         return moves
 

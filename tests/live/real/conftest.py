@@ -14,7 +14,7 @@ from tests.live.real.model import make
 from tests.live.real.served import Served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     until = time.monotonic() + LIMIT_S
     folder = tmp_path_factory.mktemp("real")
