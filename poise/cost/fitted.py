@@ -14,6 +14,7 @@ from poise.core.estimate import Piece, StepShape
 from poise.core.spec import BITS, Pool
 from poise.core.units import ps
 from poise.cost.layout import swap
+from poise.cost.saved import load_saved
 
 KIND = "fitted step cost"
 SCHEMA = 1
@@ -102,16 +103,7 @@ def save_fitted(cost: Fitted, path: str | Path) -> None:
 def load_fitted(path: str | Path) -> Fitted:
     """Read a recipe back; ScenarioError for a file that holds none."""
     cure = "give a file that `poise calibrate` wrote"
-    try:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
-    except ValueError:
-        raise ScenarioError(f"{path}: is no JSON; {cure}") from None
-    if not isinstance(told, dict) or told.pop("kind", None) != KIND:
-        raise ScenarioError(f"{path}: is no fitted cost; {cure}")
-    if told.pop("schema", None) != SCHEMA:
-        raise ScenarioError(f"{path}: its schema is not {SCHEMA}; read it with the version of Poise that wrote it")
+    told = load_saved(path, KIND, SCHEMA, "is no fitted cost", cure)
     numbers = told.pop("coefficients", None)
     known = {each.name for each in fields(Fitted)} - {"about"}
     if not isinstance(numbers, dict) or set(numbers) - known or {"step_s", "prompt_token_s"} - set(numbers):

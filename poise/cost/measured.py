@@ -42,16 +42,10 @@ class MeasuredEstimator(Steps):
 
     def describe(self) -> dict[str, object]:
         """The pool, the tables behind each operator with their errors and sources, and the other efficiencies."""
-        pool, costs = self.pool, self._lane(1.0)
+        costs = self._lane(1.0)
         assert isinstance(costs, Curves)
         return {
-            "estimator": "measured",
-            "model": pool.model.name,
-            "device": pool.device.name,
-            "device_source": pool.device.source,
-            "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
-            "weights": pool.weights,
-            "kv": pool.kv,
+            **self._about("measured"),
             "tables": {
                 name: {
                     "table": curve.table.label,

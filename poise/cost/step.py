@@ -98,6 +98,19 @@ class Steps:
         """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
         return swap(self.pool, kv_bytes)
 
+    def _about(self, name: str) -> dict[str, object]:
+        """How `describe` begins: the estimator's name and the pool."""
+        pool = self.pool
+        return {
+            "estimator": name,
+            "model": pool.model.name,
+            "device": pool.device.name,
+            "device_source": pool.device.source,
+            "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
+            "weights": pool.weights,
+            "kv": pool.kv,
+        }
+
     def _derive(self, share: float) -> Costs:
         """The costs of a lane that has `share` of the SMs."""
         raise NotImplementedError
@@ -186,15 +199,8 @@ class RooflineEstimator(Steps):
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""
-        pool = self.pool
         return {
-            "estimator": "roofline",
-            "model": pool.model.name,
-            "device": pool.device.name,
-            "device_source": pool.device.source,
-            "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
-            "weights": pool.weights,
-            "kv": pool.kv,
+            **self._about("roofline"),
             "efficiencies": self._use.sources(),
-            "coefficients_ps": asdict(derive(pool, self._use, 1.0)),
+            "coefficients_ps": asdict(derive(self.pool, self._use, 1.0)),
         }

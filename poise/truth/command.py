@@ -20,6 +20,7 @@ from poise.scenario.read import parse_value
 from poise.scenario.write import check_writable, to_json, write_json
 from poise.truth.calibrate import calibrate
 from poise.truth.recording import recorded
+from poise.truth.spoken import spoken
 from poise.truth.whatif import RECORDED, Asked, whatif
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def calibrate_file(fit: Fit) -> None:
     if fit.out is not None:
         save_fitted(found.cost, fit.out)
         if not fit.quiet:
-            print(f"Wrote {fit.out}; a scenario names it as cost: {{fitted: {fit.out}}}", file=_spoken(fit.json))
+            print(f"Wrote {fit.out}; a scenario names it as cost: {{fitted: {fit.out}}}", file=spoken(fit.json))
 
 
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
@@ -120,7 +121,7 @@ def whatif_file(wish: Wish) -> bool:
     if wish.out is not None:
         files = _write_folder(found, wish.out)
         if not wish.quiet:
-            print(f"Wrote to {wish.out}: {', '.join(file.name for file in files)}", file=_spoken(wish.json))
+            print(f"Wrote to {wish.out}: {', '.join(file.name for file in files)}", file=spoken(wish.json))
     return found.comparison.interrupted
 
 
@@ -185,11 +186,6 @@ def _write_json(told: dict[str, Any], place: str | None) -> None:
         sys.stdout.write(to_json(told))
     elif place is not None:
         write_json(told, Path(place))
-
-
-def _spoken(json: str | None) -> Any:
-    """Where sentences go: beside JSON on standard output, to standard error."""
-    return sys.stderr if json == "-" else sys.stdout
 
 
 def _write_folder(found: WhatIf, folder: Path) -> list[Path]:

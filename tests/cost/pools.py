@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from poise.core.estimate import Chunk, Estimator, StepShape
 from poise.core.model import Linear, Mla, Model, Moe
 from poise.core.spec import Device, Engine, Pool
 
@@ -116,3 +117,21 @@ def pools(draw: st.DrawFn, spread: bool = True) -> Pool:
 
 
 shares = st.sampled_from((0.1, 0.3, 0.5, 0.9, 1.0))
+
+
+def cost(estimator: Estimator, shape: StepShape, context: int) -> int:
+    """Picoseconds of a step whose decodes all have `context` tokens."""
+    piece, window = estimator.step(shape), estimator.window
+    return piece.base + shape.decodes * (piece.per_kv * context + piece.per_window * min(context, window))
+
+
+def more_work(
+    decodes: int, new: int, earlier: int, context: int, extra: int, share: float
+) -> tuple[tuple[StepShape, int], ...]:
+    """Steps with more work than decodes at `context` beside one chunk, each with the context of its decodes."""
+    return (
+        (StepShape(decodes, (Chunk(new + extra, earlier),), share), context),
+        (StepShape(decodes, (Chunk(new, earlier + extra),), share), context),
+        (StepShape(decodes, (Chunk(new, earlier), Chunk(extra, 0)), share), context),
+        (StepShape(decodes, (Chunk(new, earlier),), share), context + extra),
+    )

@@ -17,10 +17,9 @@ from poise.core.spec import Engine, Pool
 from poise.cost import Measured, Roofline
 from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import framework
-from poise.cost.step import Steps
 from poise.cost.tables import SHIPPED, Curve, distance, load_tables
 
-from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, models, pools, shares
+from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, cost, models, more_work, pools, shares
 
 TABLES = load_tables()
 KNOWN = TABLES.devices["H100-SXM-80GB"]
@@ -66,12 +65,6 @@ def test_a_slice_answers_as_its_curve(data: st.DataObject, curve: Curve) -> None
     assert curve.slice(cut, *at[cut:]).seconds(*at[:cut]) == pytest.approx(curve.seconds(*at))
 
 
-def cost(estimator: Steps, shape: StepShape, context: int) -> int:
-    """Picoseconds of a step whose decodes all have `context` tokens."""
-    piece, window = estimator.step(shape), estimator.window
-    return piece.base + shape.decodes * (piece.per_kv * context + piece.per_window * min(context, window))
-
-
 @given(pools(), st.integers(0, 300), tokens, contexts, contexts, more, shares)
 @settings(max_examples=60, deadline=None)
 def test_more_work_never_costs_less(
@@ -79,12 +72,7 @@ def test_more_work_never_costs_less(
 ) -> None:
     estimator = Measured().build(pool)
     here = cost(estimator, StepShape(decodes, (Chunk(new, earlier),), share), context)
-    for shape, at in (
-        (StepShape(decodes, (Chunk(new + extra, earlier),), share), context),
-        (StepShape(decodes, (Chunk(new, earlier + extra),), share), context),
-        (StepShape(decodes, (Chunk(new, earlier), Chunk(extra, 0)), share), context),
-        (StepShape(decodes, (Chunk(new, earlier),), share), context + extra),
-    ):
+    for shape, at in more_work(decodes, new, earlier, context, extra, share):
         assert cost(estimator, shape, at) >= here - 1
     assert here >= cost(estimator, StepShape(decodes, (), share), context) - 1
     wider = cost(estimator, StepShape(decodes + extra, (Chunk(new, earlier),), share), context)

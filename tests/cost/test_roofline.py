@@ -18,20 +18,14 @@ from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.model import Model
 from poise.core.spec import Pool
 from poise.core.units import ps
-from poise.cost import Roofline, RooflineEstimator
+from poise.cost import Roofline
 from poise.cost.coefficients import bandwidth_share, derive
 
-from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, models, pools, shares
+from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, cost, models, more_work, pools, shares
 
 tokens = st.integers(1, 5000)
 contexts = st.integers(0, 20_000)
 more = st.integers(1, 500)
-
-
-def cost(estimator: RooflineEstimator, shape: StepShape, context: int) -> int:
-    """Picoseconds of a step whose decodes all have `context` tokens."""
-    piece, window = estimator.step(shape), estimator.window
-    return piece.base + shape.decodes * (piece.per_kv * context + piece.per_window * min(context, window))
 
 
 @given(pools(), st.integers(0, 300), tokens, contexts, contexts, more, shares)
@@ -41,12 +35,7 @@ def test_more_work_never_costs_less(
 ) -> None:
     estimator = Roofline().build(pool)
     here = cost(estimator, StepShape(decodes, (Chunk(new, earlier),), share), context)
-    for shape, at in (
-        (StepShape(decodes, (Chunk(new + extra, earlier),), share), context),
-        (StepShape(decodes, (Chunk(new, earlier + extra),), share), context),
-        (StepShape(decodes, (Chunk(new, earlier), Chunk(extra, 0)), share), context),
-        (StepShape(decodes, (Chunk(new, earlier),), share), context + extra),
-    ):
+    for shape, at in more_work(decodes, new, earlier, context, extra, share):
         assert cost(estimator, shape, at) >= here
     assert here >= cost(estimator, StepShape(decodes, (), share), context)
     wider = cost(estimator, StepShape(decodes + extra, (Chunk(new, earlier),), share), context)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from poise.core.errors import ScenarioError
 from poise.core.spec import Device
 from poise.cost.grid import Axis, Grid, rising, unpack
 from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
+from poise.cost.saved import load_saved
 
 BEFORE = 3.0
 """Octaves below a grid to its first node, where one is needed."""
@@ -274,16 +274,7 @@ def load_tables(path: str | Path = SHIPPED) -> Tables:
 @lru_cache(maxsize=8)
 def _load(path: str) -> Tables:
     cure = "give a file that `poise calibrate --profiles` wrote"
-    try:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
-    except ValueError:
-        raise ScenarioError(f"{path}: is no JSON; {cure}") from None
-    if not isinstance(told, dict) or told.pop("kind", None) != KIND:
-        raise ScenarioError(f"{path}: holds no operator tables; {cure}")
-    if told.pop("schema", None) != SCHEMA:
-        raise ScenarioError(f"{path}: its schema is not {SCHEMA}; read it with the version of Poise that wrote it")
+    told = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
     try:
         devices = {row["name"]: Device(memory_bytes=0, **row) for row in told.pop("devices")}
         return Tables(tuple(map(_table, told.pop("tables"))), devices, told)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from poise.core.event import Draining, Event, Joined, Known, Left, Lost
 from poise.core.spec import ReplicaSpec, Role
 from poise.live.know.address import Engine as Place
+from poise.live.wire.call import Call, Heard
+from poise.live.wire.exchange import Exchange
 from poise.live.wire.pool import Pool
 
 FREE, STARTING, SERVING, EJECTED, DRAINING = "free", "starting", "serving", "ejected", "draining"
@@ -71,6 +73,12 @@ class Engine:
             return headers
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
+
+    def post(self, exchange: Exchange, body: bytes, heard: Heard) -> Call:
+        """Send a client's request with this body; `heard` is told of the answer."""
+        return self.pool.send(
+            exchange.method.encode(), self.target(exchange.target), self.headers(exchange.headers), body, heard
+        )
 
     def well(self, sent_at: int) -> None:
         """It answered."""

@@ -95,12 +95,10 @@ class Trip:
             self._post(decode, body, self)
 
     def _post(self, engine: Engine, body: bytes, heard: Heard) -> None:
-        exchange = self.exchange
         self.engine = engine
         self._again = body, heard
         self._head, self._error = None, b""
-        headers = engine.headers(exchange.headers)
-        self.call = engine.pool.send(exchange.method.encode(), engine.target(exchange.target), headers, body, heard)
+        self.call = engine.post(self.exchange, body, heard)
         if not self._flowing:
             self.call.pause()
 

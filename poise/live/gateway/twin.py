@@ -36,11 +36,8 @@ class Twin:
         self.call: Call = self._post()
 
     def _post(self) -> Call:
-        exchange, engine = self._trip.exchange, self.engine
-        return engine.pool.send(
-            exchange.method.encode(), engine.target(exchange.target), engine.headers(exchange.headers), exchange.body,
-            self,
-        )  # fmt: skip
+        exchange = self._trip.exchange
+        return self.engine.post(exchange, exchange.body, self)
 
     # What the engine does --------------------------------------------------------------------------------------------
 

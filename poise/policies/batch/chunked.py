@@ -43,17 +43,24 @@ class Chunked:
         cap = self.long_prefill or budget
         entries: list[Entry] = []
         blocks = 0
-        for sequence in prefilling:
-            tokens = min(sequence.need - sequence.computed, budget, cap)
-            if tokens > 0:
-                entries.append(Entry(sequence.id, tokens))
-                budget -= tokens
-                blocks += lane.blocks_for(sequence, tokens)
+        if prefilling:
+            budget, blocks = self._go_on(lane, entries, budget, cap)
         if waiting and not lane.preempted:
             self._admit(lane, entries, budget, cap, blocks)
         if entries:
             return Batch(tuple(entries))
         return PREEMPTED if lane.preempted else BLOCKED
+
+    def _go_on(self, lane: LaneView, entries: list[Entry], budget: int, cap: int) -> tuple[int, int]:
+        """Add the next chunks of running prompts; the budget that is left, and the blocks that they take."""
+        blocks = 0
+        for sequence in lane.prefilling:
+            tokens = min(sequence.need - sequence.computed, budget, cap)
+            if tokens > 0:
+                entries.append(Entry(sequence.id, tokens))
+                budget -= tokens
+                blocks += lane.blocks_for(sequence, tokens)
+        return budget, blocks
 
     def _admit(self, lane: LaneView, entries: list[Entry], budget: int, cap: int, blocks: int) -> None:
         """Add waiting requests in order until one does not fit; `blocks` are taken already."""

@@ -21,20 +21,13 @@ class PrefillFirst(Chunked):
 
     def compose(self, lane: LaneView) -> Batch:
         """Running prompts and waiting requests in order, without decodes; all decodes where there is neither."""
-        prefilling = lane.prefilling
         waiting = lane.waiting if lane.spec.prefill else 0
-        if not prefilling and not waiting:
+        if not lane.prefilling and not waiting:
             return DECODES
         budget = self.tokens or lane.engine.token_budget
         cap = self.long_prefill or budget
         entries: list[Entry] = []
-        blocks = 0
-        for sequence in prefilling:
-            tokens = min(sequence.need - sequence.computed, budget, cap)
-            if tokens > 0:
-                entries.append(Entry(sequence.id, tokens))
-                budget -= tokens
-                blocks += lane.blocks_for(sequence, tokens)
+        budget, blocks = self._go_on(lane, entries, budget, cap)
         if lane.decoding and not lane.room(blocks):
             return PREEMPTED  # decodes go on until one ends, or prompts would evict one another for ever
         if waiting and not lane.preempted:

@@ -14,6 +14,7 @@ from poise.report.files import replacing
 from poise.scenario.compare.command import jobs_of
 from poise.scenario.meter import Bars
 from poise.scenario.write import check_writable
+from poise.truth.spoken import spoken
 from poise.truth.validate.against import TOLERANCE, read_scores, worse
 from poise.truth.validate.expected import spread
 from poise.truth.validate.folder import Answered, answer_folder
@@ -58,7 +59,7 @@ def validate_folder(wish: Wish) -> bool:
     for line in fell:
         print(f"worse than in {wish.against}: {line}", file=sys.stderr)
     if before is not None and not fell and not wish.quiet:
-        print(f"No group is worse than in {wish.against} by more than {TOLERANCE:.0%}.", file=_spoken(wish.json))
+        print(f"No group is worse than in {wish.against} by more than {TOLERANCE:.0%}.", file=spoken(wish.json))
     return bool(fell)
 
 
@@ -107,14 +108,9 @@ def _write(wish: Wish, found: Answered, scored: list[Score]) -> None:
 
         path = write_page(found, wish.page)
         if not wish.quiet:
-            print(f"Wrote {path}", file=_spoken(wish.json))
+            print(f"Wrote {path}", file=spoken(wish.json))
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
     """One score a line, so that two files can be compared by eye."""
     return "[\n" + ",\n".join(json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows) + "\n]\n"
-
-
-def _spoken(json: str | None) -> Any:
-    """Where sentences go: beside JSON on standard output, to standard error."""
-    return sys.stderr if json == "-" else sys.stdout

@@ -41,7 +41,8 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
     found = Answered(peers=read_peers(folder))
     table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
     runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))
-    if table is None and not runs and not (folder / FILE).is_file() and not any_profiles(folder):
+    profiled = any_profiles(folder)
+    if table is None and not runs and not (folder / FILE).is_file() and not profiled:
         looked = f"{TABLE}, {SOURCE}/RUN/, {FILE} and operator profiles in {', '.join(LAYOUTS)}"
         raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
@@ -55,9 +56,13 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         stages, faults = read_stages(folder / FILE)
         found.answers += stages
         found.faults += faults
-    if meter is not None and any_profiles(folder):
-        meter("Operators", 0, 1)
-    found.operators, found.profiles = operator_scores(folder)
-    if meter is not None and found.operators:
-        meter("Operators", 1, 1)
+    if profiled:
+        _note(meter, 0)
+        found.operators, found.profiles = operator_scores(folder)
+        _note(meter, 1)
     return found
+
+
+def _note(meter: Meter | None, done: int) -> None:
+    if meter is not None:
+        meter("Operators", done, 1)
