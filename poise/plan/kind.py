@@ -6,8 +6,8 @@ begin (`first`) and below which rung nothing can do (`floor`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import ceil
 from typing import Protocol
 
@@ -150,16 +150,16 @@ class Split:
 
 @dataclass(frozen=True)
 class Mix:
-    """Fleets of several kinds of replica, given one by one, the cheapest first; `first` and `floor` are rungs of it."""
+    """Fleets of several kinds of replica, each made when its rung is asked for; beyond the last rung, the last one.
 
-    fleets: tuple[Fleet, ...]
-    first: int
+    make: the fleet of a rung.  rungs: how many there are.  first: where the climb begins.
+    """
+
+    name: str
+    make: Callable[[int], Fleet]
+    rungs: int
+    first: int = 1
     floor: int = 1
-
-    @cached_property
-    def name(self) -> str:
-        """The kinds of replica."""
-        return " + ".join(dict.fromkeys(unit_name(pool) for fleet in self.fleets for pool in fleet.pools))
 
     @property
     def watts(self) -> float:
@@ -167,5 +167,28 @@ class Mix:
         return IDLE_SHARE * self.fleet(self.floor).power_w
 
     def fleet(self, rung: int) -> Fleet:
-        """The fleet of a rung; beyond the last, the last one."""
-        return self.fleets[min(rung, len(self.fleets)) - 1]
+        """The fleet of a rung."""
+        return self.make(min(rung, self.rungs))
+
+
+@dataclass(frozen=True)
+class Single:
+    """One fleet, and no way up."""
+
+    only: Fleet
+    first: int = 1
+    floor: int = 1
+
+    @property
+    def name(self) -> str:
+        """The fleet."""
+        return f"{self.only.written}, {self.only.router}"
+
+    @property
+    def watts(self) -> float:
+        """That of idle devices."""
+        return IDLE_SHARE * self.only.power_w
+
+    def fleet(self, rung: int) -> Fleet:
+        """The fleet."""
+        return self.only

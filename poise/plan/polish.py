@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from poise.core.spec import Engine
 from poise.plan.demand import Demand
 from poise.plan.fleet import Fleet
-from poise.plan.kind import Kind, Mix
+from poise.plan.kind import Kind, Single
 
 ROUTERS = ("least_requests", "least_tokens", "prefix_cache", "min_ttft")
 """Routers to try for mixed replicas; for a split also `pd_pair`."""
@@ -72,7 +72,8 @@ def variants(kind: Kind, rung: int, demand: Demand) -> Iterator[Kind]:
         Variant(kind, rung, max_sequences=n) for n in SEQUENCES if any(engine.max_sequences != n for engine in engines)
     )
     if len(fleet.pools) > 1:
-        yield from (Mix((fleet.with_replicas(counts),), 1) for counts in neighbours([p.replicas for p in fleet.pools]))
+        counts = [pool.replicas for pool in fleet.pools]
+        yield from (Single(fleet.with_replicas(each)) for each in neighbours(counts))
 
 
 def neighbours(counts: Sequence[int]) -> list[tuple[int, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from poise.plan.kind import Kind
@@ -124,11 +125,15 @@ class _Running:
 
     def run(self) -> None:
         """Kinds, then the settings of the best."""
-        self._work(self.space.kinds, NEAR)
+        first, *others = self.space.kinds or (None,)
+        if first is not None:  # at once and in this process: an answer to begin with
+            self._done(_climbed(next(self._errands([first], NEAR)), lambda: False))
+        self._work(others, NEAR)
+        self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
             kind, fleet = self.kinds[name], self.found.best[name].fleet
-            rung = next(rung for rung in range(kind.floor, 10**6) if kind.fleet(rung) == fleet)
+            rung = next(rung for rung in count(kind.floor) if kind.fleet(rung) == fleet)
             self._work(variants(kind, rung, self.bench.demand), 1.0)
 
     def _work(self, kinds: Iterable[Kind], near: float) -> None:

@@ -60,6 +60,10 @@ def climb(
 
 
 def _tried(sized: Sized, bench: Bench, fleet: Fleet) -> Trial:
+    """The trial of a fleet; two rungs may have the same one."""
+    known = next((trial for trial in sized.trials if trial.fleet == fleet), None)
+    if known is not None:
+        return known
     trial = bench.trial(fleet)
     sized.trials.append(trial)
     return trial

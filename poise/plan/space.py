@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -11,6 +11,7 @@ from poise.plan.bound import Bound, bound
 from poise.plan.demand import Demand
 from poise.plan.goal import Goal
 from poise.plan.kind import Kind, Same, Split
+from poise.plan.mix import mixes
 from poise.scenario.simulate import Cost
 
 HALVES = 4
@@ -21,23 +22,41 @@ Bounded = tuple[Pool, Bound]
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Kinds by what they cost at least.  bounds: every replica with its closed form.  slow: those that cannot meet the
-    SLO even with one request, whatever their number."""
+    """Kinds by what they cost at least.  later: more of them, which take longer to make.  bounds: every replica with
+    its closed form.  slow: those that cannot meet the SLO even with one request, whatever their number."""
 
     kinds: tuple[Kind, ...]
+    later: Callable[[], Sequence[Kind]]
     bounds: tuple[Bounded, ...]
     slow: tuple[Bounded, ...]
 
 
-def space(pools: Iterable[Pool], demand: Demand, goal: Goal, cost: Cost, *, split: bool = True) -> Space:
-    """The kinds of fleet of `pools`. split: whether prefill and decode may be apart."""
+def space(
+    pools: Iterable[Pool],
+    demand: Demand,
+    goal: Goal,
+    cost: Cost,
+    *,
+    available: Mapping[str, int] | None = None,
+    split: bool = True,
+    mix: bool = True,
+) -> Space:
+    """The kinds of fleet of `pools`.
+
+    available: the most devices, by name.  split: whether prefill and decode may be apart.  mix: whether one role may
+    have several kinds of replica; only where dollars are made least, as the program has it.
+    """
     bounds = [(pool, bound(pool, cost.build(pool), demand, goal)) for pool in pools]
     able = [each for each in bounds if each[1].meets(goal)]
     kinds: list[Kind] = [Same(pool, each, demand.rate, router(demand)) for pool, each in able]
     if split:
         kinds += splits(bounds, demand, goal)
     kinds.sort(key=lambda kind: (least(kind, demand, goal), kind.name))
-    return Space(tuple(kinds), tuple(bounds), tuple(each for each in bounds if not each[1].meets(goal)))
+
+    def later() -> Sequence[Kind]:
+        return mixes(able, demand, goal, cost, available or {}) if mix and goal.minimize == "cost" else ()
+
+    return Space(tuple(kinds), later, tuple(bounds), tuple(each for each in bounds if not each[1].meets(goal)))
 
 
 def router(demand: Demand) -> str:
