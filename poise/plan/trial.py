@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -77,7 +77,7 @@ class Bench:
     demand: Demand
     goal: Goal
     cost: Cost
-    belief: Belief = Belief()
+    belief: Belief = field(default_factory=Belief)
 
     def trial(self, fleet: Fleet, workloads: Sequence[Workload] = ()) -> Trial:
         """The trial of a fleet under the demand's stretches, or under `workloads` in their place."""
