@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from poise.core.spec import Cluster, Pool
+from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
 
@@ -14,13 +14,14 @@ _ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Pools, each with its replicas and price, and what routes between them.
+    """Pools, each with its replicas and price, what routes between them, and what befalls them in a simulation.
 
     `written` is its short form: `3 × H100 tp2 fp8`.
     """
 
     pools: tuple[Pool, ...]
     router: str = "least_requests"
+    faults: tuple[Fault, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -62,7 +63,7 @@ class Fleet:
 
     def cluster(self) -> Cluster:
         """What is simulated."""
-        return Cluster(self.pools)
+        return Cluster(self.pools, faults=self.faults)
 
     def policies(self) -> Policies:
         """What decides in it."""
