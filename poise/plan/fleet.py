@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
+
+BATCHERS = {False: "chunked", True: "prefill_first"}
+"""The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
 
 _ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
 
@@ -66,8 +70,9 @@ class Fleet:
         return Cluster(self.pools, faults=self.faults)
 
     def policies(self) -> Policies:
-        """What decides in it."""
-        return Policies(router=build("router", self.router))
+        """What decides in it: its router, and batches as its engine makes them."""
+        first = engine_defaults(self.pools[0].engine.name).prefill_first
+        return Policies(router=build("router", self.router), batcher=build("batcher", BATCHERS[first]))
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with so many replicas in each pool; pools without any are left out."""
