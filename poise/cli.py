@@ -1,4 +1,4 @@
-"""The command line: `poise simulate`, `compare`, `plan`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim`, others.
+"""The command line: `poise simulate`, `compare`, `plan`, `diff`, `story`, `calibrate`, `whatif`, `validate`, others.
 
 Thin: the work is in `scenario`, in `plan`, in `truth` and in `claims`.
 

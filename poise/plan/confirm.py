@@ -18,7 +18,7 @@ CANDIDATES = 10
 class Confirmed:
     """best: the first whose mean share over all seeds meets the goal.  sure: the first whose 95 % interval does.
 
-    Either is None where no candidate does; they are one and the same where the best is sure.
+    Either is None where no candidate does; they are one and the same where a fleet as good as the best is sure.
     """
 
     best: Trial | None
@@ -44,7 +44,7 @@ def confirm(found: Found, limits: Limits) -> Confirmed:
         if seen.meets(bench.goal):
             best = best or seen
             if sure(seen, bench.goal.attainment):
-                return Confirmed(best, seen)
+                return Confirmed(seen if seen.value(bench.goal) <= best.value(bench.goal) else best, seen)
         for pool in trial.fleet.pools:
             counts = tuple(each.replicas + (each is pool) for each in trial.fleet.pools)
             more = replace(trial, fleet=trial.fleet.with_replicas(counts))

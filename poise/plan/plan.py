@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poise.core.errors import CapacityError
@@ -61,7 +61,8 @@ class Ask:
 class Plan:
     """The answer. best, sure: see `Confirmed`; best is None where nothing holds.
 
-    workload: the section of a scenario.  changes, scaling, spot: None where there is no best, or nothing to say.
+    workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
+    devices, where nothing holds within them.  changes, scaling, spot: None where there is no best, or nothing to say.
     """
 
     ask: Ask
@@ -72,6 +73,7 @@ class Plan:
     found: Found
     best: Trial | None
     sure: Trial | None
+    unlimited: Trial | None
     changes: Changes | None
     scaling: Autoscale | None
     spot: Spot | None
@@ -128,8 +130,11 @@ def plan(
         confirmed = confirm(found, limits)
         best, sure = confirmed.best, confirmed.sure
     whole = best is not None and not found.interrupted
+    unlimited = None
+    if best is None and not found.interrupted and limits != Limits(free := ask.goal.unlimited):
+        unlimited = search(where, replace(bench, goal=free), Limits(free), jobs=jobs, time_s=time_s, meter=meter).winner
     return Plan(
-        ask, demand, workload, kinds, where, found, best, sure,
+        ask, demand, workload, kinds, where, found, best, sure, unlimited,
         changes=changes(best, found.trials, bench) if best and whole else None,
         scaling=autoscale(demand, best.fleet.replicas) if best else None,
         spot=spot(best.fleet, ask.prices, bench) if best and whole else None,

@@ -29,6 +29,7 @@ def told(plan: Plan) -> dict[str, Any]:
         "plan": None if best is None else _plan(plan, best),
         "sure": None if plan.sure is None else plan.sure.as_dict(),
         "why_none": [] if best is not None else nothing(plan),
+        "without_limits": None if plan.unlimited is None else plan.unlimited.as_dict(),
         "next_best": [trial.as_dict() for trial in plan.ranked[1:]],
         "pareto": [trial.as_dict() for trial in plan.pareto],
         "changes": None if plan.changes is None else asdict(plan.changes),

@@ -40,13 +40,16 @@ def nothing(plan: Plan) -> list[str]:
         return [_floor(plan, name) for name in PARTS if _never(plan, name)] or [
             f"no replica meets every part of the SLO even with one request; {len(slow)} were looked at"
         ]
-    tried = [each for each in plan.found.trials if each.ttft_s is not None]
+    if plan.unlimited is not None:
+        best = plan.unlimited.fleet
+        told = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
+        return [f"nothing holds the SLO within the limits; without them the best is {told}"]
     lines = [f"no fleet that was tried holds the SLO for {goal.attainment:.4g} of the requests"]
+    tried = [each for each in plan.found.trials if each.ttft_s is not None]
     if tried:
         near = max(tried, key=lambda each: each.attainment)
         lines.append(f"the best reaches {near.attainment:.2%}: {near.fleet.written} ({_missed(near)})")
-    reasons = dict.fromkeys(why for why in plan.found.why.values() if why)
-    return lines + list(reasons)[:REACHED]
+    return lines + list(dict.fromkeys(why for why in plan.found.why.values() if why))[:REACHED]
 
 
 def slack(trial: Trial, goal: Goal) -> dict[str, float]:
