@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from poise.plan.kind import Kind
 from poise.plan.limits import Limits
-from poise.plan.polish import variants
+from poise.plan.polish import fewer, variants
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
@@ -28,6 +27,9 @@ NEAR = 1.3
 
 POLISHED = 2
 """Kinds whose settings are varied: the best ones."""
+
+BELOW = 1 - 1e-9
+"""Only what is better."""
 
 Meter = Callable[[str, int, int], None]
 
@@ -136,9 +138,10 @@ class _Running:
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
-            kind, fleet = self.kinds[name], self.found.best[name].fleet
-            rung = next(rung for rung in count(kind.floor) if kind.fleet(rung) == fleet)
-            self._work(variants(kind, rung, self.bench.demand), 1.0)
+            kind, best = self.kinds[name], self.found.best[name]
+            self._work(variants(kind, best, self.found.trials, self.bench.demand), 1.0)
+        if (winner := self.found.winner) is not None:
+            self._work(fewer(winner.fleet), BELOW)
 
     def _work(self, kinds: Iterable[Kind], near: float) -> None:
         self.crew.work(self._errands(kinds, near), self._done)
