@@ -170,6 +170,7 @@ def _show(wish: Wish, found: Plan) -> None:
 
 
 def _write(wish: Wish, found: Plan) -> None:
+    from poise.plan.page import write_page
     from poise.plan.told import told
     from poise.scenario.write import to_json, write_json
 
@@ -177,3 +178,9 @@ def _write(wish: Wish, found: Plan) -> None:
         sys.stdout.write(to_json(told(found)))
     elif wish.json is not None:
         write_json(told(found), Path(wish.json))
+    if wish.out is not None:
+        files = [wish.out / "plan.json", write_page(found, wish.out)]
+        write_json(told(found), files[0])
+        if not wish.quiet:
+            names = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
+            print(names, file=sys.stderr if wish.json == "-" else sys.stdout)

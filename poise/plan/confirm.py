@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -12,6 +14,9 @@ from poise.plan.trial import Trial
 
 CANDIDATES = 10
 """Fleets that are looked at again, the best first."""
+
+ALIKE = 2
+"""Of fleets that differ in settings only, so many are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ def confirm(found: Found, limits: Limits) -> Confirmed:
     also tried with one more replica in each pool, in the order of what is made least.
     """
     bench, order = found.bench, count()
-    queue = [(found.rank(trial), next(order), trial) for trial in found.best.values()]
+    queue = [(found.rank(trial), next(order), trial) for trial in _candidates(found)]
     heapq.heapify(queue)
     best: Trial | None = None
     for _ in range(CANDIDATES):
@@ -51,6 +56,15 @@ def confirm(found: Found, limits: Limits) -> Confirmed:
             if not limits.why(more.fleet):
                 heapq.heappush(queue, (found.rank(more), next(order), more))
     return Confirmed(best, None)
+
+
+def _candidates(found: Found) -> Iterator[Trial]:
+    """What holds in the search, of each fleet the best settings only."""
+    seen: Counter[str] = Counter()
+    for trial in sorted(found.best.values(), key=found.rank):
+        seen[trial.fleet.written] += 1
+        if seen[trial.fleet.written] <= ALIKE:
+            yield trial
 
 
 def sure(trial: Trial, attainment: float) -> bool:

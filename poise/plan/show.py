@@ -21,18 +21,19 @@ def show_plan(plan: Plan) -> None:
     if best is None:
         print("\n".join(["No plan holds.", *(f"- {line}" for line in nothing(plan))]))
         return
-    print("\n".join(_headline(plan, best)))
+    print("\n".join(headline(plan, best)))
     print()
     others = [trial for trial in plan.ranked if trial is not best]
     share = f"at {plan.ask.goal.attainment:.4g} of the requests"
-    show(f"The plan and the next best ({share})", HEADERS, [_row(each) for each in [best, *others][:ROWS]], keys=1)
+    show(f"The plan and the next best ({share})", HEADERS, [row(each) for each in [best, *others][:ROWS]], keys=1)
     rest = [trial for trial in plan.pareto if trial not in [best, *others][:ROWS]]
     if rest:
-        show("Also nowhere beaten in price, devices, latency and energy", HEADERS, [_row(each) for each in rest[:ROWS]])
-    print("\n".join(f"- {line}" for line in _remarks(plan, best)))
+        show("Also nowhere beaten in price, devices, latency and energy", HEADERS, [row(each) for each in rest[:ROWS]])
+    print("\n".join(f"- {line}" for line in remarks(plan, best)))
 
 
-def _headline(plan: Plan, best: Trial) -> Iterator[str]:
+def headline(plan: Plan, best: Trial) -> Iterator[str]:
+    """What was asked, and the answer."""
     ask, demand, fleet = plan.ask, plan.demand, best.fleet
     kind = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}[ask.goal.minimize]
     yield (
@@ -46,7 +47,8 @@ def _headline(plan: Plan, best: Trial) -> Iterator[str]:
         yield f"  {pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once"
 
 
-def _row(trial: Trial) -> Sequence[str]:
+def row(trial: Trial) -> Sequence[str]:
+    """One fleet under `HEADERS`."""
     fleet, interval = trial.fleet, "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
     return (
         fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
@@ -60,7 +62,7 @@ def _number(value: float | None, times: float, form: str) -> str:
     return "–" if value is None else f"{value * times:{form}}"
 
 
-def _remarks(plan: Plan, best: Trial) -> Iterator[str]:
+def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     """What should be known before it is believed."""
     goal = plan.ask.goal
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
