@@ -54,7 +54,9 @@ def page(plan: Plan) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}{_OWN}</style></head>\n<body><main>"
-        f"<header><h1>{escape(title)}</h1></header>{body}</main><script>{SCRIPT}</script></body></html>\n"
+        f"<header><h1>{escape(title)}</h1></header>{body}</main>"
+        f'<div id="tip" role="status" hidden></div>'
+        f"<script>{SCRIPT}</script></body></html>\n"
     )
 
 
