@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from poise.core.errors import UserError
-from poise.plan.deploy import vllm
+from poise.plan.deploy import sglang, vllm
+from poise.plan.deploy.gateway import gateway
 from poise.plan.deploy.scenario import scenario
 from poise.plan.deploy.script import one_line
 from poise.plan.deploy.setting import Setting
@@ -15,6 +16,8 @@ from poise.report.files import replacing
 
 FILES: dict[str, Callable[[Fleet, Setting], str]] = {
     "vllm.sh": vllm.commands,
+    "sglang.sh": sglang.commands,
+    "gateway.yaml": gateway,
     "scenario.yaml": scenario,
 }
 """What is written, and who makes it."""
