@@ -8,6 +8,7 @@ from pathlib import Path
 from poise.core.errors import UserError
 from poise.plan.deploy import sglang, vllm
 from poise.plan.deploy.gateway import gateway
+from poise.plan.deploy.kubernetes import kubernetes, llm_d
 from poise.plan.deploy.scenario import scenario
 from poise.plan.deploy.script import one_line
 from poise.plan.deploy.setting import Setting
@@ -18,6 +19,8 @@ FILES: dict[str, Callable[[Fleet, Setting], str]] = {
     "vllm.sh": vllm.commands,
     "sglang.sh": sglang.commands,
     "gateway.yaml": gateway,
+    "kubernetes.yaml": kubernetes,
+    "llm-d.yaml": llm_d,
     "scenario.yaml": scenario,
 }
 """What is written, and who makes it."""

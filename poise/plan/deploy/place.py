@@ -45,7 +45,7 @@ class Place:
         return f"http://{host}:{self.port}"
 
 
-def label(text: str, most: int = 40) -> str:
+def label(text: str, most: int = 28) -> str:
     """A text as a DNS label: a-z, 0-9 and -, beginning with a letter, at most `most` characters."""
     made = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     made = made if made[:1].isalpha() else f"p-{made}"
@@ -54,12 +54,12 @@ def label(text: str, most: int = 40) -> str:
 
 def pool_labels(fleet: Fleet) -> list[str]:
     """What to call each pool in names: its own name, else its device and role; numbered where several share it."""
-    made: list[str] = []
+    made = ["engines"]  # which the gateway's own Service is called
     for pool in fleet.pools:
         first = label(pool.name or (pool.device.name if pool.role == "mixed" else f"{pool.role}-{pool.device.name}"))
-        numbered = (f"{first}-{number}" if number > 1 else first for number in range(1, len(fleet.pools) + 1))
+        numbered = (f"{first}-{number}" if number > 1 else first for number in range(1, len(fleet.pools) + 2))
         made.append(next(each for each in numbered if each not in made))
-    return made
+    return made[1:]
 
 
 def host_devices(device: Device, setting: Setting) -> int:

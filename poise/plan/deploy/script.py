@@ -17,13 +17,23 @@ VISIBLE = {"NVIDIA": "CUDA_VISIBLE_DEVICES", "AMD": "HIP_VISIBLE_DEVICES"}
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one process of a replica stands: its own address, the head's, its rank among `hosts`, its HTTP port."""
+    """Where one process of a replica stands: its own address, the head's, its rank among `hosts`, its HTTP port.
+
+    index: what stands for the rank where one text is for all ranks but the first; empty for the number.
+    """
 
     host: str
     head: str
     hosts: int
     rank: int
     port: int
+    index: str = ""
+
+    def ranks(self, each: int) -> str:
+        """How many come before those of this host, `each` on every one; a shell's sum where the rank is not known."""
+        if not self.index:
+            return str(each * self.rank)
+        return self.index if each == 1 else f"$$(({each} * LWS_WORKER_INDEX))"
 
 
 Starts = Callable[[Pool, Setting, Spot], tuple[Mapping[str, str], list[str]]]

@@ -27,8 +27,8 @@ class Setting:
 
     name, namespace: in Kubernetes.  images: of the engine by the device's maker, and of the gateway (`poise`).
     token_secret: a Secret whose key `token` is Hugging Face's.  cache_claim: a PersistentVolumeClaim for weights, which
-    many nodes can mount; empty for a folder of each pod.  gateway: a Gateway of the Gateway API, whose requests
-    Poise places as endpoint picker of an InferencePool; empty where Poise carries the requests itself.
+    many nodes can mount; empty for a folder of each pod.  gateway: the Gateway of the Gateway API whose
+    requests Poise places as endpoint picker, in llm-d.yaml.
     """
 
     workload: Mapping[str, Any]
@@ -51,4 +51,4 @@ class Setting:
     images: Mapping[str, str] = field(default_factory=dict)
     token_secret: str = "hf-token"
     cache_claim: str = ""
-    gateway: str = ""
+    gateway: str = "inference-gateway"

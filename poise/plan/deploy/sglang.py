@@ -80,7 +80,7 @@ def _hosts(spot: Spot) -> Words:
     if spot.hosts == 1:
         return []
     where = f"{spot.head}:{spot.port + MASTER}"
-    return ["--nnodes", str(spot.hosts), "--node-rank", str(spot.rank), "--dist-init-addr", where]
+    return ["--nnodes", str(spot.hosts), "--node-rank", spot.ranks(1), "--dist-init-addr", where]
 
 
 def _formats(pool: Pool, setting: Setting) -> Words:

@@ -80,11 +80,11 @@ def _hosts(pool: Pool, spot: Spot) -> Words:
         return []
     if pool.data == 1:
         where = ["--master-addr", spot.head, "--master-port", str(spot.port + MASTER)]
-        return ["--nnodes", str(spot.hosts), "--node-rank", str(spot.rank), *where]
+        return ["--nnodes", str(spot.hosts), "--node-rank", spot.ranks(1), *where]
     local = pool.data // spot.hosts
     words = ["--data-parallel-size-local", str(local), "--data-parallel-address", spot.head]
     words += ["--data-parallel-rpc-port", str(spot.port + RPC)]
-    return words + (["--data-parallel-start-rank", str(local * spot.rank)] if spot.rank else [])
+    return words + (["--data-parallel-start-rank", spot.ranks(local)] if spot.rank else [])
 
 
 def _formats(pool: Pool, setting: Setting) -> Words:
