@@ -18,6 +18,9 @@ from poise.plan.fleet import Fleet
 def gateway(fleet: Fleet, setting: Setting) -> str:
     """The file as YAML, for `poise serve`."""
     comments = [f"The gateway of {one_line(fleet.written)}: poise serve gateway.yaml"]
+    told_by = "reported" if follows_events(fleet, setting) else "own"
+    if setting.belief.prefix != told_by:
+        comments.append(f"Prefix caches are known by belief.prefix {told_by}; simulated was {setting.belief.prefix}")
     return dump([told(fleet, setting)], comments)
 
 
