@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Format, Lane, Pool
+from poise.cost import kv_blocks
 from poise.plan.deploy.setting import Setting
 
 NATIVE: dict[str, Format] = {
@@ -29,13 +32,21 @@ def native(model: Model) -> Format:
     return NATIVE.get(model.name, "bf16")
 
 
+def place(model: Model) -> str:
+    """The repository of a built-in model; the folder of the config.json that another one was read from."""
+    if model.source.startswith(("https://", "made up")):
+        return model.name
+    file = Path(model.source).expanduser().resolve()
+    return str(file.parent if file.suffix == ".json" else file)
+
+
 def checkpoint(pool: Pool, setting: Setting) -> str:
     """The repository or folder that is loaded; UserError where none in the format is given and none can be made."""
     if pool.weights in setting.checkpoints:
         return setting.checkpoints[pool.weights]
     own = native(pool.model)
     if pool.weights == own or (own == "bf16" and pool.weights in MADE_AT_LOAD):
-        return pool.model.name
+        return place(pool.model)
     raise UserError(
         f"{pool.model.name} is published in {own}, and the plan has {pool.weights} weights; "
         f"give a checkpoint in that format, as in --checkpoint {pool.weights}=REPOSITORY"
@@ -65,8 +76,6 @@ def longest(pool: Pool, setting: Setting) -> int:
 
     An engine does not start where one request of its limit would not fit into its KV cache.
     """
-    from poise.cost.memory import kv_blocks
-
     room = kv_blocks(pool) * pool.engine.block_tokens // pool.data
     if room >= pool.model.max_context:
         return 0

@@ -3,7 +3,8 @@
 From the published definitions: Kubernetes v1.37 (api/openapi-spec), LeaderWorkerSet v0.9.0 and InferencePool v1.6.0
 (config/crd/bases of kubernetes-sigs/lws and of kubernetes-sigs/gateway-api-inference-extension), HTTPRoute of Gateway
 API v1.3.0, ServiceMonitor of the Prometheus operator v0.84.1. What is not here is refused, so that whoever writes one
-field more looks it up first. The API server's own rules on names and labels stand in patterns.
+field more looks it up first. What the API server asks beyond the definitions is asked too: the form of names and
+labels, a template's spec, a container's image, the name of a Secret, the port of a picker that is a Service.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ POD = Fields(
     "containers",
 )
 TEMPLATE = Fields({"metadata": Fields({"labels": LABELS, "annotations": Table(KEY, ANY)}), "spec": POD}, "spec")
-ROLLING = Fields({"maxUnavailable": SHARE, "maxSurge": SHARE, "partition": COUNT})
+ROLLING = Fields({"maxUnavailable": SHARE, "maxSurge": SHARE})
 SERVICE_PORT = Fields(
     {
         "name": PORT_NAME,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 from math import inf, nextafter
+from pathlib import Path
 from typing import Any
 
 from poise.catalogue import device as find_device
@@ -96,7 +97,7 @@ def _model(model: Model) -> str:
     for place in (model.name, model.source):
         try:
             if find_model(place) == model:
-                return place
+                return place if place == model.name else str(Path(place).expanduser().resolve())
         except (UserError, OSError):
             continue
     raise UserError(f"{model.name} is not built in and was read from no config.json; a scenario cannot name it")
