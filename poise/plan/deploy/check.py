@@ -17,9 +17,14 @@ Object = dict[str, Any]
 def check(text: str) -> None:
     """Raise UserError, with all that is wrong in YAML documents, by document and field."""
     try:
-        documents = list(YAML(typ="safe", pure=True).load_all(text))
+        documents = list(YAML(typ="safe").load_all(text))
     except YAMLError as error:
         raise UserError(f"manifests are no YAML: {' '.join(str(error).split())}") from None
+    check_objects(documents)
+
+
+def check_objects(documents: Sequence[Any]) -> None:
+    """The same of plain data."""
     found = list(faults(documents))
     if found:
         raise UserError("; ".join(found))

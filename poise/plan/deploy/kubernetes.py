@@ -11,6 +11,7 @@ from typing import Any
 from poise.core.errors import UserError
 from poise.core.spec import Pool
 from poise.live.fronts.kubernetes import House
+from poise.plan.deploy.check import check_objects
 from poise.plan.deploy.gateway import belief, prefill_rate
 from poise.plan.deploy.place import pool_labels, spread
 from poise.plan.deploy.pod import PORT, Object, pod
@@ -34,7 +35,7 @@ def kubernetes(fleet: Fleet, setting: Setting) -> str:
         comments.append("Replicas of several nodes need the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1)")
     unknown = {pool.device.name for pool in fleet.pools if OWN_LABEL in node_selector(pool.device)}
     comments += [f"Label the nodes that have them: kubectl label node NODE {OWN_LABEL}={name}" for name in unknown]
-    return dump(engines(fleet, setting) + house(fleet, setting).objects(), comments)
+    return _checked(engines(fleet, setting) + house(fleet, setting).objects(), comments)
 
 
 def llm_d(fleet: Fleet, setting: Setting) -> str:
@@ -45,7 +46,13 @@ def llm_d(fleet: Fleet, setting: Setting) -> str:
         f"The plan {one_line(fleet.written)} behind the Gateway {setting.gateway}:",
         "kubectl apply -f kubernetes.yaml -f llm-d.yaml",
     ]
-    return dump(house(fleet, setting, pool=setting.gateway).objects(), comments)
+    return _checked(house(fleet, setting, pool=setting.gateway).objects(), comments)
+
+
+def _checked(objects: list[Object], comments: list[str]) -> str:
+    """Objects as YAML; UserError for what Kubernetes would not take, as a name given with a space."""
+    check_objects(objects)
+    return dump(objects, comments)
 
 
 def engines(fleet: Fleet, setting: Setting) -> list[Object]:

@@ -15,8 +15,8 @@ class Setting:
     """The load that the plan was made for, how it was simulated, and where it shall run.
 
     workload: the section `workload` of a scenario, files in it by absolute paths.  slo, seeds, warmup_s, belief, cost:
-    as simulated.  cost_file: of `poise calibrate`, where `cost` was fitted.  longest: tokens of the longest request (0: the model's
-    own limit), which bounds `--max-model-len` where the KV cache holds less than that limit.
+    as simulated.  cost_file: of `poise calibrate`, where `cost` was fitted.  longest: tokens of the longest request
+    (0: the model's own limit), which engines must take where their KV cache holds less than that limit.
 
     engine: what Kubernetes runs; command lines are written for both.  checkpoints: repository or folder by format of
     the weights, where that is not the model's own.  tokenizer: a folder with tokenizer.json; with it the gateway

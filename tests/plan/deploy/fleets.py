@@ -30,8 +30,8 @@ KINDS = [
 """Every replica of these models and devices that has room."""
 
 
-def a_pool(name: str = "llama-3.1-8b", kind: str = "H100", **given: object) -> Pool:
-    return Pool(model(name), device(kind), **given)  # type: ignore[arg-type]
+def a_pool(of: str = "llama-3.1-8b", kind: str = "H100", **given: object) -> Pool:
+    return Pool(model(of), device(kind), **given)  # type: ignore[arg-type]
 
 
 def a_setting(**given: object) -> Setting:

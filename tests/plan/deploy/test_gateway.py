@@ -20,6 +20,7 @@ from poise.plan.fleet import Fleet
 from poise.scenario.serve.build import plan
 from poise.scenario.serve.load import LoadedGateway, load_gateway
 from poise.scenario.simulate import replica_specs
+from tests.live.gateway.live import PATIENCE_S
 from tests.plan.deploy.fleets import a_pool, a_setting, fleets
 from tests.scenario.serve.test_process import serving
 
@@ -46,7 +47,7 @@ def test_the_gateway_plans_with_it(folder: Path, fleet: Fleet) -> None:
     assert [each.place.name for each in made.engines] == [each.name for each in placed]
     assert [(each.place.host, each.place.port) for each in made.engines] == [(each.head, each.port) for each in placed]
     assert [each.role for each in made.engines] == [fleet.pools[each.pool].role for each in placed]
-    assert made.policies["router"] == {fleet.router: {}} or fleet.router in str(made.policies["router"])
+    assert fleet.router in str(made.policies["router"])
     assert made.loaded.gateway.listen.port == setting.gateway_port
 
 
@@ -74,12 +75,13 @@ def test_caches_are_followed_where_they_can_be() -> None:
 def test_poise_serve_starts_on_it(tmp_path: Path) -> None:
     async def main() -> None:
         file = tmp_path / "gateway.yaml"
-        file.write_text(gateway(SPLIT, a_setting()), encoding="utf-8")
-        async with serving(str(file), "--port", "0", "--set", "admin.port=null") as gate:
-            answer = await gate.ask("GET", "/v1/models")
-            assert answer.status == 200
-            told = json.loads(answer.body)
-            assert {each["id"] for each in told["data"]} <= {"meta-llama/Llama-3.1-8B"}
+        file.write_text(gateway(SPLIT, a_setting(port=41000)), encoding="utf-8")
+        here = ("--port", "0", "--set", "listen.host=127.0.0.1", "--set", "admin.port=null")
+        async with serving(str(file), *here) as gate:
+            answer = gate.send(b"GET", b"/v1/models")
+            async with asyncio.timeout(PATIENCE_S):
+                await answer.over.wait()
+            assert [each["id"] for each in json.loads(answer.body)["data"]] == ["meta-llama/Llama-3.1-8B"]
             gate.process.send_signal(signal.SIGTERM)
             code, said = await gate.ends()
             assert code == 0, said

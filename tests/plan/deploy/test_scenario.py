@@ -61,7 +61,9 @@ def _unnamed(fleet: Fleet) -> Fleet:
 
 FLEETS = {
     "equal": Fleet((a_pool(replicas=2, weights="fp8", price_per_hour=2.5),), "prefix_cache"),
-    "mixed": Fleet((a_pool(replicas=2, tensor=2), a_pool(kind="L40S", name="small", engine=Engine(max_sequences=8)))),
+    "mixed": Fleet(
+        (a_pool(replicas=2, tensor=2), replace(a_pool(kind="L40S", engine=Engine(max_sequences=8)), name="small"))
+    ),
     "apart": Fleet((a_pool(role="prefill"), a_pool(kind="H200", role="decode", kv="fp8")), "pd_pair"),
     "ranks": Fleet((a_pool("qwen3-30b-a3b", data=4, expert=4, start_s=1.0),)),
 }
@@ -137,5 +139,5 @@ def test_a_fitted_cost_is_named_by_its_file() -> None:
 
 def test_a_model_that_nothing_describes_is_refused() -> None:
     strange = replace(a_pool().model, layers=3)
-    with pytest.raises(UserError, match="is not built in and was read from no config.json"):
+    with pytest.raises(UserError, match="is not built in and was read from no config"):
         scenario(Fleet((replace(a_pool(), model=strange),)), a_setting())
