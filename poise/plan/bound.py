@@ -39,11 +39,8 @@ class Bound:
 
     def meets(self, goal: Goal) -> bool:
         """Whether a request alone would meet the SLO."""
-        slo = goal.slo
-        return not (
-            (slo.ttft_s is not None and self.ttft_s > slo.ttft_s)
-            or (slo.tpot_s is not None and self.tpot_s > slo.tpot_s)
-        )
+        ttft_s, tpot_s = goal.slo.ttft_s, goal.slo.tpot_s
+        return (ttft_s is None or self.ttft_s <= ttft_s) and (tpot_s is None or self.tpot_s <= tpot_s)
 
 
 def bound(pool: Pool, estimator: Estimator, demand: Demand, goal: Goal) -> Bound:

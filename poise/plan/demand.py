@@ -26,8 +26,8 @@ WARMUP = 0.1
 class Demand:
     """The load to be carried. rate: requests per second.  prompt, output: mean tokens; `long_prompt`: the 99th
     percentile of prompts.  longest: the most tokens of one request.  hit: the share of prompt tokens that an unlimited
-    prefix cache would find.  stretches: what is simulated, one for each seed, or one where the load is recorded.
-    total: requests of the whole traffic.  notes: what was left out.
+    prefix cache would find.  stretches: what is simulated in the search.  fresh: the same under other seeds, to confirm
+    what was found; none where the load is recorded.  whole: all of the traffic.  notes: what was left out.
     """
 
     rate: float
@@ -37,8 +37,8 @@ class Demand:
     longest: int
     hit: float
     stretches: tuple[Workload, ...]
-    recorded: bool
-    total: int
+    fresh: tuple[Workload, ...]
+    whole: Workload
     notes: tuple[str, ...] = ()
 
     @property
@@ -47,29 +47,28 @@ class Demand:
         return WARMUP * span_s(self.stretches[0])
 
 
-def demand_of(workloads: Sequence[Workload], *, recorded: bool, name: str, requests: int = REQUESTS) -> Demand:
-    """The demand of one recorded workload, or of a generated one under several seeds.
+def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUESTS) -> Demand:
+    """The demand of one recorded workload, or of a generated one under several seeds, of which the first is searched.
 
     name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
     """
     first = workloads[0]
     if len(first) < 2 or first.concurrency or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
-    stretches = tuple(busiest(each, _rows(each, requests)) for each in workloads)
-    told = stretches[0]
+    told, *fresh = (busiest(each, _rows(each, requests)) for each in workloads)
     notes = []
     if len(told) < len(first):
         notes.append(f"sized for the busiest {len(told)} requests of {len(first)} ({span_s(told):.4g} s)")
     return Demand(
-        rate=float(np.mean([len(each) / span_s(each) for each in stretches])),
+        rate=len(told) / span_s(told),
         prompt=float(told.prompt.mean()),
         output=float(told.output.mean()),
         long_prompt=float(np.percentile(told.prompt, 99, method="inverted_cdf")),
         longest=int((told.prompt.astype(np.int64) + told.output).max()),
         hit=told.reachable_hit_rate() if told.prefixes is not None else 0.0,
-        stretches=stretches,
-        recorded=recorded,
-        total=len(first),
+        stretches=(told,),
+        fresh=tuple(fresh),
+        whole=first,
         notes=tuple(notes),
     )
 

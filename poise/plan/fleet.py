@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from poise.core.spec import Cluster, Pool
+from poise.catalogue.engines import engine_defaults
+from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
+
+BATCHERS = {False: "chunked", True: "prefill_first"}
+"""The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
 
 _ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Pools, each with its replicas and price, and what routes between them.
+    """Pools, each with its replicas and price, what routes between them, and what befalls them in a simulation.
 
     `written` is its short form: `3 × H100 tp2 fp8`.
     """
 
     pools: tuple[Pool, ...]
     router: str = "least_requests"
+    faults: tuple[Fault, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -62,11 +67,12 @@ class Fleet:
 
     def cluster(self) -> Cluster:
         """What is simulated."""
-        return Cluster(self.pools)
+        return Cluster(self.pools, faults=self.faults)
 
     def policies(self) -> Policies:
-        """What decides in it."""
-        return Policies(router=build("router", self.router))
+        """What decides in it: its router, and batches as its engine makes them."""
+        first = engine_defaults(self.pools[0].engine.name).prefill_first
+        return Policies(router=build("router", self.router), batcher=build("batcher", BATCHERS[first]))
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with so many replicas in each pool; pools without any are left out."""

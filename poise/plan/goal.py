@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Literal, get_args
 
@@ -27,6 +27,11 @@ class Goal:
     minimize: Aim = "cost"
     budget: float | None = None
     power_w: float | None = None
+
+    @property
+    def unlimited(self) -> Goal:
+        """The same without budget and power limit."""
+        return replace(self, budget=None, power_w=None)
 
 
 def read_slo(text: str) -> tuple[Slo, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -72,32 +72,44 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where fleets are tried: the demand, the goal, the cost recipe and what the gateway believes."""
+    """Where fleets are tried: the demand, the goal, the cost recipe and what the gateway believes.
+
+    front_s: seconds that an engine's server adds before the first token, which the simulation does not have.
+    """
 
     demand: Demand
     goal: Goal
     cost: Cost
-    belief: Belief = Belief()
+    belief: Belief = field(default_factory=Belief)
+    front_s: float = 0.0
+
+    @property
+    def slo(self) -> Slo:
+        """What is left of the SLO for what is simulated."""
+        slo, least = self.goal.slo, 1e-9
+        ttft_s = None if slo.ttft_s is None else max(slo.ttft_s - self.front_s, least)
+        e2e_s = None if slo.e2e_s is None else max(slo.e2e_s - self.front_s, least)
+        return Slo(ttft_s, slo.tpot_s, e2e_s)
 
     def trial(self, fleet: Fleet, workloads: Sequence[Workload] = ()) -> Trial:
         """The trial of a fleet under the demand's stretches, or under `workloads` in their place."""
         runs = [self._run(fleet, load, seed) for seed, load in enumerate(workloads or self.demand.stretches)]
         warmup = self.demand.warmup_s
-        figures = [measure(run, fleet.cluster(), self.goal.slo, warmup_s=warmup) for run in runs]
-        shares = [_share(run, self.goal.slo, warmup) for run in runs]
+        figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
+        shares = [_share(run, self.slo, warmup) for run in runs]
         return Trial(
             fleet=fleet,
             attainment=mean(shares),
-            spread=half_width(shares) if len(shares) > 1 else _by_blocks(runs[0], self.goal.slo, warmup),
-            ttft_s=_within(runs, "ttft", self.goal.attainment, warmup),
+            spread=half_width(shares) if len(shares) > 1 else _by_blocks(runs[0], self.slo, warmup),
+            ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
             tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
-            e2e_s=_within(runs, "e2e", self.goal.attainment, warmup),
+            e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
             watts=_watts(fleet, figures),
             usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
             j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
             utilisation=_mean(each.utilisation.mean for each in figures) or 0.0,
             hit=_mean(each.prefix_hit_rate for each in figures),
-            misses=_misses(runs, self.goal.slo, warmup),
+            misses=_misses(runs, self.slo, warmup),
         )
 
     def _run(self, fleet: Fleet, workload: Workload, seed: int) -> Run:
@@ -139,6 +151,10 @@ def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> fl
             return None
         limits.append(int(values[rank]) / SECOND)
     return mean(limits)
+
+
+def _plus(value: float | None, more: float) -> float | None:
+    return None if value is None else value + more
 
 
 def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:

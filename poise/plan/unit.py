@@ -10,6 +10,7 @@ from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
 from poise.cost.layout import HOST_DEVICES
 from poise.cost.memory import kv_blocks
+from poise.plan.fleet import unit_name
 
 WIDEST = 16
 """Devices of one replica at most, where no wider ones were asked for."""
@@ -40,18 +41,17 @@ def units(
     """
     able: list[Pool] = []
     refused: dict[str, str] = {}
+    bare = Pool(model, devices[0], engine=engine or Engine())
     for device in devices:
         for layout in layouts(model, device, widest):
             for weights in formats:
                 if not computes(device, weights):
                     continue
-                pool = Pool(
-                    model, device, weights=weights, engine=engine or Engine(),
-                    price_per_hour=prices.get(device.name, 0.0), **layout,
-                )  # fmt: skip
+                pool = replace(bare, device=device, weights=weights, price_per_hour=prices.get(device.name, 0.0))
+                pool = replace(pool, **layout)  # type: ignore[arg-type]
                 why = lacks(pool, longest)
                 if why:
-                    refused[f"{device.name} {layout} {weights}"] = why
+                    refused[unit_name(pool)] = why
                 else:
                     able.append(pool)
     return Units(tuple(able), refused)

@@ -14,6 +14,7 @@ from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
 from poise.scenario.choice import chosen_in
+from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
 from poise.scenario.schema import FittedSection, MeasuredSection, PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
@@ -27,7 +28,7 @@ def resolved(problem: Problem) -> dict[str, Any]:
     told: dict[str, Any] = {
         "model": scenario.model,
         "cluster": scenario.cluster.model_dump(),
-        "workload": _workload(problem),
+        "workload": resolved_workload(problem.loaded),
         "policies": _policies(problem),
         "engine": scenario.engine.model_dump(),
         "slo": scenario.slo.model_dump(),
@@ -79,17 +80,17 @@ def _model(problem: Problem, text: str, path: tuple[str | int, ...]) -> str:
     return model(text).name
 
 
-def _workload(problem: Problem) -> dict[str, Any]:
-    """The section without the sources and options that are not used."""
-    section = problem.loaded.scenario.workload
+def resolved_workload(loaded: Loaded) -> dict[str, Any]:
+    """The section without the sources and options that are not used; paths are absolute."""
+    section = loaded.scenario.workload
     source = source_of(section)
     told = {name: value for name, value in section.model_dump().items() if value is not None}
-    _absolute(problem, told, "recorded_sessions", "trace")
+    _absolute(loaded, told, "recorded_sessions", "trace")
     if source == "trace":
-        _absolute(problem, told, "trace")
+        _absolute(loaded, told, "trace")
         return told
     for name in ("lengths", "counts", "arrivals"):
-        _absolute(problem, told, source, name)
+        _absolute(loaded, told, source, name)
     inner = {name: value for name, value in told[source].items() if value is not None}
     if isinstance(getattr(section, source), Generated) and "lengths" not in inner and "recorded_sessions" not in told:
         inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
@@ -99,13 +100,13 @@ def _workload(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in unused} | {source: inner}
 
 
-def _absolute(problem: Problem, told: dict[str, Any], *path: str) -> None:
+def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:
     """Make the file named at `path` of the section `told` absolute, where there is one."""
     inside: Any = told
     for name in path[:-1]:
         inside = inside.get(name) or {}
     if inside.get(path[-1]) is not None:
-        inside[path[-1]] = str(problem.loaded.file(inside[path[-1]], ("workload", *path)).resolve())
+        inside[path[-1]] = str(loaded.file(inside[path[-1]], ("workload", *path)).resolve())
 
 
 def _policies(problem: Problem) -> dict[str, Any]:
