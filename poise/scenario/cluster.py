@@ -169,6 +169,8 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
 
 def _engine(section: EngineSection) -> Engine:
     return Engine(
+        name=section.name,
+        version=Engine().version if section.name == Engine().name else "not stated",
         token_budget=section.token_budget,
         max_sequences=section.max_sequences,
         block_tokens=section.block_tokens,

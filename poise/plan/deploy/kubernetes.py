@@ -6,8 +6,10 @@ the gateway must know which engine is which, so their replicas have names of the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.spec import Pool
 from poise.live.fronts.kubernetes import House
@@ -30,6 +32,7 @@ LLM_D = {"mixed": "both", "prefill": "prefill", "decode": "decode"}
 
 def kubernetes(fleet: Fleet, setting: Setting) -> str:
     """Engines and gateway; UserError for what cannot be said in manifests."""
+    setting = settled(fleet, setting)
     comments = [f"The plan {one_line(fleet.written)}, router {fleet.router}: kubectl apply -f kubernetes.yaml"]
     if any(spread(pool, setting) > 1 for pool in fleet.pools):
         comments.append("Replicas of several nodes need the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1)")
@@ -47,6 +50,14 @@ def llm_d(fleet: Fleet, setting: Setting) -> str:
         "kubectl apply -f kubernetes.yaml -f llm-d.yaml",
     ]
     return _checked(house(fleet, setting, pool=setting.gateway).objects(), comments)
+
+
+def settled(fleet: Fleet, setting: Setting) -> Setting:
+    """The setting with the engine that runs; UserError where that is neither vLLM nor SGLang."""
+    name = setting.engine or engine_defaults(fleet.pools[0].engine.name).name.lower()
+    if name not in ("vllm", "sglang"):
+        raise UserError(f"manifests are written for vllm and sglang, and the plan is of {name}; give engine, as vllm")
+    return replace(setting, engine=name)  # type: ignore[arg-type]
 
 
 def _checked(objects: list[Object], comments: list[str]) -> str:

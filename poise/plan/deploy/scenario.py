@@ -34,7 +34,7 @@ def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
     made: dict[str, Any] = {
         "cluster": _cluster(fleet.cluster()),
         "workload": dict(setting.workload),
-        "policies": {"router": fleet.router},
+        "policies": {"router": fleet.router, "batcher": fleet.batcher},
         "slo": {name: value for name, value in asdict(setting.slo).items() if value is not None},
         "belief": _changed(belief),
         "run": {"seeds": list(setting.seeds), "warmup_s": setting.warmup_s},
@@ -81,10 +81,9 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 
 def _engine(engine: Engine) -> dict[str, Any]:
-    """What differs from vLLM's defaults; the engine's name decides nothing."""
+    """What differs from vLLM's defaults; a version decides nothing that is simulated."""
     made = _changed(engine)
-    for name in ("name", "version"):
-        made.pop(name, None)
+    made.pop("version", None)
     if "host_kv_bytes" in made:
         made["host_kv_gb"] = made.pop("host_kv_bytes") / 1e9
     if "lanes" in made:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Pool
 from poise.plan.deploy.place import Place, places
 from poise.plan.deploy.setting import Setting
@@ -55,6 +56,13 @@ def script(fleet: Fleet, setting: Setting, starts: Starts, comments: Iterable[st
     known = " ".join(by_host)
     lines += ["*)", f"  echo {shlex.quote(f'give one of the plan`s hosts: {known}')} >&2", "  exit 2", "  ;;", "esac"]
     return "\n".join([*lines, "wait", ""])
+
+
+def plan_of(fleet: Fleet, engine: str) -> list[str]:
+    """What plan a script starts, and whether it was found for another engine than `engine`."""
+    found = engine_defaults(fleet.pools[0].engine.name).name
+    title = f"{engine} for {one_line(fleet.written)}, router {fleet.router}"
+    return [title] if found == engine else [title, f"The plan was found for {found}; {engine} was not simulated"]
 
 
 def one_line(text: str) -> str:

@@ -18,10 +18,10 @@ class Setting:
     as simulated.  cost_file: of `poise calibrate`, where `cost` was fitted.  longest: tokens of the longest request
     (0: the model's own limit), which engines must take where their KV cache holds less than that limit.
 
-    engine: what Kubernetes runs; command lines are written for both.  checkpoints: repository or folder by format of
-    the weights, where that is not the model's own.  tokenizer: a folder with tokenizer.json; with it the gateway
-    follows engines' KV events, if its router reads prefixes.
-    hosts: names or addresses of the hosts, in the order in which replicas fill them; empty for names made here.
+    engine: what Kubernetes runs (empty: what was simulated); command lines are written for both.
+    checkpoints: repository or folder by format of the weights, where that is not the model's own.
+    tokenizer: a folder with tokenizer.json; with it the gateway follows engines' KV events, if its router reads
+    prefixes.  hosts: names or addresses, in the order in which replicas fill them; empty for names made here.
     host_devices: devices of a host; 0 for what is usual.  port: of the first engine of a host.
     gateway_port: where clients ask.
 
@@ -39,7 +39,7 @@ class Setting:
     cost: Roofline | Measured | Fitted = field(default_factory=Roofline)
     cost_file: str = ""
     longest: int = 0
-    engine: Literal["vllm", "sglang"] = "vllm"
+    engine: Literal["", "vllm", "sglang"] = ""
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     tokenizer: str = ""
     hosts: tuple[str, ...] = ()

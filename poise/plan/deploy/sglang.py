@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from math import ceil, floor
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.spec import Format, Pool
 from poise.cost.memory import footprint
 from poise.plan.deploy.checkpoint import check, checkpoint, longest, made_at_load
 from poise.plan.deploy.place import BOOTSTRAP, EVENTS, MASTER, REPLAY, places
 from poise.plan.deploy.reads import follows_events
-from poise.plan.deploy.script import Spot, one_line, script
+from poise.plan.deploy.script import Spot, plan_of, script
 from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import Fleet
 
@@ -30,7 +31,7 @@ def commands(fleet: Fleet, setting: Setting) -> str:
     """The script that starts the engines of a host; UserError for what SGLang cannot do."""
     follow = follows_events(fleet, setting)
     comments = [
-        f"SGLang for {one_line(fleet.written)}, router {fleet.router}",
+        *plan_of(fleet, "SGLang"),
         "bash sglang.sh HOST starts that host's engines; without HOST, those of this one",
     ]
     if fleet.split:
@@ -98,8 +99,8 @@ def _limits(pool: Pool, setting: Setting) -> Words:
         "--max-running-requests", str(ceil(engine.max_sequences / copies)),
         "--mem-fraction-static", f"{static(pool):g}",
     ]  # fmt: skip
-    if pool.role == "mixed":
-        words.append("--enable-mixed-chunk")  # prompts and decodes share a step, as they did in the simulation
+    if pool.role == "mixed" and not engine_defaults(engine.name).prefill_first:
+        words.append("--enable-mixed-chunk")  # prompts and decodes shared a step in the simulation
     if pool.model.mla is None:  # whose kernels have pages of their own
         words += ["--page-size", str(engine.block_tokens)]
     if not engine.prefix_caching:

@@ -14,7 +14,7 @@ from poise.core.spec import Engine, Format, Pool
 from poise.plan.deploy.checkpoint import check, checkpoint, longest, made_at_load
 from poise.plan.deploy.place import EVENTS, MASTER, REPLAY, RPC, SIDE
 from poise.plan.deploy.reads import follows_events
-from poise.plan.deploy.script import Spot, one_line, script
+from poise.plan.deploy.script import Spot, plan_of, script
 from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import Fleet
 
@@ -30,7 +30,7 @@ def commands(fleet: Fleet, setting: Setting) -> str:
     """The script that starts the engines of a host; UserError for what vLLM cannot do."""
     follow = follows_events(fleet, setting)
     comments = [
-        f"vLLM for {one_line(fleet.written)}, router {fleet.router}",
+        *plan_of(fleet, "vLLM"),
         "bash vllm.sh HOST starts that host's engines; without HOST, those of this one",
     ]
     return script(

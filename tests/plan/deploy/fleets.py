@@ -40,6 +40,7 @@ def a_setting(**given: object) -> Setting:
 
 engines = st.builds(
     Engine,
+    name=st.sampled_from(["vllm", "SGLang"]),
     token_budget=st.sampled_from([2048, 8192]),
     max_sequences=st.sampled_from([64, 256, 1000]),
     block_tokens=st.sampled_from([16, 64]),
@@ -76,7 +77,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 settings = st.builds(
     a_setting,
-    engine=st.sampled_from(["vllm", "sglang"]),
+    engine=st.sampled_from(["", "vllm", "sglang"]),
     longest=st.sampled_from([0, 300]),
     checkpoints=st.sampled_from([CHECKPOINTS, {}]),
     tokenizer=st.sampled_from(["", "/models/tokenizer"]),

@@ -70,6 +70,13 @@ def test_sglang_with_nothing_special() -> None:
     }
 
 
+def test_the_plans_own_engine() -> None:
+    other = Fleet((a_pool(engine=Engine("SGLang")),))
+    assert "--enable-mixed-chunk" not in sglang.commands(other, a_setting()), "it computes prompts first"
+    assert "# The plan was found for SGLang; vLLM was not simulated" in vllm.commands(other, a_setting())
+    assert "was found for" not in sglang.commands(other, a_setting())
+
+
 def test_layouts() -> None:
     wide = a_pool("qwen3-30b-a3b", tensor=4, pipeline=2, expert=4)
     assert of_vllm(wide).items() >= {

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from ruamel.yaml import YAML
 
 from poise.core.errors import UserError
+from poise.core.spec import Engine
 from poise.plan.deploy import Setting
 from poise.plan.deploy.check import check, faults, pods
 from poise.plan.deploy.kubernetes import kubernetes, llm_d
@@ -158,6 +159,7 @@ def test_other_devices_and_engines() -> None:
 @pytest.mark.parametrize(
     ("fleet", "given", "said"),
     [
+        (Fleet((a_pool(engine=Engine("TensorRT-LLM")),)), {}, "and the plan is of tensorrt-llm; give engine"),
         (SPLIT, {"engine": "sglang"}, "pairs prefill and decode engines of vLLM only"),
         (Fleet((a_pool(kind="MI300X"),)), {"engine": "sglang"}, "no image of sglang for AMD's devices is known"),
         (EQUAL, {"name": "x" * 40}, "is longer than 46; give a shorter name"),
