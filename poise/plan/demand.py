@@ -48,14 +48,16 @@ class Demand:
 
 
 def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUESTS) -> Demand:
-    """The demand of one recorded workload, or of a generated one under several seeds, of which the first is searched.
+    """The demand of one recorded workload, or of a generated one under several seeds.
 
-    name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
+    The search takes the seed with more tokens per second than three in four, so that what it finds seldom fails the
+    others. name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
     """
     first = workloads[0]
     if len(first) < 2 or first.concurrency or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
-    told, *fresh = (busiest(each, _rows(each, requests)) for each in workloads)
+    stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
+    told = stretches.pop(3 * (len(stretches) - 1) // 4)
     notes = []
     if len(told) < len(first):
         notes.append(f"sized for the busiest {len(told)} requests of {len(first)} ({span_s(told):.4g} s)")
@@ -67,7 +69,7 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
         longest=int((told.prompt.astype(np.int64) + told.output).max()),
         hit=told.reachable_hit_rate() if told.prefixes is not None else 0.0,
         stretches=(told,),
-        fresh=tuple(fresh),
+        fresh=tuple(stretches),
         whole=first,
         notes=tuple(notes),
     )
@@ -88,6 +90,11 @@ def busiest(workload: Workload, rows: int) -> Workload:
     chosen = take(workload, np.arange(begin, begin + rows))
     chosen.arrival = chosen.arrival - chosen.arrival[0]
     return chosen
+
+
+def tokens_per_s(workload: Workload) -> float:
+    """Prompt and output tokens that are asked for in a second."""
+    return float(workload.prompt.sum(dtype=np.int64) + workload.output.sum(dtype=np.int64)) / span_s(workload)
 
 
 def span_s(workload: Workload) -> float:

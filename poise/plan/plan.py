@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -63,6 +64,7 @@ class Plan:
 
     workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
     devices, where nothing holds within them.  changes, scaling, spot: None where there is no best, or nothing to say.
+    first_s, wall_s: seconds until the first fleet that holds (None: none did), and until the plan.
     """
 
     ask: Ask
@@ -77,6 +79,8 @@ class Plan:
     changes: Changes | None
     scaling: Autoscale | None
     spot: Spot | None
+    first_s: float | None
+    wall_s: float
 
     @property
     def ranked(self) -> list[Trial]:
@@ -105,6 +109,7 @@ def plan(
 
     CapacityError where no device holds the model; where the SLO cannot be met the plan has no best, and says why.
     """
+    since = time.perf_counter()
     probe = Pool(ask.model, ask.devices[0])
     demand, workload = read_demand(ask.source, probe, ask.seeds, ask.requests)
     per_hour = {name: each.per_hour for name, each in ask.prices.items()}
@@ -123,6 +128,7 @@ def plan(
     limits = Limits(ask.goal, available)
     where = space(kinds.able, demand, ask.goal, ask.cost, available=available, split=ask.split, mix=ask.mix)
     bench = Bench(demand, ask.goal, ask.cost, ask.belief, ask.front_s)
+    before_s = time.perf_counter() - since
     found = search(where, bench, limits, jobs=jobs, time_s=time_s, meter=meter, told=told)
     if found.interrupted:
         best, sure = found.winner, None
@@ -138,6 +144,8 @@ def plan(
         changes=changes(best, found.trials, bench) if best and whole else None,
         scaling=autoscale(demand, best.fleet.replicas) if best else None,
         spot=spot(best.fleet, ask.prices, bench) if best and whole else None,
+        first_s=None if found.first_s is None else before_s + found.first_s,
+        wall_s=time.perf_counter() - since,
     )  # fmt: skip
 
 

@@ -8,14 +8,14 @@ no more than `DOUBT` times its closed form and a share that meets the SLO rises 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from poise.plan.kind import Kind
 from poise.plan.limits import Limits
-from poise.plan.polish import variants
+from poise.plan.polish import fewer, variants
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
@@ -27,6 +27,9 @@ NEAR = 1.3
 
 POLISHED = 2
 """Kinds whose settings are varied: the best ones."""
+
+BELOW = 1 - 1e-9
+"""Only what is better."""
 
 Meter = Callable[[str, int, int], None]
 
@@ -45,6 +48,7 @@ class Found:
     """What has been found. best: the best trial that holds, by kind.  trials: all of them.  why: why a kind has none.
 
     left_out: kinds whose floor was dearer.  interrupted: whether the user or the time limit ended it.
+    first_s: seconds until the first fleet that holds; None where none did.
     """
 
     bench: Bench
@@ -53,6 +57,7 @@ class Found:
     why: dict[str, str] = field(default_factory=dict)
     left_out: int = 0
     interrupted: bool = False
+    first_s: float | None = None
 
     def add(self, sized: Sized) -> None:
         """Count a climb."""
@@ -89,14 +94,14 @@ def search(
 
     told: is told of each trial that is better than all before. The best does not depend on `jobs`.
     """
-    found = Found(bench)
+    found, since = Found(bench), time.perf_counter()
     with interrupts() as stop, Crew(jobs, stop, _climbed) as crew:
         timer = threading.Timer(time_s, stop.set) if time_s is not None else None
         if timer is not None:
             timer.daemon = True
             timer.start()
         try:
-            _Running(space, bench, limits, found, crew, meter, told).run()
+            _Running(space, bench, limits, found, crew, meter, told, since).run()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -119,6 +124,7 @@ class _Running:
     crew: Crew[Errand, Sized]
     meter: Meter | None
     told: Callable[[Trial], None] | None
+    since: float
     kinds: dict[str, Kind] = field(default_factory=dict)
     ended: int = 0
     begun: int = 0
@@ -132,9 +138,10 @@ class _Running:
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
-            kind, fleet = self.kinds[name], self.found.best[name].fleet
-            rung = next(rung for rung in count(kind.floor) if kind.fleet(rung) == fleet)
-            self._work(variants(kind, rung, self.bench.demand), 1.0)
+            kind, best = self.kinds[name], self.found.best[name]
+            self._work(variants(kind, best, self.found.trials, self.bench.demand), 1.0)
+        if (winner := self.found.winner) is not None:
+            self._work(fewer(winner.fleet), BELOW)
 
     def _work(self, kinds: Iterable[Kind], near: float) -> None:
         self.crew.work(self._errands(kinds, near), self._done)
@@ -160,6 +167,8 @@ class _Running:
         self.found.add(sized)
         self.ended += 1
         now = self.found.winner
+        if now is not None and self.found.first_s is None:
+            self.found.first_s = time.perf_counter() - self.since
         if self.told is not None and now is not None and now is not before:
             self.told(now)
         if self.meter is not None:

@@ -41,7 +41,7 @@ def told(plan: Plan) -> dict[str, Any]:
         "search": {
             "kinds": len(plan.space.kinds), "left_out": plan.found.left_out, "trials": len(plan.found.trials),
             "interrupted": plan.found.interrupted, "do_not_fit": dict(plan.units.refused),
-            "do_not_hold": plan.found.why,
+            "do_not_hold": plan.found.why, "first_s": plan.first_s, "wall_s": plan.wall_s,
         },
     }  # fmt: skip
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poise.plan.fleet import Fleet
 from poise.plan.kind import Same, Split
 from poise.plan.mix import RUNGS, histogram, mixes
-from poise.plan.polish import neighbours, variants
+from poise.plan.polish import fewer, neighbours, variants
 from poise.plan.space import least, space
 
-from .cases import COST, a_demand, a_goal, pools
+from .cases import COST, a_bench, a_demand, a_goal, pools
 
 
 @given(st.floats(0.05, 40), st.floats(0.05, 40))
@@ -58,15 +61,22 @@ def test_neighbours_keep_a_replica_of_each_and_have_at_most_as_many(counts: list
 
 
 def test_variants_change_one_thing() -> None:
-    demand, goal = a_demand(), a_goal()
-    kind = next(each for each in space(pools(), demand, goal, COST).kinds if isinstance(each, Split))
+    bench = a_bench(a_demand(rate=60.0))
+    kind = next(each for each in space(pools(), bench.demand, bench.goal, COST).kinds if isinstance(each, Split))
+    best = replace(bench.trial(kind.fleet(3)), attainment=0.97)
     base = kind.fleet(3)
-    for variant in variants(kind, 3, demand):
+
+    def limits(fleet: Fleet) -> set[tuple[int, int]]:
+        return {(pool.engine.token_budget, pool.engine.max_sequences) for pool in fleet.pools}
+
+    found = list(variants(kind, best, [], bench.demand))
+    assert found
+    for variant in found:
         fleet = variant.fleet(variant.first)
-        limits = {(pool.engine.token_budget, pool.engine.max_sequences) for pool in fleet.pools}
-        changed = [
-            fleet.router != base.router,
-            limits != {(pool.engine.token_budget, pool.engine.max_sequences) for pool in base.pools},
-            [pool.replicas for pool in fleet.pools] != [pool.replicas for pool in base.pools],
-        ]
-        assert sum(changed) == 1
+        assert variant.first == variant.floor == 3, "there is no hope below"
+        assert (fleet.router != base.router) + (limits(fleet) != limits(base)) == 1
+        assert [pool.replicas for pool in fleet.pools] == [pool.replicas for pool in base.pools]
+    hopeful = replace(best, fleet=kind.fleet(2), attainment=0.9)
+    assert all(each.first == 2 for each in variants(kind, best, [hopeful], bench.demand))
+    assert not list(variants(kind, replace(best, attainment=1.0), [], bench.demand)), "nothing to gain"
+    assert all(fleet.fleet(1).replicas <= base.replicas for fleet in fewer(base))
