@@ -80,7 +80,8 @@ def _hosts(pool: Pool, spot: Spot) -> Words:
         return []
     if pool.data == 1:
         where = ["--master-addr", spot.head, "--master-port", str(spot.port + MASTER)]
-        return ["--nnodes", str(spot.hosts), "--node-rank", spot.ranks(1), *where]
+        nodes = ["--nnodes", str(spot.hosts), "--node-rank", spot.ranks(1), *where]
+        return [*nodes, "--distributed-executor-backend", "mp"]
     local = pool.data // spot.hosts
     words = ["--data-parallel-size-local", str(local), "--data-parallel-address", spot.head]
     words += ["--data-parallel-rpc-port", str(spot.port + RPC)]
