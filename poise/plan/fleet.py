@@ -65,14 +65,18 @@ class Fleet:
         """The fleet in a few words."""
         return " + ".join(f"{pool.replicas} × {unit_name(pool)}" for pool in self.pools)
 
+    @property
+    def batcher(self) -> str:
+        """What its engines make batches by."""
+        return BATCHERS[engine_defaults(self.pools[0].engine.name).prefill_first]
+
     def cluster(self) -> Cluster:
         """What is simulated."""
         return Cluster(self.pools, faults=self.faults)
 
     def policies(self) -> Policies:
         """What decides in it: its router, and batches as its engine makes them."""
-        first = engine_defaults(self.pools[0].engine.name).prefill_first
-        return Policies(router=build("router", self.router), batcher=build("batcher", BATCHERS[first]))
+        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher))
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with so many replicas in each pool; pools without any are left out."""

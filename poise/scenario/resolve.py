@@ -8,7 +8,6 @@ from typing import Any
 
 from poise.core.built import CORE
 from poise.core.model import Model
-from poise.core.spec import Engine
 from poise.cost import kv_blocks
 from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
@@ -130,14 +129,14 @@ def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
     """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
     from poise import __version__
 
-    block_tokens = problem.cluster.pools[0].engine.block_tokens
+    engine = problem.cluster.pools[0].engine
     return {
         "poise": __version__,
         "core": CORE,
         "scenario": resolved(problem),
-        "engine": {"model": Engine().name, "version": Engine().version},
+        "engine": {"model": engine.name, "version": engine.version},
         "cost": [_costs(problem, at) for at in range(len(problem.cluster.pools))],
-        "workload": {**workload.source, **workload.summary(block_tokens, problem.warmup_s)},
+        "workload": {**workload.source, **workload.summary(engine.block_tokens, problem.warmup_s)},
         "belief": asdict(problem.belief),
         "seeds": list(problem.seeds),
     }
