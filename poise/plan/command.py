@@ -170,7 +170,6 @@ def _show(wish: Wish, found: Plan) -> None:
 
 
 def _write(wish: Wish, found: Plan) -> None:
-    from poise.plan.page import write_page
     from poise.plan.told import told
     from poise.scenario.write import to_json, write_json
 
@@ -179,8 +178,20 @@ def _write(wish: Wish, found: Plan) -> None:
     elif wish.json is not None:
         write_json(told(found), Path(wish.json))
     if wish.out is not None:
-        files = [wish.out / "plan.json", write_page(found, wish.out)]
-        write_json(told(found), files[0])
+        files = _write_folder(found, wish.out)
         if not wish.quiet:
             names = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
             print(names, file=sys.stderr if wish.json == "-" else sys.stdout)
+
+
+def _write_folder(found: Plan, folder: Path) -> list[Path]:
+    """The page, the JSON, and what deploys the plan where there is one."""
+    from poise.plan.deploy.folder import write_deployment
+    from poise.plan.page import write_page
+    from poise.plan.told import told
+    from poise.scenario.write import write_json
+
+    json_file = folder / "plan.json"
+    write_json(told(found), json_file)
+    files = [json_file, write_page(found, folder)]
+    return files if found.best is None else files + write_deployment(found.best.fleet, found.setting, folder)

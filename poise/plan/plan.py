@@ -10,11 +10,12 @@ from typing import Any
 from poise.core.errors import CapacityError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
-from poise.cost import Measured
+from poise.cost import Fitted, Measured, Roofline
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.change import Changes, changes
 from poise.plan.confirm import confirm
 from poise.plan.demand import REQUESTS, Demand
+from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
@@ -25,7 +26,6 @@ from poise.plan.spot import Spot, spot
 from poise.plan.traffic import Source, read_demand
 from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
-from poise.scenario.simulate import Cost
 
 SEEDS = 5
 """Seeds of generated load: one is searched, all of them confirm."""
@@ -48,7 +48,7 @@ class Ask:
     basis: str = ""
     formats: tuple[Format, ...] = ("bf16", "fp8")
     engine: Engine = field(default_factory=Engine)
-    cost: Cost = field(default_factory=Measured)
+    cost: Roofline | Measured | Fitted = field(default_factory=Measured)
     belief: Belief = field(default_factory=Belief)
     split: bool = True
     mix: bool = True
@@ -90,6 +90,15 @@ class Plan:
         for trial in [*([self.best] if self.best else []), *held]:
             seen.setdefault(tuple(sorted(unit_name(pool) for pool in trial.fleet.pools)), trial)
         return list(seen.values())
+
+    @property
+    def setting(self) -> Setting:
+        """What the files that deploy the plan need beside its fleet."""
+        ask, demand = self.ask, self.demand
+        return Setting(
+            workload=self.workload, slo=ask.goal.slo, seeds=tuple(range(1 + len(demand.fresh))),
+            warmup_s=demand.warmup_s, belief=ask.belief, cost=ask.cost, longest=demand.longest,
+        )  # fmt: skip
 
     @property
     def pareto(self) -> list[Trial]:

@@ -36,6 +36,8 @@ def binding(plan: Plan) -> str:
 def nothing(plan: Plan) -> list[str]:
     """Why there is no plan, one reason a line, with the best that can be reached."""
     goal, slow = plan.ask.goal, plan.space.slow
+    if plan.found.interrupted:
+        return ["interrupted before any fleet was found to hold the SLO; give it more time"]
     if not plan.space.kinds:
         return [_floor(plan, name) for name in PARTS if _never(plan, name)] or [
             f"no replica meets every part of the SLO even with one request; {len(slow)} were looked at"

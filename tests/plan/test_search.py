@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from poise.plan.change import headroom, squeezed
@@ -73,6 +75,15 @@ def test_the_time_limit_ends_it_with_what_there_is() -> None:
     found = search(where, bench, Limits(bench.goal), time_s=0.0)
     assert found.interrupted
     assert found.winner is not None, "the first kind is always climbed"
+    assert len(found.best) < len(where.kinds)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_it_with_the_best_so_far(jobs: int) -> None:
+    bench = a_bench()
+    where = space(pools(), bench.demand, bench.goal, COST)
+    found = search(where, bench, Limits(bench.goal), jobs=jobs, told=lambda _: signal.raise_signal(signal.SIGINT))
+    assert found.interrupted and found.winner is not None and found.winner.meets(bench.goal)
     assert len(found.best) < len(where.kinds)
 
 
