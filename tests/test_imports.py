@@ -28,6 +28,7 @@ MAY: dict[str, set[str]] = {
     **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
     "claims": GROUND | TOOLS | {"scenario"},  # experiments are comparisons
     "truth": GROUND | TOOLS | WORLDS | {"scenario"},  # what-ifs are comparisons too
+    "plan": GROUND | TOOLS | WORLDS | {"scenario"},
     "cli": GROUND | TOOLS | WORLDS | TASKS,
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily
