@@ -28,8 +28,7 @@ class Source(NamedTuple):
 class Claim:
     """What a paper says, and what of it is tried here.
 
-    slot, policies: what stands for the system; where it is no policy, the room and the files of its model.
-    others: what it is compared with or used together with.
+    slot, policies: what stands for the system.  others: what it is compared with or used together with.
     headline, conditions: as published.  here: the conditions of the experiment, as far as they differ.
     untestable: why no experiment can decide it; empty where one does.
     """

@@ -15,8 +15,9 @@ def sustained(pool: Pool, estimator: Estimator, prompt_tokens: int, output_token
 
     With B requests running, each is decoded n = output − 1 times, and while that goes on every other slot is filled
     again once: B requests take n·d(B) + B·p seconds, with d a step of B decodes at half of the output, and p what one
-    prompt adds to steps. A request waits for all prompts but its own, so its TPOT is d(B) + (B − 1)·p/n. B is the
-    largest that meets the limit, that KV blocks hold at full length and that the engine runs. This is Mélange's
+    prompt adds to steps. A request waits for all prompts but its own, so its TPOT is d(B) + (B − 1)·p/n. B is at most
+    the largest that meets the limit, that KV blocks hold at full length and that the engine runs; of it and of smaller
+    ones (1, 2, 4 and multiples of 8) the fastest counts, for a step may grow faster than its batch. This is Mélange's
     `MaxTput` (arXiv 2404.14527, section 5) for engines that chunk prompts; requests of one output token have no TPOT.
     """
     blocks = ceil((prompt_tokens + output_tokens) / pool.engine.block_tokens)
@@ -30,10 +31,11 @@ def sustained(pool: Pool, estimator: Estimator, prompt_tokens: int, output_token
             high = running - 1
         else:
             low = running
-    if not low:
-        return 0.0
-    step, prompt = _times(pool, estimator, prompt_tokens, output_tokens, low)
-    return low / (steps * step + low * prompt)
+    best = 0.0
+    for running in {low, *(size for size in (1, 2, 4, *range(8, low, 8)) if size <= low)} - {0}:
+        step, prompt = _times(pool, estimator, prompt_tokens, output_tokens, running)
+        best = max(best, running / (steps * step + running * prompt))
+    return best
 
 
 def _times(pool: Pool, estimator: Estimator, prompt: int, output: int, running: int) -> tuple[float, float]:
