@@ -4,7 +4,8 @@ PoiseError                 something went wrong; the message says what and how t
 ├── UserError              the user's input is wrong: one line, a cure, exit code 2
 │   ├── ScenarioError      a scenario file or an override (names file, line and field)
 │   ├── TraceError         a workload file (names file and row)
-│   └── CapacityError      a model that does not fit its devices (says what would)
+│   ├── CapacityError      a model that does not fit its devices (says what would)
+│   └── ScheduleError      a pipeline schedule that cannot run, or trains wrongly (names rank, slot and operation)
 ├── PolicyError            a policy broke its contract (names the policy and the rule)
 └── InvalidTransition      a request was moved between phases that are not joined (prints its story)
 """
@@ -30,6 +31,10 @@ class TraceError(UserError):
 
 class CapacityError(UserError):
     """A model does not fit the devices it was given."""
+
+
+class ScheduleError(UserError):
+    """A pipeline schedule cannot run, cannot be made, or would give wrong gradients."""
 
 
 class PolicyError(PoiseError):

@@ -1,0 +1,77 @@
+"""From computing operations to sends, receives and reductions, in the order in which PyTorch writes them out."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.graph import Graph, graph_of
+from poise.pipeline.op import Kind, Op
+from poise.pipeline.schedule import Schedule
+
+F, W, SEND_F, RECV_F, SEND_B, RECV_B = Kind.F, Kind.W, Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B
+
+
+def communicate(schedule: Schedule) -> Schedule:
+    """The schedule with its communications, as `_add_send_recv` of PyTorch's schedules.py orders them.
+
+    Ranks take turns, an operation each where it is ready; an operation whose result goes to another rank puts the send
+    behind itself and the receive at the end of what the other rank has so far. Send and receive so stand in one common
+    order of all ranks: messages between two ranks match first in, first out, and even sends that wait for their
+    receiver cannot deadlock. A stage's gradients are reduced behind its last backward on each rank.
+    """
+    graph = graph_of(schedule)
+    rows: list[list[Op]] = [[] for _ in schedule.ranks]
+    last = _last_backward(graph)
+    receivers = _receivers(graph)
+    needs, rank_of = graph.needs.tolist(), graph.rank.tolist()
+    there = bytearray(graph.first[-1])
+    at, turns = list(graph.first[:-1]), deque(range(len(rows)))
+    idle = 0
+    while turns:
+        rank = turns.popleft()
+        index = at[rank]
+        if index == graph.first[rank + 1]:
+            continue
+        turns.append(rank)
+        need = needs[index]
+        if need >= 0 and not there[need]:
+            idle += 1
+            if idle > len(turns):
+                raise ScheduleError(f"{graph.place(index)} can never start; `check` tells the cycle")
+            continue
+        idle = 0
+        op = graph.schedule.ranks[rank][index - graph.first[rank]]
+        rows[rank].append(op)
+        there[index] = 1
+        at[rank] += 1
+        target = receivers[index]
+        if target >= 0 and rank_of[target] != rank:
+            forward = op.kind is F
+            rows[rank].append(Op(op.stage, SEND_F if forward else SEND_B, op.microbatch))
+            stage = int(graph.stage[target])
+            rows[rank_of[target]].append(Op(stage, RECV_F if forward else RECV_B, op.microbatch))
+        if index in last:
+            rows[rank].append(Op(op.stage, Kind.REDUCE_GRAD, None))
+    return replace(schedule, ranks=tuple(tuple(row) for row in rows))
+
+
+def _receivers(graph: Graph) -> list[int]:
+    """For each operation the one that waits for its result, or −1."""
+    found = [-1] * graph.first[-1]
+    for index, need in enumerate(graph.needs.tolist()):
+        if need >= 0:
+            found[need] = index
+    return found
+
+
+def _last_backward(graph: Graph) -> set[int]:
+    """The last weight gradient of each stage on each of its ranks."""
+    found: dict[tuple[int, int], int] = {}
+    for index, (rank, stage, kind) in enumerate(
+        zip(graph.rank.tolist(), graph.stage.tolist(), graph.kind.tolist(), strict=True)
+    ):
+        if kind >= W:
+            found[rank, stage] = index
+    return set(found.values())

@@ -1,0 +1,149 @@
+"""How long operations and messages take: exact numbers per stage, microbatch, rank and link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from poise.core.errors import ScheduleError
+
+Number = int | float | str | Fraction
+Numbers = Number | Sequence[Number]
+
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Durations in any one unit, for full stages: a pipeline of p ranks has p of them, whatever its chunks.
+
+    `f`, `b` and `w` are forward, input gradient and weight gradient; a backward in one piece takes b + w. `comm` is the
+    time of one message between rank i and the next one, the last entry that between the last rank and the first. Each
+    has one entry, or one per full stage; f, b and w may also have one per chunk, of that chunk alone. Cut into v chunks
+    a full stage gives each its v-th part, wherever the chunk lies. `microbatch` are factors on the work of each
+    microbatch and `rank` factors on that of each rank (stragglers).
+    """
+
+    f: tuple[Fraction, ...] = (ONE,)
+    b: tuple[Fraction, ...] = (ONE,)
+    w: tuple[Fraction, ...] = (ONE,)
+    comm: tuple[Fraction, ...] = (Fraction(0),)
+    microbatch: tuple[Fraction, ...] = (ONE,)
+    rank: tuple[Fraction, ...] = (ONE,)
+
+    @classmethod
+    def of(
+        cls, f: Numbers = 1, b: Numbers = 1, w: Numbers = 1, comm: Numbers = 0,
+        *, microbatch: Numbers = 1, rank: Numbers = 1,
+    ) -> Costs:  # fmt: skip
+        """Costs from numbers or decimal texts, which are taken exactly."""
+        names = {"f": f, "b": b, "w": w, "comm": comm, "microbatch": microbatch, "rank": rank}
+        return cls(**{name: _exact(name, given) for name, given in names.items()})
+
+    def at(self, ranks: int, stages: int, microbatches: int) -> Durations:
+        """The durations of a schedule of this size, as integers of one scale."""
+        work = [_per_stage(name, given, ranks, stages) for name, given in self._work()]
+        comm = _spread("comm", self.comm, ranks)
+        parts = _spread("microbatch", self.microbatch, microbatches)
+        speeds = _spread("rank", self.rank, ranks)
+        largest = max(sum(work[0][at : at + max(1, stages // ranks)]) for at in _full(ranks, stages))
+        flat = [*chain_of(work), *comm]
+        scale = lcm(*(each.denominator for each in flat)) * lcm(*(each.denominator for each in parts))
+        scale *= lcm(*(each.denominator for each in speeds))
+        return Durations(
+            work=tuple(tuple(each * scale for each in row) for row in work),
+            comm=tuple(int(each * scale) for each in comm),
+            microbatch=parts,
+            rank=speeds,
+            scale=scale,
+            largest_f=largest,
+        )
+
+    def _work(self) -> list[tuple[str, tuple[Fraction, ...]]]:
+        return [("f", self.f), ("b", self.b), ("w", self.w)]
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Costs of one size: `scale` to the unit in which they were given; `largest_f` is in that unit."""
+
+    work: tuple[tuple[Fraction, ...], ...]
+    comm: tuple[int, ...]
+    microbatch: tuple[Fraction, ...]
+    rank: tuple[Fraction, ...]
+    scale: int
+    largest_f: Fraction
+
+    @property
+    def even(self) -> bool:
+        """Whether a stage takes the same time for every microbatch on every rank."""
+        return len({*self.microbatch}) == len({*self.rank}) == 1
+
+    def of(self, kind: int, stage: int, microbatch: int, rank: int) -> int:
+        """Ticks of one operation; `kind` is 0 F, 1 I, 2 W, 3 B."""
+        work = self.work[1][stage] + self.work[2][stage] if kind == 3 else self.work[kind][stage]
+        return int(work * self.microbatch[microbatch] * self.rank[rank])
+
+    def table(self) -> list[list[int]]:
+        """Ticks by kind and stage, where they are `even`."""
+        factor = self.microbatch[0] * self.rank[0]
+        rows = [[int(each * factor) for each in row] for row in self.work]
+        return [*rows, [i + w for i, w in zip(rows[1], rows[2], strict=True)]]
+
+    def hop(self, here: int, there: int) -> int:
+        """Ticks of a message between two ranks: the link between neighbours, else the slowest on the way."""
+        low, high = min(here, there), max(here, there)
+        if low == high:
+            return 0
+        if low == 0 and high == len(self.comm) - 1 and high > 1:
+            return self.comm[high]
+        return max(self.comm[low:high])
+
+
+def chain_of(rows: Sequence[Sequence[Fraction]]) -> list[Fraction]:
+    """All entries of all rows."""
+    return [each for row in rows for each in row]
+
+
+def _full(ranks: int, stages: int) -> range:
+    """Where the full stages begin."""
+    return range(0, stages, max(1, stages // ranks))
+
+
+def _exact(name: str, given: Numbers) -> tuple[Fraction, ...]:
+    entries = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    try:
+        found = tuple(Fraction(str(each)) if isinstance(each, float) else Fraction(each) for each in entries)
+    except (ValueError, ZeroDivisionError):
+        raise ScheduleError(f"{name}: {given!r} is no number; give one, or one per stage, as in 1 or 1,1.5") from None
+    if not found or min(found) < 0:
+        raise ScheduleError(f"{name}: {given!r} is negative or empty; times are 0 or more")
+    if name in ("f", "b") and not max(found):
+        raise ScheduleError(f"{name}: {given!r} is 0 on every stage; give the time of a full stage, as in 1")
+    return found
+
+
+def _spread(name: str, given: tuple[Fraction, ...], count: int) -> tuple[Fraction, ...]:
+    if len(given) == 1:
+        return given * count
+    if len(given) != count:
+        raise ScheduleError(f"{name}: {len(given)} values for {count}; give one, or {count}")
+    return given
+
+
+def _per_stage(name: str, given: tuple[Fraction, ...], ranks: int, stages: int) -> tuple[Fraction, ...]:
+    """The work of each of the `stages` from one value, one per full stage, or one per stage."""
+    if len(given) == stages:
+        return given
+    if len(given) not in (1, ranks):
+        wanted = f"one, {ranks}" + (f", or {stages} (one per chunk)" if stages != ranks else "")
+        raise ScheduleError(f"{name}: {len(given)} values for {ranks} stages; give {wanted}")
+    full = given if len(given) == ranks else given * ranks
+    if stages % ranks:
+        if len(given) == ranks:
+            raise ScheduleError(f"{name}: {stages} stages are no multiple of {ranks} ranks; give one per stage")
+        return (given[0] * ranks / stages,) * stages
+    chunks = stages // ranks
+    return tuple(full[stage // chunks] / chunks for stage in range(stages))

@@ -1,0 +1,178 @@
+"""Sends and receives that are written out: each result once, matched in order, without deadlock; gradients reduced."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import NamedTuple
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.graph import Graph
+from poise.pipeline.op import MESSAGES, Kind, Op
+from poise.pipeline.schedule import Schedule
+from poise.pipeline.walk import walk
+
+_SENDS = (Kind.SEND_F, Kind.SEND_B)
+_FORWARD = (Kind.SEND_F, Kind.RECV_F)
+
+
+class _End(NamedTuple):
+    """A send or receive: the computing operation whose result it carries, and where it stands."""
+
+    carries: int
+    rank: int
+    slot: int
+    op: Op
+
+    def __str__(self) -> str:
+        return f"{self.op} (rank {self.rank}, slot {self.slot})"
+
+
+Channel = dict[tuple[int, int], list[_End]]
+
+
+def check_messages(schedule: Schedule, graph: Graph) -> None:
+    """Prove the communications of `schedule`, whose computing operations `graph` are proven already."""
+    sends, receives = _ends(schedule, graph)
+    matched = _match(sends, receives)
+    first = [0, *accumulate(len(row) for row in schedule.ranks)]
+    _buffered(schedule, first, matched)
+    _waiting(schedule, first, matched)
+    _reduced(schedule)
+
+
+def _ends(schedule: Schedule, graph: Graph) -> tuple[Channel, Channel]:
+    """The sends and receives of each ordered pair of ranks, in the order of the sender and of the receiver."""
+    sends: Channel = {}
+    receives: Channel = {}
+    needs, rank_of = graph.needs.tolist(), graph.rank.tolist()
+    users = {need: index for index, need in enumerate(needs) if need >= 0}
+    index = 0
+    for rank, row in enumerate(schedule.ranks):
+        done: set[int] = set()
+        arrived: set[int] = set()
+        for slot, op in enumerate(row):
+            if op.kind in MESSAGES:
+                end = _end(schedule, graph, rank, slot, op, users)
+                if op.kind in _SENDS:
+                    if end.carries not in done:
+                        raise ScheduleError(f"{end} comes before {graph.at(end.carries)[2]}, which makes what it sends")
+                    sends.setdefault((rank, rank_of[users[end.carries]]), []).append(end)
+                else:
+                    receives.setdefault((rank_of[end.carries], rank), []).append(end)
+                    arrived.add(end.carries)
+            elif op.kind <= Kind.B:
+                need = needs[index]
+                if need >= 0 and rank_of[need] != rank and need not in arrived:
+                    name = "RECV_F" if op.kind is Kind.F else "RECV_B"
+                    raise ScheduleError(
+                        f"{op} (rank {rank}, slot {slot}) uses what {graph.place(need)} makes, but no "
+                        f"{op.stage}{name}{op.microbatch} stands before it; add one"
+                    )
+                done.add(index)
+                index += 1
+    return sends, receives
+
+
+def _end(schedule: Schedule, graph: Graph, rank: int, slot: int, op: Op, users: dict[int, int]) -> _End:
+    """A send or receive with the operation whose result it carries; ScheduleError where there is no such result."""
+    where = f"{op} (rank {rank}, slot {slot})"
+    if op.microbatch is None or op.stage >= schedule.stages or op.microbatch >= schedule.microbatches:
+        raise ScheduleError(f"{where} is outside the schedule's stages and microbatches; remove it")
+    table = graph.forward if op.kind in _FORWARD else graph.gradient
+    own = int(table[op.stage * schedule.microbatches + op.microbatch])
+    if own < 0 or graph.rank[own] != rank:
+        raise ScheduleError(f"{where} concerns a stage whose microbatch is on another rank; move it there")
+    carries = own if op.kind in _SENDS else int(graph.needs[own])
+    far = users.get(own, -1) if op.kind in _SENDS else carries
+    if far < 0 or graph.rank[far] == rank:
+        raise ScheduleError(f"{where} has no other rank to speak with; remove it")
+    return _End(carries, rank, slot, op)
+
+
+def _match(sends: Channel, receives: Channel) -> dict[tuple[int, int], tuple[int, int]]:
+    """For each receive (rank, slot) the (rank, slot) of its send; ScheduleError where the orders differ."""
+    matched = {}
+    for pair in sorted({*sends, *receives}):
+        sent, received = sends.get(pair, []), receives.get(pair, [])
+        for at, (one, two) in enumerate(zip(sent, received, strict=False)):
+            if one.carries != two.carries:
+                raise ScheduleError(
+                    f"ranks {pair[0]} and {pair[1]}: message {at} is sent by {one} but received by {two}; messages "
+                    "between two ranks match in order, so the wrong tensor would be used without any error: "
+                    f"receive on rank {pair[1]} in the order in which rank {pair[0]} sends"
+                )
+            matched[two.rank, two.slot] = one.rank, one.slot
+        if len(sent) != len(received):
+            extra = (sent if len(sent) > len(received) else received)[min(len(sent), len(received))]
+            missing = "receive" if len(sent) > len(received) else "send"
+            raise ScheduleError(f"ranks {pair[0]} and {pair[1]}: {extra} has no {missing}; add it on the other rank")
+    return matched
+
+
+def _buffered(schedule: Schedule, first: list[int], matched: dict[tuple[int, int], tuple[int, int]]) -> None:
+    """No deadlock where a send returns at once and a receive waits for its message."""
+    needs = [-1] * first[-1]
+    for (rank, slot), (sender, sent) in matched.items():
+        needs[first[rank] + slot] = first[sender] + sent
+    zeros = [0] * first[-1]
+    _, _, stopped = walk(first, needs, zeros, zeros)
+    for rank, index in enumerate(stopped):
+        if index < first[rank + 1]:
+            raise ScheduleError(_stuck(schedule, first, stopped, rank, "even with buffered sends"))
+
+
+def _waiting(schedule: Schedule, first: list[int], matched: dict[tuple[int, int], tuple[int, int]]) -> None:
+    """No deadlock where send and receive wait for each other, as large messages do."""
+    partner = [-1] * first[-1]
+    for (rank, slot), (sender, sent) in matched.items():
+        partner[first[rank] + slot] = first[sender] + sent
+        partner[first[sender] + sent] = first[rank] + slot
+    owner = [rank for rank, row in enumerate(schedule.ranks) for _ in row]
+    at, ready = list(first[:-1]), list(range(len(schedule.ranks)))
+    while ready:
+        rank = ready.pop()
+        index = at[rank]
+        while index < first[rank + 1]:
+            other = partner[index]
+            if other >= 0:
+                if at[owner[other]] != other:
+                    break
+                at[owner[other]] += 1
+                ready.append(owner[other])
+            index += 1
+            at[rank] = index
+    for rank, index in enumerate(at):
+        if index < first[rank + 1]:
+            raise ScheduleError(_stuck(schedule, first, at, rank, "where sends wait for their receiver"))
+
+
+def _stuck(schedule: Schedule, first: list[int], at: list[int], rank: int, when: str) -> str:
+    """Where all ranks stand that cannot go on."""
+    stand = [
+        f"rank {each} at {schedule.ranks[each][at[each] - first[each]]} (slot {at[each] - first[each]})"
+        for each in range(len(at))
+        if at[each] < first[each + 1]
+    ]
+    return f"deadlock {when}: {', '.join(stand)}; bring sends and receives into one common order on rank {rank}"
+
+
+def _reduced(schedule: Schedule) -> None:
+    """REDUCE_GRAD, which also divides by the number of microbatches, once behind the last backward of each stage."""
+    for rank, row in enumerate(schedule.ranks):
+        last = {op.stage: slot for slot, op in enumerate(row) if op.kind in (Kind.W, Kind.B)}
+        seen: set[int] = set()
+        for slot, op in enumerate(row):
+            if op.kind is not Kind.REDUCE_GRAD:
+                continue
+            if op.stage in seen or op.stage not in last:
+                raise ScheduleError(f"{op} (rank {rank}, slot {slot}) has nothing left to reduce; remove it")
+            if slot < last[op.stage]:
+                late = row[last[op.stage]]
+                raise ScheduleError(f"{op} (rank {rank}, slot {slot}) comes before {late}; move it behind")
+            seen.add(op.stage)
+        for stage, slot in last.items():
+            if stage not in seen:
+                raise ScheduleError(
+                    f"{stage}REDUCE_GRAD is missing on rank {rank}: it divides the gradients by the number of "
+                    f"microbatches, which would be {schedule.microbatches} times too large; add it behind slot {slot}"
+                )
