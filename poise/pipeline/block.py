@@ -30,7 +30,14 @@ def repeat(block: Block, place: int, stages: int, microbatches: int) -> Iterator
     taken = {slot % INTERVAL for slot in block}
     w1 = _free(block.b1, taken)
     w0 = _free(block.b0, taken | {w1 % INTERVAL})
-    offsets = ((block.f0, F, place), (block.f1, F, far), (block.b1, I, far), (w1, W, far), (block.b0, I, place), (w0, W, place))
+    offsets = (
+        (block.f0, F, place),
+        (block.f1, F, far),
+        (block.b1, I, far),
+        (w1, W, far),
+        (block.b0, I, place),
+        (w0, W, place),
+    )
     found = [
         (slot + INTERVAL * batch, make(stage, batch)) for slot, make, stage in offsets for batch in range(microbatches)
     ]

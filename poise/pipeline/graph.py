@@ -94,9 +94,7 @@ def graph_of(schedule: Schedule) -> Graph:
     return graph
 
 
-def _table(
-    schedule: Schedule, first: list[int], key: Ints, kind: Ints, which: tuple[int, ...], ops: list[Op]
-) -> Ints:
+def _table(schedule: Schedule, first: list[int], key: Ints, kind: Ints, which: tuple[int, ...], ops: list[Op]) -> Ints:
     """Index by (stage, microbatch) of the operations of the kinds `which`, none of which may come twice."""
     size = schedule.stages * schedule.microbatches
     chosen = np.flatnonzero(np.isin(kind, which))

@@ -14,7 +14,5 @@ def dualpipe_v(stages: int, microbatches: int) -> Schedule:
             f"dualpipe_v: {microbatches} microbatches on {stages} stages; it needs at least {2 * stages}: give more, "
             "or choose zb_v"
         )
-    ranks = (
-        phases(place, stages, microbatches, ((place, 0), (2 * stages - 1 - place, 0))) for place in range(stages)
-    )
+    ranks = (phases(place, stages, microbatches, ((place, 0), (2 * stages - 1 - place, 0))) for place in range(stages))
     return Schedule.of(ranks, "dualpipe_v")

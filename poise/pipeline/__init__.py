@@ -1,0 +1,36 @@
+"""Pipeline schedules of training: made, written and read, proven, timed.
+
+schedule   Schedule of operations F, I, W, B (op.py); text.py, csv.py (PyTorch's files), communicate.py
+proof      check (check.py): dependencies, deadlock, message order (messages.py), memory (memory.py)
+time       time (time.py) with Costs (costs.py): makespan, bubbles, memory over time; perfetto.py
+made by    schedules/, a file each, found by name (find.py); from greedy.py, block.py and justify.py
+"""
+
+from __future__ import annotations
+
+from poise.pipeline.check import Proof, check
+from poise.pipeline.costs import Costs
+from poise.pipeline.find import find, make, names
+from poise.pipeline.memory import Weights
+from poise.pipeline.op import B, F, I, Kind, Op, W
+from poise.pipeline.schedule import Schedule
+from poise.pipeline.time import Timing, time
+
+__all__ = [
+    "B",
+    "Costs",
+    "F",
+    "I",
+    "Kind",
+    "Op",
+    "Proof",
+    "Schedule",
+    "Timing",
+    "W",
+    "Weights",
+    "check",
+    "find",
+    "make",
+    "names",
+    "time",
+]

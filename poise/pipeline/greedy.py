@@ -1,0 +1,165 @@
+"""List scheduling: a rank that is free takes the best operation that is ready, and never waits while there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.costs import Durations
+from poise.pipeline.graph import Ints
+from poise.pipeline.op import Kind, Op
+from poise.pipeline.schedule import Schedule
+
+Route = Sequence[int]
+"""The rank of each stage, for one microbatch."""
+
+Order = Callable[[NDArray[np.bool_], Ints, Ints], tuple[Ints, ...]]
+"""Columns (forward?, stage, microbatch) to sort keys, the weightiest first; the smaller goes first."""
+
+_CLASS = {Kind.F: 1, Kind.I: 0, Kind.B: 0, Kind.W: 2}
+"""Backwards before forwards before weight gradients."""
+
+
+def deepest(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[Ints, ...]:
+    """The one nearest to its end of the pipeline."""
+    return np.where(forward, -stage, stage), microbatch
+
+
+def freshest(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[Ints, ...]:
+    """The one nearest to where it came from: all move abreast."""
+    return np.where(forward, stage, -stage), microbatch
+
+
+def oldest(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[Ints, ...]:
+    """The oldest microbatch, and of one microbatch the one nearest to its end."""
+    return microbatch, np.where(forward, -stage, stage)
+
+
+def greedy(
+    routes: Sequence[Route], durations: Durations, *, ranks: int, split: bool, first: Order = deepest,
+    alive: int | None = None, name: str = "",
+) -> Schedule:  # fmt: skip
+    """The schedule that list scheduling makes of microbatches with these routes.
+
+    Backwards go before forwards, those before weight gradients; `first` orders each of them. `split` runs input and
+    weight gradients apart. `alive` bounds how many microbatches of one direction (that enter at the same rank) a rank
+    holds anything of; later ones wait, in order, so the oldest can always go on. Linear but for the sorting.
+    """
+    if alive is not None and alive < 1:
+        raise ScheduleError(f"{name}: {alive} microbatches may be alive; allow at least one")
+    return _Greedy(routes, durations, ranks, split, first, alive or len(routes)).run(name)
+
+
+class _Greedy:
+    """The state of one list scheduling. Operations are their places in the order of preference."""
+
+    def __init__(
+        self, routes: Sequence[Route], durations: Durations, ranks: int, split: bool, first: Order, alive: int
+    ) -> None:
+        self.routes, self.durations, self.alive = routes, durations, alive
+        self.stages, self.count = len(routes[0]), len(routes)
+        self.back = Kind.I if split else Kind.B
+        self.kinds = (Kind.F, self.back, Kind.W) if split else (Kind.F, self.back)
+        self.ops, self.place = self._sorted(first)
+        self.rows: list[list[int]] = [[] for _ in range(ranks)]
+        self.ready: list[list[int]] = [[] for _ in range(ranks)]
+        self.refused: list[list[int]] = [[] for _ in range(ranks)]
+        self.free = [0] * ranks
+        self.times: list[int] = []
+        self.arrivals: dict[int, list[tuple[int, int]]] = {}
+        self.held: dict[tuple[int, int], dict[int, int]] = {}
+        self.table = durations.table() if durations.even else None
+
+    def _sorted(self, first: Order) -> tuple[list[Op], dict[tuple[Kind, int], list[int]]]:
+        """All operations in order of preference, and the place of each by (kind, stage) and microbatch."""
+        size = self.stages * self.count
+        kind = np.repeat([int(each) for each in self.kinds], size)
+        stage = np.tile(np.repeat(np.arange(self.stages), self.count), len(self.kinds))
+        batch = np.tile(np.arange(self.count), len(self.kinds) * self.stages)
+        classes = np.array([_CLASS[Kind(each)] for each in range(4)])[kind]
+        order = np.lexsort((*reversed(first(kind == Kind.F, stage, batch)), classes))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        chosen = zip(stage[order].tolist(), kind[order].tolist(), batch[order].tolist(), strict=True)
+        ops = [Op(one, Kind(two), three) for one, two, three in chosen]
+        rows = place.reshape(len(self.kinds), self.stages, self.count).tolist()
+        places = {(kind, stage): rows[at][stage] for at, kind in enumerate(self.kinds) for stage in range(self.stages)}
+        return ops, places
+
+    def run(self, name: str) -> Schedule:
+        """Deliver what has arrived by an instant, then let every rank that this concerns choose."""
+        for batch, route in enumerate(self.routes):
+            self._deliver(0, route[0], self.place[Kind.F, 0][batch])
+        times, ready, free = self.times, self.ready, self.free
+        while times:
+            now = heappop(times)
+            touched = set()
+            for rank, place in self.arrivals.pop(now):
+                if place >= 0:
+                    heappush(ready[rank], place)
+                touched.add(rank)
+            for rank in touched:
+                if free[rank] <= now and ready[rank]:
+                    self._choose(now, rank)
+        ops = self.ops
+        rows = tuple(tuple(ops[place] for place in row) for row in self.rows)
+        return Schedule(rows, self.stages, self.count, name)
+
+    def _deliver(self, at: int, rank: int, place: int) -> None:
+        """`place` is ready on `rank` at this instant; −1 only wakes the rank."""
+        bucket = self.arrivals.get(at)
+        if bucket is None:
+            self.arrivals[at] = [(rank, place)]
+            heappush(self.times, at)
+        else:
+            bucket.append((rank, place))
+
+    def _choose(self, now: int, rank: int) -> None:
+        """Start the best ready operation that memory allows."""
+        ready = self.ready[rank]
+        while ready:
+            place = heappop(ready)
+            stage, kind, batch = self.ops[place]
+            held = self.held.setdefault((rank, self.routes[batch or 0][0]), {})
+            if kind is Kind.F and batch not in held and len(held) >= self.alive:
+                self.refused[rank].append(place)
+                continue
+            self.rows[rank].append(place)
+            self._start(now, rank, stage, kind, batch or 0, held)
+            break
+
+    def _start(self, now: int, rank: int, stage: int, kind: Kind, batch: int, held: dict[int, int]) -> None:
+        table, back = self.table, self.back
+        end = now + (table[kind][stage] if table is not None else self.durations.of(kind, stage, batch, rank))
+        self.free[rank] = end
+        route, follows = self.routes[batch], -1
+        if kind is Kind.F:
+            held[batch] = held.get(batch, 0) + 1
+            if stage + 1 < self.stages:
+                self._send(end, rank, route[stage + 1], self.place[kind, stage + 1][batch])
+            else:
+                follows = self.place[back, stage][batch]
+        elif kind is back:
+            if stage:
+                self._send(end, rank, route[stage - 1], self.place[back, stage - 1][batch])
+            if kind is Kind.I:
+                follows = self.place[Kind.W, stage][batch]
+        self._deliver(end, rank, follows)
+        if kind is Kind.W or kind is Kind.B:
+            self._release(rank, batch, held, last=stage == 0 or rank not in route[:stage])
+
+    def _release(self, rank: int, batch: int, held: dict[int, int], last: bool) -> None:
+        """A backward ended its part; with its last one the microbatch leaves the rank and another may come."""
+        held[batch] -= 1
+        if last and not held[batch]:
+            del held[batch]
+            for place in self.refused[rank]:
+                heappush(self.ready[rank], place)
+            self.refused[rank].clear()
+
+    def _send(self, end: int, here: int, there: int, place: int) -> None:
+        self._deliver(end + (self.durations.hop(here, there) if here != there else 0), there, place)

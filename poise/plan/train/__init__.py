@@ -1,0 +1,1 @@
+"""Training: schedules on the command line."""
