@@ -30,14 +30,8 @@ def repeat(block: Block, place: int, stages: int, microbatches: int) -> Iterator
     taken = {slot % INTERVAL for slot in block}
     w1 = _free(block.b1, taken)
     w0 = _free(block.b0, taken | {w1 % INTERVAL})
-    offsets = (
-        (block.f0, F, place),
-        (block.f1, F, far),
-        (block.b1, I, far),
-        (w1, W, far),
-        (block.b0, I, place),
-        (w0, W, place),
-    )
+    near, end = ((block.f0, F), (block.b0, I), (w0, W)), ((block.f1, F), (block.b1, I), (w1, W))
+    offsets = [(*each, place) for each in near] + [(*each, far) for each in end]
     found = [
         (slot + INTERVAL * batch, make(stage, batch)) for slot, make, stage in offsets for batch in range(microbatches)
     ]

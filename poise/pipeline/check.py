@@ -54,7 +54,7 @@ def _alive(graph: Graph) -> None:
     """Every operation starts some day."""
     needs = graph.needs.tolist()
     zeros = [0] * len(needs)
-    _, ends, stopped = walk(graph.first, needs, zeros, zeros)
+    *_, stopped = walk(graph.first, needs, zeros, zeros)
     for rank, index in enumerate(stopped):
         if index < graph.first[rank + 1]:
             raise ScheduleError(_cycle(graph, needs, stopped, index))

@@ -48,7 +48,7 @@ class Costs:
         comm = _spread("comm", self.comm, ranks)
         parts = _spread("microbatch", self.microbatch, microbatches)
         speeds = _spread("rank", self.rank, ranks)
-        largest = max(sum(work[0][at : at + max(1, stages // ranks)]) for at in _full(ranks, stages))
+        largest = max(sum(work[0][at : at + max(1, stages // ranks)], Fraction(0)) for at in _full(ranks, stages))
         flat = [*chain_of(work), *comm]
         scale = lcm(*(each.denominator for each in flat)) * lcm(*(each.denominator for each in parts))
         scale *= lcm(*(each.denominator for each in speeds))

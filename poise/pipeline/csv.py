@@ -35,10 +35,10 @@ def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
     if schedule.skipped:
         stage, microbatch = min(schedule.skipped)
         raise ScheduleError(f"stage {stage} skips microbatch {microbatch}; PyTorch's file needs all, so keep the text")
-    if communications:
-        schedule = schedule if schedule.communicates else communicate(schedule)
-    else:
+    if not communications:
         schedule = schedule.compute()
+    elif not schedule.communicates:
+        schedule = communicate(schedule)
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(map(str, row) for row in schedule.ranks)
     return file.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import pairwise
 
 from poise.pipeline.graph import Graph, graph_of
 from poise.pipeline.memory import memory
@@ -28,7 +29,7 @@ def justify(schedule: Schedule, look: int = 4) -> Schedule:
     rank_of, change = graph.rank.tolist(), _changes(graph, unit)
     user, follows = _after(graph)
     needs = graph.needs.tolist()
-    left = [list(range(low, high)) for low, high in zip(graph.first, graph.first[1:], strict=False)]
+    left = [list(range(low, high)) for low, high in pairwise(graph.first)]
     placed: list[list[int]] = [[] for _ in left]
     held, busy = [0] * len(left), [0] * len(left)
     ends = [_NEVER] * graph.first[-1] + [0]  # the last one for "nothing follows", which is index −1

@@ -73,7 +73,7 @@ def memory(graph: Graph, weights: Weights = PLAIN) -> Memory:
 
 def within(graph: Graph, found: Memory, limit: Fraction | float) -> None:
     """ScheduleError with the first operation that takes a rank above `limit` (full-stage microbatch activations)."""
-    over = np.flatnonzero(found.levels > limit * found.scale)
+    over = np.flatnonzero(found.levels > int(limit * found.scale))
     if len(over):
         index = int(over[0])
         rank = int(graph.rank[index])

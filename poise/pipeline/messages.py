@@ -115,7 +115,7 @@ def _buffered(schedule: Schedule, first: list[int], matched: dict[tuple[int, int
     for (rank, slot), (sender, sent) in matched.items():
         needs[first[rank] + slot] = first[sender] + sent
     zeros = [0] * first[-1]
-    _, _, stopped = walk(first, needs, zeros, zeros)
+    *_, stopped = walk(first, needs, zeros, zeros)
     for rank, index in enumerate(stopped):
         if index < first[rank + 1]:
             raise ScheduleError(_stuck(schedule, first, stopped, rank, "even with buffered sends"))

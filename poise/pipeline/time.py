@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Timing:
 
     def _rows(self) -> list[tuple[int, int]]:
         first = self.graph.first
-        return [(low, high) for low, high in zip(first, first[1:], strict=False) if high > low]
+        return [(low, high) for low, high in pairwise(first) if high > low]
 
 
 def time(schedule: Schedule, costs: Costs | None = None, *, weights: Weights = PLAIN) -> Timing:

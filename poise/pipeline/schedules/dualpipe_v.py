@@ -8,7 +8,10 @@ from poise.pipeline.schedules.dualpipe import phases
 
 
 def dualpipe_v(stages: int, microbatches: int) -> Schedule:
-    """Two chunks per rank as a V: rank r has chunks r and 2p − 1 − r and runs DualPipe's phases on them; m ≥ 2p."""
+    """Two chunks per rank as a V: rank r has chunks r and 2p − 1 − r and runs DualPipe's phases on them; m ≥ 2p.
+
+    Bubble (p − 1) / 2 at T_F = T_B = T_W, in the span as in the makespan; peak p + 1 / 2 on every rank.
+    """
     if microbatches < 2 * stages:
         raise ScheduleError(
             f"dualpipe_v: {microbatches} microbatches on {stages} stages; it needs at least {2 * stages}: give more, "

@@ -1,4 +1,4 @@
-"""2BP (Rae et al., "2-Stage Backpropagation", 2024): weight gradients are put off until a rank would idle, or the end."""
+"""2BP (Rae et al., "2-Stage Backpropagation", 2024): weight gradients are put off into gaps, or to the end."""
 
 from __future__ import annotations
 
