@@ -27,7 +27,8 @@ GOLDEN: list[tuple[str, dict[str, Any], tuple[float, float, Peaks], tuple[float,
     ("gpipe", {}, (33, 9, [8] * 4), (117, 21, [32] * 8)),
     ("one_f_one_b", {}, (33, 9, down(4, 1)), (117, 21, down(8, 1))),
     ("interleaved", {"chunks": 2}, (28.5, 4.5, down(5.5, 2.5)), (106.5, 10.5, down(11.5, 4.5))),
-    ("interleaved", {"chunks": 4}, (26.25, 2.25, [4.75, 4.25, 3.75, 3.25]), (101.25, 5.25, [9.75 - s / 2 for s in range(8)])),
+    ("interleaved", {"chunks": 4}, (26.25, 2.25, [4.75, 4.25, 3.75, 3.25]),
+     (101.25, 5.25, [9.75 - s / 2 for s in range(8)])),
     ("breadth_first", {"chunks": 2}, (28.5, 4.5, [8] * 4), (106.5, 10.5, [32] * 8)),
     ("zb_h1", {}, (27, 3, [4] * 4), (103, 7, [8] * 8)),
     ("zb_h2", {}, (27, 0, [7] * 4), (103, 0, [15] * 8)),
@@ -125,7 +126,8 @@ def test_chimera(stages: int, makespan: float) -> None:
     ("name", "p", "m", "share"),
     [
         ("zb_h1", 16, 128, 0.0376), ("zb_h1", 32, 256, 0.0388), ("zb_v", 16, 128, 0.0192), ("zb_v", 32, 256, 0.0198),
-        ("v_half", 16, 128, 0.0507), ("v_half", 32, 256, 0.0548), ("v_min", 16, 128, 0.0713), ("v_min", 32, 256, 0.0741),
+        ("v_half", 16, 128, 0.0507), ("v_half", 32, 256, 0.0548),
+        ("v_min", 16, 128, 0.0713), ("v_min", 32, 256, 0.0741),
     ],
 )  # fmt: skip
 def test_the_size_of_a_cluster(name: str, p: int, m: int, share: float) -> None:
