@@ -72,6 +72,7 @@ class _Greedy:
         self.times: list[int] = []
         self.arrivals: dict[int, list[tuple[int, int]]] = {}
         self.held: dict[tuple[int, int], dict[int, int]] = {}
+        self.hops = [[durations.hop(here, there) for there in range(ranks)] for here in range(ranks)]
         self.table = durations.table() if durations.even else None
 
     def _sorted(self, first: Order) -> tuple[list[Op], dict[tuple[Kind, int], list[int]]]:
@@ -85,7 +86,8 @@ class _Greedy:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         chosen = zip(stage[order].tolist(), kind[order].tolist(), batch[order].tolist(), strict=True)
-        ops = [Op(one, Kind(two), three) for one, two, three in chosen]
+        kinds = list(Kind)
+        ops = [Op(one, kinds[two], three) for one, two, three in chosen]
         rows = place.reshape(len(self.kinds), self.stages, self.count).tolist()
         places = {(kind, stage): rows[at][stage] for at, kind in enumerate(self.kinds) for stage in range(self.stages)}
         return ops, places
@@ -162,4 +164,4 @@ class _Greedy:
             self.refused[rank].clear()
 
     def _send(self, end: int, here: int, there: int, place: int) -> None:
-        self._deliver(end + (self.durations.hop(here, there) if here != there else 0), there, place)
+        self._deliver(end + self.hops[here][there], there, place)
