@@ -41,26 +41,30 @@ def oldest(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[I
 
 def greedy(
     routes: Sequence[Route], durations: Durations, *, ranks: int, split: bool, first: Order = deepest,
-    alive: int | None = None, name: str = "",
+    alive: int | None = None, most: int | None = None, name: str = "",
 ) -> Schedule:  # fmt: skip
     """The schedule that list scheduling makes of microbatches with these routes.
 
     Backwards go before forwards, those before weight gradients; `first` orders each of them. `split` runs input and
     weight gradients apart. `alive` bounds how many microbatches of one direction (that enter at the same rank) a rank
-    holds anything of; later ones wait, in order, so the oldest can always go on. Linear but for the sorting.
+    holds anything of; later ones wait, in order, so the oldest can always go on. `most` bounds how many activations of
+    stages a rank holds; where that leaves none for the oldest to go on, ScheduleError. Linear but for the sorting.
     """
-    if alive is not None and alive < 1:
-        raise ScheduleError(f"{name}: {alive} microbatches may be alive; allow at least one")
-    return _Greedy(routes, durations, ranks, split, first, alive or len(routes)).run(name)
+    if min(1 if alive is None else alive, 1 if most is None else most) < 1:
+        raise ScheduleError(f"{name}: no microbatch may be alive; allow at least one")
+    bounds = alive or len(routes), most or len(routes) * len(routes[0])
+    return _Greedy(routes, durations, ranks, split, first, bounds).run(name)
 
 
 class _Greedy:
     """The state of one list scheduling. Operations are their places in the order of preference."""
 
     def __init__(
-        self, routes: Sequence[Route], durations: Durations, ranks: int, split: bool, first: Order, alive: int
-    ) -> None:
-        self.routes, self.durations, self.alive = routes, durations, alive
+        self, routes: Sequence[Route], durations: Durations, ranks: int, split: bool, first: Order,
+        bounds: tuple[int, int],
+    ) -> None:  # fmt: skip
+        self.routes, self.durations = routes, durations
+        self.alive, self.most = bounds
         self.stages, self.count = len(routes[0]), len(routes)
         self.back = Kind.I if split else Kind.B
         self.kinds = (Kind.F, self.back, Kind.W) if split else (Kind.F, self.back)
@@ -72,6 +76,7 @@ class _Greedy:
         self.times: list[int] = []
         self.arrivals: dict[int, list[tuple[int, int]]] = {}
         self.held: dict[tuple[int, int], dict[int, int]] = {}
+        self.live = [0] * ranks
         self.hops = [[durations.hop(here, there) for there in range(ranks)] for here in range(ranks)]
         self.table = durations.table() if durations.even else None
 
@@ -107,6 +112,8 @@ class _Greedy:
             for rank in touched:
                 if free[rank] <= now and ready[rank]:
                     self._choose(now, rank)
+        if any(self.refused):
+            raise ScheduleError(f"{name}: {self.most} activations per rank leave no room to go on; allow more")
         ops = self.ops
         rows = tuple(tuple(ops[place] for place in row) for row in self.rows)
         return Schedule(rows, self.stages, self.count, name)
@@ -127,7 +134,9 @@ class _Greedy:
             place = heappop(ready)
             stage, kind, batch = self.ops[place]
             held = self.held.setdefault((rank, self.routes[batch or 0][0]), {})
-            if kind is Kind.F and batch not in held and len(held) >= self.alive:
+            if kind is Kind.F and (
+                self.live[rank] >= self.most or (batch not in held and len(held) >= self.alive)
+            ):
                 self.refused[rank].append(place)
                 continue
             self.rows[rank].append(place)
@@ -140,7 +149,9 @@ class _Greedy:
         self.free[rank] = end
         route, follows = self.routes[batch], -1
         if kind is Kind.F:
-            held[batch] = held.get(batch, 0) + 1
+            self.live[rank] += 1
+            if batch not in held:
+                held[batch] = route.count(rank)
             if stage + 1 < self.stages:
                 self._send(end, rank, route[stage + 1], self.place[kind, stage + 1][batch])
             else:
@@ -152,16 +163,17 @@ class _Greedy:
                 follows = self.place[Kind.W, stage][batch]
         self._deliver(end, rank, follows)
         if kind is Kind.W or kind is Kind.B:
-            self._release(rank, batch, held, last=stage == 0 or rank not in route[:stage])
+            self._release(rank, batch, held)
 
-    def _release(self, rank: int, batch: int, held: dict[int, int], last: bool) -> None:
-        """A backward ended its part; with its last one the microbatch leaves the rank and another may come."""
+    def _release(self, rank: int, batch: int, held: dict[int, int]) -> None:
+        """A chunk is done with a microbatch; with the last chunk it leaves the rank. Others may come."""
+        self.live[rank] -= 1
         held[batch] -= 1
-        if last and not held[batch]:
+        if not held[batch]:
             del held[batch]
-            for place in self.refused[rank]:
-                heappush(self.ready[rank], place)
-            self.refused[rank].clear()
+        for place in self.refused[rank]:
+            heappush(self.ready[rank], place)
+        self.refused[rank].clear()
 
     def _send(self, end: int, here: int, there: int, place: int) -> None:
         self._deliver(end + self.hops[here][there], there, place)

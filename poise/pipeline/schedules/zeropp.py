@@ -1,0 +1,35 @@
+"""ZeroPP (Tang et al., 2024): blocks of microbatches, whose weight gradients fill the gaps and whose memory is reused."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.costs import Costs
+from poise.pipeline.graph import Ints
+from poise.pipeline.greedy import greedy
+from poise.pipeline.schedule import Schedule
+
+_ASSUMED = Costs.of()
+
+
+def zeropp(stages: int, microbatches: int, chunks: int = 2, unit: int | None = None) -> Schedule:
+    """Makespan 3m + (p − 1) / v at T_F = T_B = T_W; peak `unit` (default p, at least p) on every rank.
+
+    Rank r has chunks r, p + r, …; each goes through the microbatches of a unit before the next chunk. The span bubble
+    is about (p − 1) / v at a unit of p and none from 2p − 1 on. With sharded weights a chunk is gathered twice and
+    reduced once per unit. The order is that of list scheduling with at most that many activations on a rank.
+    """
+    size = min(unit or stages, max(stages, microbatches))
+    if size < stages:
+        raise ScheduleError(f"zeropp: unit {size} is less than the {stages} stages; give at least {stages}")
+
+    def first(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[Ints, ...]:
+        return np.where(forward, microbatch // size, 0), np.where(forward, stage, -stage), microbatch
+
+    route = [*range(stages)] * chunks
+    durations = _ASSUMED.at(stages, len(route), microbatches)
+    return greedy(
+        [route] * microbatches, durations, ranks=stages, split=True, first=first, most=size * chunks, name="zeropp"
+    )
