@@ -134,9 +134,7 @@ class _Greedy:
             place = heappop(ready)
             stage, kind, batch = self.ops[place]
             held = self.held.setdefault((rank, self.routes[batch or 0][0]), {})
-            if kind is Kind.F and (
-                self.live[rank] >= self.most or (batch not in held and len(held) >= self.alive)
-            ):
+            if kind is Kind.F and (self.live[rank] >= self.most or (batch not in held and len(held) >= self.alive)):
                 self.refused[rank].append(place)
                 continue
             self.rows[rank].append(place)

@@ -133,3 +133,32 @@ def test_chimera(stages: int, makespan: float) -> None:
 def test_the_size_of_a_cluster(name: str, p: int, m: int, share: float) -> None:
     """Bubbles as parts of the makespan, as the schedulers of the papers' authors give them."""
     assert round(float(time(make(name, p, m)).bubble_global_fraction), 4) == share
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "makespan"),
+    [(4, 4, 14), (8, 8, 30), (16, 16, 62), (4, 8, 27), (4, 16, 53), (8, 16, 57), (8, 32, 111)],
+)
+def test_bitpipe(stages: int, microbatches: int, makespan: float) -> None:
+    found = measured(make("bitpipe", stages, microbatches))
+    assert found[0] == makespan
+    if stages < 16:
+        assert found[2] == {4: [3.5, 4, 4, 3.5], 8: [6.5, 7, 7.5, 8, 8, 7.5, 7, 6.5]}[stages]
+
+
+@pytest.mark.parametrize(
+    ("name", "small", "large"), [("one_f_one_b", 47.6, 123.8), ("interleaved", 37.5, 109.5), ("bitpipe", 33.3, 122.4)]
+)
+def test_with_a_tenth_per_hop(name: str, small: float, large: float) -> None:
+    costs = Costs.of(comm="0.1")
+    assert float(time(make(name, 8, 8), costs).makespan) == pytest.approx(small, abs=1e-9)
+    assert float(time(make(name, 8, 32), costs).makespan) == pytest.approx(large, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "unit", "makespan", "span"),
+    [(4, 8, 4, 25.5, 1.5), (4, 8, 7, 25.5, 0), (8, 32, 8, 99.5, 3.5), (8, 32, 15, 99.5, 0)],
+)
+def test_zeropp(stages: int, microbatches: int, unit: int, makespan: float, span: float) -> None:
+    found = measured(make("zeropp", stages, microbatches, unit=unit))
+    assert found == (makespan, span, [unit] * stages)

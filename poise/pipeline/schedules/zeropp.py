@@ -1,4 +1,4 @@
-"""ZeroPP (Tang et al., 2024): blocks of microbatches, whose weight gradients fill the gaps and whose memory is reused."""
+"""ZeroPP (Tang et al., 2024): blocks of microbatches; weight gradients fill the gaps, blocks reuse the memory."""
 
 from __future__ import annotations
 
