@@ -100,3 +100,16 @@ def test_the_lower_bound_of_the_fill(p: int, m: int) -> None:
     for name in ("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "zb_v", "v_half", "v_min", "two_bp"):
         timing = time(make(name, p, m))
         assert timing.makespan >= max(2 * p + timing.graph.schedule.chunk, 3 * m)
+
+
+@few
+@given(st.integers(1, 5), st.integers(2, 6), st.integers(2, 4), ticks, ticks, ticks)
+def test_gis(half: int, rounds: int, v: int, f: int, b: int, w: int) -> None:
+    p = 2 * half
+    m = p * rounds
+    costs = Costs.of(f, b, w)
+    plain, halved = time(make("gis", p, m, chunks=v), costs), time(make("gis_h", p, m, chunks=v), costs)
+    assert plain.memory.peaks[0] == p and halved.memory.peaks[0] == Fraction((v - 1) * half + p, v)
+    if w <= min(f, b) and f == b:
+        assert plain.bubble_global == Fraction((p - 1) * (f + b), v)
+        assert halved.bubble_global == Fraction((p - 1) * (f + b) + (v - 1) * half * (f + b - w), v)
