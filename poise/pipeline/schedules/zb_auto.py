@@ -1,0 +1,177 @@
+"""The automatic heuristic of Zero Bubble (Qi et al., ICLR 2024, section 3.1): order from times and a memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import product
+from typing import NamedTuple
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.costs import Costs
+from poise.pipeline.op import Kind, Op
+from poise.pipeline.schedule import Schedule
+from poise.pipeline.schedules.zb_h1 import zb_h1
+from poise.pipeline.schedules.zb_h2 import zb_h2
+from poise.pipeline.time import time
+
+_NEVER = 1 << 62
+
+_SHORT = 64
+
+F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
+
+
+class Knobs(NamedTuple):
+    """What the heuristic tries both ways."""
+
+    delay: bool
+    """One more forward before the first backward, though it delays that."""
+    backward: bool
+    """A backward that is ready goes before a forward."""
+    fill: bool
+    """A weight gradient fills every gap, also one that is too short for it."""
+
+
+def zb_auto(
+    stages: int, microbatches: int, costs: Costs | None = None, memory_limit: Fraction | float | None = None,
+    kept: Fraction | float = 1, by: str = "makespan",
+) -> Schedule:  # fmt: skip
+    """One chunk per rank; the best of eight runs with the knobs of the paper, by makespan or by span.
+
+    As many forwards as memory allows, until the first backward is there; then one of each in turn, with weight
+    gradients where the rank would wait for at least their time, where it would become the rank that idles most, or
+    where memory forces them. `memory_limit` is in activations (default 2p, the paper's ZB-2p), of which the part `kept`
+    stays from the input gradient to the weight gradient. Long runs choose on 64 or 2p microbatches, also between the
+    heuristic and ZB-H1 and ZB-H2, where those fit. Where the paper takes forwards and backwards strictly in turn, here
+    the one that can start first goes first and turns settle ties, so that unequal stages do not block each other.
+    """
+    limit = Fraction(2 * stages if memory_limit is None else memory_limit)
+    part = Fraction(kept)
+    if limit < 1 or not 0 <= part <= 1:
+        raise ScheduleError(
+            f"zb_auto: memory limit {float(limit):g} must be 1 or more, kept {float(part):g} from 0 to 1"
+        )
+    if by not in ("makespan", "span"):
+        raise ScheduleError(f"zb_auto: by {by!r}; give makespan or span")
+    given = costs or Costs()
+    room = int(limit * part.denominator), part.denominator, part.numerator
+    short = min(microbatches, max(_SHORT, 2 * stages))
+
+    def run(knobs: Knobs, count: int) -> _Run:
+        return _Run(stages, count, given, room, knobs)
+
+    def figures(schedule: Schedule) -> tuple[Fraction, Fraction]:
+        timing = time(schedule, given)
+        return timing.makespan, timing.bubble_span
+
+    tries: list[tuple[tuple[Fraction, Fraction], Knobs | Callable[[int, int], Schedule]]] = [
+        (run(knobs, short).figures(), knobs) for knobs in map(Knobs._make, product((False, True), repeat=3))
+    ]
+    hand = [make for make, peak in ((zb_h1, stages), (zb_h2, 2 * stages - 1)) if peak <= limit]
+    tries += [(figures(make(stages, short)), make) for make in hand]
+    best = min(tries, key=lambda each: each[0] if by == "makespan" else each[0][::-1])[1]
+    if isinstance(best, Knobs):
+        return Schedule.of(run(best, microbatches).rows, "zb_auto")
+    return replace(best(stages, microbatches), name="zb_auto")
+
+
+class _Run:
+    """One run in simulated time. A rank decides whenever it is free and something is known that was not."""
+
+    def __init__(
+        self, stages: int, microbatches: int, costs: Costs, room: tuple[int, int, int], knobs: Knobs
+    ) -> None:  # fmt: skip
+        self.stages, self.count, self.knobs = stages, microbatches, knobs
+        self.limit, self.whole, self.part = room
+        self.durations = costs.at(stages, stages, microbatches)
+        self.table = self.durations.table() if self.durations.even else None
+        self.rows: list[list[Op]] = [[] for _ in range(stages)]
+        self.done = [[0, 0, 0] for _ in range(stages)]
+        self.there: list[list[list[int]]] = [[[], []] for _ in range(stages)]
+        self.there[0][0] = [0] * microbatches
+        self.free, self.bubble, self.began = [0] * stages, [0] * stages, [-1] * stages
+        self.delayed = [False] * stages
+        self.events = [(0, rank) for rank in range(stages)]
+        while self.events:
+            now, rank = heappop(self.events)
+            if now >= self.free[rank]:
+                self._decide(max(now, self.free[rank]), rank)
+
+    def figures(self) -> tuple[Fraction, Fraction]:
+        """Makespan and the largest bubble within a span."""
+        return Fraction(max(self.free), self.durations.scale), Fraction(max(self.bubble), self.durations.scale)
+
+    def _decide(self, now: int, rank: int) -> None:
+        _, backward, weight = self.done[rank]
+        if backward == self.count:
+            if weight < self.count:
+                self._start(now, rank, W)
+            return
+        kind, at = self._next(now, rank)
+        gap = at - now
+        if gap > 0 and weight < backward and self._fills(rank, gap, weight):
+            self._start(now, rank, W)
+        elif gap <= 0:
+            self._start(now, rank, kind)
+        elif at < _NEVER:
+            heappush(self.events, (at, rank))
+
+    def _next(self, now: int, rank: int) -> tuple[Kind, int]:
+        """The forward or backward to come, and when it can start; a forward without memory waits for weights."""
+        forward, backward, weight = self.done[rank]
+        forwards, backwards = self.there[rank]
+        to_f = max(now, forwards[forward]) if forward < len(forwards) and forward < self.count else _NEVER
+        to_b = max(now, backwards[backward]) if backward < len(backwards) else _NEVER
+        held = (forward - backward) * self.whole + (backward - weight) * self.part
+        if held + self.whole > self.limit:
+            to_f = _NEVER
+            if weight < backward and forward < self.count and to_b > now:
+                return W, now
+        if backward == 0 and to_f < _NEVER and to_b < _NEVER and to_f + self._ticks(F, rank, forward) > to_b:
+            if self.knobs.delay and not self.delayed[rank] and to_f <= to_b:
+                self.delayed[rank] = True
+                return F, to_f
+            return I, to_b
+        first = self.knobs.backward or not self.rows[rank] or self._last(rank) is F
+        if to_b < to_f or (to_b == to_f and first):
+            return I, to_b
+        return F, to_f
+
+    def _last(self, rank: int) -> Kind:
+        """The last forward or backward."""
+        row = self.rows[rank]
+        return next((op.kind for op in reversed(row) if op.kind is not W), F)
+
+    def _fills(self, rank: int, gap: int, weight: int) -> bool:
+        return (
+            self.knobs.fill or gap >= self._ticks(W, rank, weight) or self.bubble[rank] + gap > max(self.bubble)
+        )  # fmt: skip
+
+    def _ticks(self, kind: Kind, rank: int, batch: int) -> int:
+        return self.table[kind][rank] if self.table is not None else self.durations.of(kind, rank, batch, rank)
+
+    def _start(self, now: int, rank: int, kind: Kind) -> None:
+        batch = self.done[rank][kind]
+        end = now + self._ticks(kind, rank, batch)
+        if self.began[rank] < 0:
+            self.began[rank] = now
+        else:
+            self.bubble[rank] += now - self.free[rank]
+        self.rows[rank].append(Op(rank, kind, batch))
+        self.done[rank][kind] += 1
+        self.free[rank] = end
+        heappush(self.events, (end, rank))
+        if kind is F and rank + 1 < self.stages:
+            self._tell(now, rank + 1, 0, end + self.durations.hop(rank, rank + 1))
+        elif kind is F:
+            self.there[rank][1].append(end)
+        elif kind is I and rank:
+            self._tell(now, rank - 1, 1, end + self.durations.hop(rank - 1, rank))
+
+    def _tell(self, now: int, rank: int, which: int, at: int) -> None:
+        """Another rank learns when a message will be there."""
+        self.there[rank][which].append(at)
+        heappush(self.events, (max(now, self.free[rank]), rank))
