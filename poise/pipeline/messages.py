@@ -75,17 +75,23 @@ def _ends(schedule: Schedule, graph: Graph) -> tuple[Channel, Channel]:
 
 def _end(schedule: Schedule, graph: Graph, rank: int, slot: int, op: Op, users: dict[int, int]) -> _End:
     """A send or receive with the operation whose result it carries; ScheduleError where there is no such result."""
-    where = f"{op} (rank {rank}, slot {slot})"
-    if op.microbatch is None or op.stage >= schedule.stages or op.microbatch >= schedule.microbatches:
-        raise ScheduleError(f"{where} is outside the schedule's stages and microbatches; remove it")
+    batch, fault = op.microbatch, ""
+    if batch is None or op.stage >= schedule.stages or batch >= schedule.microbatches:
+        raise ScheduleError(
+            f"{op} (rank {rank}, slot {slot}) is outside the schedule's stages and microbatches; remove it"
+        )
     table = graph.forward if op.kind in _FORWARD else graph.gradient
-    own = int(table[op.stage * schedule.microbatches + op.microbatch])
+    own = int(table[op.stage * schedule.microbatches + batch])
+    carries = -1
     if own < 0 or graph.rank[own] != rank:
-        raise ScheduleError(f"{where} concerns a stage whose microbatch is on another rank; move it there")
-    carries = own if op.kind in _SENDS else int(graph.needs[own])
-    far = users.get(own, -1) if op.kind in _SENDS else carries
-    if far < 0 or graph.rank[far] == rank:
-        raise ScheduleError(f"{where} has no other rank to speak with; remove it")
+        fault = "concerns a stage whose microbatch is on another rank; move it there"
+    else:
+        far = users.get(own, -1) if op.kind in _SENDS else int(graph.needs[own])
+        carries = own if op.kind in _SENDS else far
+        if far < 0 or graph.rank[far] == rank:
+            fault = "has no other rank to speak with; remove it"
+    if fault:
+        raise ScheduleError(f"{op} (rank {rank}, slot {slot}) {fault}")
     return _End(carries, rank, slot, op)
 
 
