@@ -176,7 +176,7 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         for engine in gateway.world.fleet.slots
     ]
     names = gateway.desk.models.listed()
-    picker = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
+    picker: dict[str, Any] = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
         control.state.replicas, control.state.belief, plan.policies,
