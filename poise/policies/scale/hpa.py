@@ -60,7 +60,7 @@ class Hpa:
     def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
         value, has = total(cluster, pool, self.metric), pool.wanted
         ratio = value / (self.target * has)
-        wish = has if abs(ratio - 1) <= self.tolerance else count(value, self.target)
+        wish = has if abs(ratio - 1) <= self.tolerance + 1e-9 else count(value, self.target)
         wishes = self._wishes.setdefault(number, Lately(ps(self.stabilisation_s)))
         wishes.add(cluster.now, wish)
         most = max(has + self.pods, int(has * (1 + self.percent / 100)))
