@@ -111,7 +111,7 @@ def a_pool(
     start_s: float = 60.0,
     warm_start_s: float = 10.0,
 ) -> PoolView:
-    """Build a pool of the serving replicas for scalers; `wanted` is how many it was last told to have (by default they)."""
+    """Build a pool for scalers, in which these serve; `wanted` is how many it was last told to have (else these)."""
     told = len(serving) if wanted is None else wanted
     return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held)
 

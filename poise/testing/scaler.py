@@ -25,9 +25,9 @@ def check_scaler(make: Callable[[], Scaler], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Scaler` that the scalers which `make()` builds do not keep.
 
     The rules: `needs` names columns of the view, and no other is read; `period_s` is above 0; equal fresh copies with
-    equal inputs give equal answers, deep copies too; the view stays untouched; the answer is a sequence of `Scale`, each
-    of one of the pools, at most one for a pool.
-    Tried on one pool and on two that grow, shrink, stand empty and are asked for while they are, idle and crowded.
+    equal inputs give equal answers, deep copies too; the view stays untouched; the answer is a sequence of `Scale`,
+    each of one of the pools, at most one for a pool. Tried on one pool and on two that grow, shrink, stand empty and
+    are asked for while they are, idle and crowded.
     """
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", "a scaler is built without arguments here; give a function that builds it"):

@@ -24,7 +24,7 @@ from poise.testing import a_chance, a_cluster, a_pool, a_replica, a_request
 
 
 def asked(policy: Any, at_s: float, requests: Sequence[int], **pool: Any) -> Scale:
-    """What it says of one pool, whose serving replicas have so many requests (and a tenth of so many KV blocks free)."""
+    """What it says of one pool, whose serving replicas have so many requests and use as many of 1000 KV blocks."""
     replicas = [a_replica(requests=each, waiting=max(each - 10, 0), free_blocks=1000 - each) for each in requests]
     view = a_cluster(
         *replicas, a_replica(), now=int(at_s * SECOND), needs=policy.needs,
