@@ -231,7 +231,7 @@ class ReplicaSpec(NamedTuple):
     cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
     prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
-    pool: the index of its pool.
+    pool: the index of its pool, -1 for one that no scaler decides on.
     """
 
     model: int = -1
