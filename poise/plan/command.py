@@ -31,6 +31,7 @@ class Wish:
     power_w: float | None
     prices: Path | None
     formats: str
+    kv: str
     engine: str
     rate: float | None
     prompt_tokens: str | None
@@ -42,6 +43,7 @@ class Wish:
     no_split: bool
     no_mix: bool
     jobs: str | None
+    ray: str | None
     time_s: float | None
     json: str | None
     out: Path | None
@@ -66,7 +68,10 @@ def plan_fleet(wish: Wish) -> bool:
     asked = ask(wish)
     with Bars() as bars:
         meter = None if wish.quiet else bars
-        found = plan(asked, jobs=jobs, time_s=wish.time_s, meter=meter, told=None if wish.quiet else _better())
+        found = plan(
+            asked, jobs=jobs, ray=wish.ray or "", time_s=wish.time_s, meter=meter,
+            told=None if wish.quiet else _better(),
+        )  # fmt: skip
     _show(wish, found)
     _write(wish, found, places)
     if found.best is None and not found.found.interrupted:
@@ -101,7 +106,8 @@ def ask(wish: Wish) -> Ask:
         devices=devices,
         prices=prices,
         basis=basis,
-        formats=_formats(wish.formats),
+        formats=_formats(wish.formats, "--formats"),
+        kv=_formats(wish.kv, "--kv"),
         engine=known.engine(),
         cost=Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s),
         split=not wish.no_split,
@@ -126,13 +132,13 @@ def _prices(wish: Wish, devices: Iterable[Device]) -> tuple[dict[str, Any], str]
         return {}, ""
 
 
-def _formats(text: str) -> tuple[Format, ...]:
+def _formats(text: str, option: str) -> tuple[Format, ...]:
     from poise.core.spec import Format
 
-    chosen = _names(text, "--formats", "bf16,fp8")
+    chosen = _names(text, option, "bf16,fp8")
     for name in chosen:
         if name not in get_args(Format):
-            raise UserError(f"--formats {name}: is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"{option} {name}: is no format; give {', '.join(get_args(Format))}")
     return tuple(chosen)  # type: ignore[arg-type]
 
 

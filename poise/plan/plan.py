@@ -35,9 +35,9 @@ SEEDS = 5
 class Ask:
     """What a plan is asked for.
 
-    prices: of devices, by name; basis: where they are from.  formats: of weights.  split, mix: whether prefill and
-    decode may be apart, and whether one role may have several kinds of replica.  widest: devices of one replica.
-    requests: of one simulation.  front_s: seconds that the engine's server adds before the first token.
+    prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
+    whether prefill and decode may be apart, and whether one role may have several kinds of replica.
+    widest: devices of one replica.  requests: of one simulation.  front_s: seconds that the engine's server adds before the first token.
     """
 
     source: Source
@@ -47,6 +47,7 @@ class Ask:
     prices: Mapping[str, Price] = field(default_factory=dict)
     basis: str = ""
     formats: tuple[Format, ...] = ("bf16", "fp8")
+    kv: tuple[Format, ...] = ("bf16",)
     engine: Engine = field(default_factory=Engine)
     cost: Roofline | Measured | Fitted = field(default_factory=Measured)
     belief: Belief = field(default_factory=Belief)
@@ -110,11 +111,12 @@ def plan(
     ask: Ask,
     *,
     jobs: int = 1,
+    ray: str = "",
     time_s: float | None = None,
     meter: Meter | None = None,
     told: Callable[[Trial], None] | None = None,
 ) -> Plan:
-    """Find the plan. jobs, time_s, meter, told: as `search` takes them.
+    """Find the plan. jobs, ray, time_s, meter, told: as `search` takes them.
 
     CapacityError where no device holds the model; where the SLO cannot be met the plan has no best, and says why.
     """
@@ -138,7 +140,7 @@ def plan(
     where = space(kinds.able, demand, ask.goal, ask.cost, available=available, split=ask.split, mix=ask.mix)
     bench = Bench(demand, ask.goal, ask.cost, ask.belief, ask.front_s)
     before_s = time.perf_counter() - since
-    found = search(where, bench, limits, jobs=jobs, time_s=time_s, meter=meter, told=told)
+    found = search(where, bench, limits, jobs=jobs, ray=ray, time_s=time_s, meter=meter, told=told)
     if found.interrupted:
         best, sure = found.winner, None
     else:
@@ -147,7 +149,9 @@ def plan(
     whole = best is not None and not found.interrupted
     unlimited = None
     if best is None and not found.interrupted and limits != Limits(free := ask.goal.unlimited):
-        unlimited = search(where, replace(bench, goal=free), Limits(free), jobs=jobs, time_s=time_s, meter=meter).winner
+        unlimited = search(
+            where, replace(bench, goal=free), Limits(free), jobs=jobs, ray=ray, time_s=time_s, meter=meter
+        ).winner
     return Plan(
         ask, demand, workload, kinds, where, found, best, sure, unlimited,
         changes=changes(best, found.trials, bench) if best and whole else None,

@@ -16,6 +16,7 @@ from typing import Any
 from poise.plan.kind import Kind
 from poise.plan.limits import Limits
 from poise.plan.polish import fewer, variants
+from poise.plan.ray import RayCrew
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
@@ -86,16 +87,18 @@ def search(
     limits: Limits,
     *,
     jobs: int = 1,
+    ray: str = "",
     time_s: float | None = None,
     meter: Meter | None = None,
     told: Callable[[Trial], None] | None = None,
 ) -> Found:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
-    told: is told of each trial that is better than all before. The best does not depend on `jobs`.
+    jobs: processes; or ray: the address of a cluster.  told: is told of each trial that is better than all before. The
+    best does not depend on where it is found.
     """
     found, since = Found(bench), time.perf_counter()
-    with interrupts() as stop, Crew(jobs, stop, _climbed) as crew:
+    with interrupts() as stop, RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
         timer = threading.Timer(time_s, stop.set) if time_s is not None else None
         if timer is not None:
             timer.daemon = True
@@ -121,7 +124,7 @@ class _Running:
     bench: Bench
     limits: Limits
     found: Found
-    crew: Crew[Errand, Sized]
+    crew: Crew[Errand, Sized] | RayCrew[Errand, Sized]
     meter: Meter | None
     told: Callable[[Trial], None] | None
     since: float
