@@ -217,6 +217,14 @@ class Placer(Protocol):
         ...
 
 
+class Knob(Protocol):
+    """The clocks of a row's devices, by priority; asked at every reading of the row's power."""
+
+    def tune(self, power: float, now_s: float) -> tuple[float, float]:
+        """Clocks of low and of high priority, as parts of the full one; `power` is a part of the row's budget."""
+        ...
+
+
 class Policies(Protocol):
     """A bundle with one policy for each slot; `None` where the mechanism's own rule holds."""
 
