@@ -166,7 +166,7 @@ def _scaling(scenario: Scenario, places: Places) -> None:
             raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
         return
     path = ("policies", "scaler")
-    if all(pool.min_replicas is None and pool.max_replicas is None for pool in scenario.cluster.pools):
+    if all(_fewest(pool) == (pool.max_replicas or pool.replicas) for pool in scenario.cluster.pools):
         raise places.error(path, "no pool may change its size; give one max_replicas, as in 8")
     if scenario.belief.gateways > 1:
         said = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
@@ -175,6 +175,13 @@ def _scaling(scenario: Scenario, places: Places) -> None:
         if fault.kind == "join":
             said = "join cannot be where a scaler decides who is there; remove the fault"
             raise places.error(("cluster", "faults", at, "kind"), said)
+
+
+def _fewest(pool: PoolSection) -> int:
+    """The fewest instances that a scaler may leave."""
+    if pool.min_replicas is None:
+        return pool.replicas if pool.max_replicas is None else 1
+    return pool.min_replicas
 
 
 def _bounds(pool: PoolSection, path: Path, places: Places) -> None:

@@ -11,7 +11,8 @@ from poise.core.spec import Belief, Cluster
 from poise.policies.find import SLOTS
 from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.policy import resolved_choice
-from poise.scenario.simulate import pool_specs, replica_specs
+from poise.scenario.scaling import pool_specs
+from poise.scenario.simulate import replica_specs
 
 if TYPE_CHECKING:
     from poise.scenario.build import Problem

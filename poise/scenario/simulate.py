@@ -12,11 +12,12 @@ from poise.core.estimate import Chunk, Estimator, StepShape
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Pool, PoolSpec, ReplicaSpec
+from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.policies import Policies
+from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
 from poise.sim.world import World
 
@@ -117,7 +118,7 @@ def build_world(
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if told is None else told
     pools = pool_specs(cluster) if policies.scaler is not None else []
-    _check_scaling(cluster, policies, belief)
+    check_scaling(cluster, policies, belief)
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
         Control(
@@ -144,55 +145,8 @@ def build_world(
             predictor.reveal(lambda row: truth(row))  # a function, so that copies of a control share it
     for forecast in [control.scaling.forecast for control in controls if control.scaling is not None]:
         if forecast is not None and hasattr(forecast, "reveal"):
-            forecast.reveal(_arrivals_of(workload))
+            forecast.reveal(arrivals_of(workload))
     return world
-
-
-def _check_scaling(cluster: Cluster, policies: Policies, belief: Belief) -> None:
-    """ScenarioError for what cannot be where a scaler decides, and for bounds that hold nothing."""
-    for at, pool in enumerate(cluster.pools):
-        least, most = pool.bounds
-        if not 0 <= least <= pool.replicas <= most:
-            raise ScenarioError(
-                f"cluster.pools.{at}.replicas: {pool.replicas} is not within min_replicas {least} and max_replicas "
-                f"{most}; give a number of replicas to start with that is"
-            )
-    if policies.scaler is None:
-        return
-    if belief.gateways > 1:
-        raise ScenarioError(
-            f"belief.gateways: {belief.gateways} each know their own requests alone, and a scaler must know all; give 1"
-        )
-    if any(fault.kind == "join" for fault in cluster.faults):
-        raise ScenarioError("cluster.faults: a replica cannot join where a scaler decides who is there; remove it")
-
-
-def _arrivals_of(workload: Workload) -> Callable[[int, int], int]:
-    """How many requests arrive from one instant until before another; only open arrivals are known beforehand."""
-    if workload.concurrency or workload.after_offsets is not None:
-        raise ScenarioError(
-            "policies.forecast: the arrivals of this workload follow its answers, so that no truth is known before; "
-            "take recent, or constant"
-        )
-    import numpy as np
-
-    arrival = workload.arrival
-
-    def count(since: int, until: int) -> int:
-        return int(np.searchsorted(arrival, until) - np.searchsorted(arrival, since))
-
-    return count
-
-
-def pool_specs(cluster: Cluster) -> list[PoolSpec]:
-    """What the control side is told of each pool beforehand."""
-    return [
-        PoolSpec(
-            pool.name or str(at), pool.replicas, *pool.bounds, pool.prewarmed,
-            pool.stages.warming_s + pool.stages.loading_s, pool.stages.loading_s,
-        )
-        for at, pool in enumerate(cluster.pools)
-    ]  # fmt: skip
 
 
 def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:

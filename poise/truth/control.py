@@ -13,6 +13,9 @@ from poise.core.trace import ACTIONS, EVENTS, Trace
 from poise.live.fronts.choice import Fallback, Subset
 from poise.policies.find import build
 
+FLEET = ("scaler", "forecast")
+"""Slots that say how many engines there are; a recording has the engines that there were."""
+
 
 def control_of(header: Mapping[str, Any]) -> Control:
     """A fresh `Control` as the one that was recorded had been when it began.

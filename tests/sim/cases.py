@@ -50,7 +50,7 @@ from poise.policies.route.pull import Pull
 from poise.policies.route.random_choice import RandomChoice
 from poise.policies.route.round_robin import RoundRobin
 from poise.policies.route.session_affinity import SessionAffinity
-from poise.scenario.simulate import pool_specs
+from poise.scenario.scaling import pool_specs
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
