@@ -259,18 +259,19 @@ class Builder:
         forms = all_reduce_forms(self.pool.tensor, link)
         return tuple(Line(times * form.fixed_s, times * form.per_byte_s * size) for form in (forms[0], forms[-1]))
 
-    def exchange(self) -> Line:
+    def exchange(self, *, gathers: bool = False) -> Line:
         """Per token of a data rank: experts' dispatch and combine over the data ranks of an average layer.
 
         With expert parallelism each rank of a tensor group sends its part of the tokens to the `active` experts of each
         and gets them back (all-to-all); without it all tokens go everywhere and their sums come back (all-gather,
-        reduce-scatter). One data rank needs neither: the tensor group's all-reduce combines.
+        reduce-scatter), and so it is where an engine `gathers`. One data rank needs neither: the tensor group's
+        all-reduce combines.
         """
         pool, moe = self.pool, self.model.moe
         if moe is None or pool.data == 1:
             return Line()
         token = self.model.hidden * ACTIVATION_BYTES
-        if pool.expert > 1:
+        if pool.expert > 1 and not gathers:
             line, size = all_to_all(pool.expert, self.link(pool.tensor * pool.data)), token * moe.active / pool.tensor
         else:
             ranks = pool.tensor * pool.data

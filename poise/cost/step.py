@@ -56,7 +56,8 @@ class Steps:
     kernels' fixed times, dense GEMMs, routed experts, attention and communication, none overlapped.
 
     Approximations, beside those of `Coefficients` and `Shard`:
-    data: attention ranks are equally loaded: a rank has n/data of the decodes, at least one, and 1/data of each chunk.
+    data: attention ranks are equally loaded: a rank has n/data of the decodes, at least one, and 1/data of each chunk;
+        each has a scheduler of its own, so host time grows with its own sequences.
     pipeline: the batch is cut into `pipeline` microbatches that follow one another, so a step is a microbatch's way
         through all layers with n/pipeline of the decodes, at least one, plus `pipeline` hops. A chunk passes all stages
         whole: one prompt's latency is right, but several prompts' overlap in different stages is not counted.
@@ -124,6 +125,10 @@ class Steps:
             found = self._lanes[share] = self._derive(share)
         return found
 
+    def _host(self, k: Costs, sequences: int) -> float:
+        """Host time of a step: each data rank schedules its own part of the sequences."""
+        return k.step + k.sequence * self._part_chunk * sequences
+
     def _decode(self, decodes: int, share: float) -> Piece:
         """The piece of decodes alone, remembered."""
         k = self._lane(share)
@@ -132,7 +137,7 @@ class Steps:
         else:
             tokens = max(1.0, decodes * self._part_decode)
             fixed, kv, window_kv = k.decoding(tokens)
-            base = k.step + k.sequence * decodes + fixed + self._layers * k.layer(tokens) + k.last(tokens)
+            base = self._host(k, decodes) + fixed + self._layers * k.layer(tokens) + k.last(tokens)
             rank = tokens / decodes
             piece = Piece(round(base), round(kv * rank), round(window_kv * rank))
         self._pieces[decodes, share] = piece
@@ -145,7 +150,7 @@ class Steps:
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         new = 0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
@@ -158,7 +163,7 @@ class Steps:
     def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
         layers, part = self._layers, self._part_chunk
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         change: dict[int, int] = {0: 0, layers: 0}
         finishing = 0
         for count, context, first, last in chunks:

@@ -38,7 +38,7 @@ class Slow:
         mine = contexts[::groups] if contexts else []
         decodes = max(1.0, len(contexts) / groups) if contexts else 0.0
         new = sum(chunk.tokens for chunk in chunks) / pool.data
-        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks))
+        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks)) / pool.data
         for index in range(model.layers):
             dense = index < model.dense_layers
             kind = "full" if index < model.full_layers else "window"
