@@ -21,7 +21,8 @@ class EngineDefaults:
 
     token_budget, max_sequences, memory_fraction: as in `Engine`.
     step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
-        own defaults where no engine is known better).  front_s: what a server adds before the first token.
+        own defaults where no engine is known better).  front_s, front_token_s: what a server adds before the first token,
+        and for each token of the prompt.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
@@ -39,11 +40,16 @@ class EngineDefaults:
     step_s: float = 0.5e-3
     sequence_s: float = 5e-6
     front_s: float = 0.0
+    front_token_s: float = 0.0
     quantised_kv: Format = "bf16"
     prefill_first: bool = False
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     splits_layers: bool = False
     known: bool = True
+
+    def front(self, prompt: float) -> float:
+        """Seconds that a server adds before the first token of a prompt of so many tokens."""
+        return self.front_s + self.front_token_s * prompt
 
     def engine(self, version: str = "", **stated: int) -> Engine:
         """An `Engine` with these defaults; `stated` replaces them."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from poise.core.spec import BITS, Device, Format, Pool
 from poise.core.units import SECOND
-from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, p2p
+from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import Shard, kv_bytes_per_layer, link_of, shard
 
@@ -253,10 +253,13 @@ class Builder:
         """
         if self.pool.tensor == 1:
             return ()
-        link = self.link(self.pool.tensor)
+        tensor, inside = self.pool.tensor, self.pool.device.scaleup_domain
+        link = self.link(tensor)
         times = 2.0 if self.pool.data == 1 else 2 - self.moe
         size = self.model.hidden * ACTIVATION_BYTES
-        forms = all_reduce_forms(self.pool.tensor, link)
+        forms = all_reduce_forms(tensor, link)
+        if inside > 1 and tensor > inside and tensor % inside == 0:
+            forms = (far_all_reduce(tensor, inside, self.link(inside), link),)
         return tuple(Line(times * form.fixed_s, times * form.per_byte_s * size) for form in (forms[0], forms[-1]))
 
     def exchange(self, *, gathers: bool = False) -> Line:

@@ -172,6 +172,11 @@ class Slow:
             size = tokens * token
             ring = 2 * (n - 1) * (alpha + size / n / beta)
             best = min(alpha + (n - 1) * size / beta, 2 * alpha + 2 * (n - 1) / n * size / beta) if direct else ring
+            inside = pool.device.scaleup_domain
+            if n > inside > 1 and n % inside == 0:
+                near, wide, _ = self.link(inside)
+                hosts, part = n // inside, size / inside
+                best = 2 * (near + (inside - 1) * part / wide) + 2 * (hosts - 1) * (alpha + part / hosts / beta)
             total += best * (2 if dense or pool.data == 1 else 1)
         if not dense and pool.data > 1:
             assert model.moe is not None

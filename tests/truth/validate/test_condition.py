@@ -33,7 +33,7 @@ def test_experts_of_a_dense_model_are_passed_over() -> None:
     assert _of(expert=4).pools[0].expert == 1
 
 
-@pytest.mark.parametrize(("model", "tensor", "laid"), [("DeepSeek-R1", 48, (1, 48)), ("DeepSeek-R1", 16, (1, 16)),
+@pytest.mark.parametrize(("model", "tensor", "laid"), [("DeepSeek-R1", 48, (1, 48)), ("DeepSeek-R1", 16, (16, 1)),
     ("DeepSeek-R1", 8, (8, 1)), ("Llama-3.1-70B", 16, (16, 1)), ("Qwen2.5-7B", 8, (1, 8))])  # fmt: skip
 def test_degrees_that_cannot_cut_attention_are_data_ranks(model: str, tensor: int, laid: tuple[int, int]) -> None:
     (pool,) = _of(model=model, devices=tensor, tensor=tensor).pools
