@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,12 @@ def engine_defaults(name: str, version: str = "") -> EngineDefaults:
     wanted = key(name)
     for row in _table():
         if any(wanted.startswith(alias) for alias in row[0]):
-            fitting = [found for found in row[1] if not _numbers(version) or _numbers(found.since) <= _numbers(version)]
-            return fitting[-1]
-    like = _table()[0][1][-1]
-    return EngineDefaults(name, like.since, like.token_budget, like.max_sequences, like.source, known=False)
+            return _fitting(row[1], version)
+    return replace(_fitting(_table()[0][1], version), name=name, known=False)
+
+
+def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:
+    return [each for each in versions if not _numbers(version) or _numbers(each.since) <= _numbers(version)][-1]
 
 
 @cache
