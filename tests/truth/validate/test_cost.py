@@ -44,7 +44,7 @@ def test_what_an_engine_reaches_is_its_own_on_each_device() -> None:
     old = engine_defaults("vLLM", "0.5")
     assert old.reached_on(device("MI250")) == old.reached["MI250"]
     assert old.reached_on(device("MI355X")) == old.reached["AMD"]
-    assert old.reached_on(device("H100")) == Reached() == engine_defaults("SGLang").reached_on(device("MI300X"))
+    assert old.reached_on(device("L4")) == Reached() == engine_defaults("SGLang").reached_on(device("MI300X"))
 
 
 def test_launches_and_lesser_figures_slow_every_step() -> None:
