@@ -34,6 +34,7 @@ class EngineDefaults:
     token_budget, max_sequences, memory_fraction: as in `Engine`.
     step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
         own defaults where no engine is known better).
+    joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
@@ -52,6 +53,8 @@ class EngineDefaults:
     memory_fraction: float = 0.9
     step_s: float = 0.5e-3
     sequence_s: float = 5e-6
+    joined_step_s: float = 0.0
+    joined_sequence_s: float = 0.0
     front_s: float = 0.0
     front_token_s: float = 0.0
     quantised_kv: Format = "bf16"

@@ -15,10 +15,12 @@ def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
     """The estimator of `pool` under `engine` at `version`, with the engine's own host times."""
     known = engine_defaults(engine, version)
     reached = known.reached_on(pool.device)
-    launch_s = reached.layer_s + (reached.joined_s if pool.devices > 1 else 0.0)
-    step_s = known.step_s + pool.model.layers * launch_s
+    joined = pool.devices > 1
+    step_s = known.step_s + joined * known.joined_step_s
+    step_s += pool.model.layers * (reached.layer_s + joined * reached.joined_s)
+    sequence_s = known.sequence_s + joined * known.joined_sequence_s
     pool = replace(pool, device=_slower(pool.device, reached))
-    estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=known.sequence_s).build(pool)
+    estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s).build(pool)
     slower = known.ungrouped.get(pool.device.vendor)
     if slower is None or pool.model.mla is not None:
         return estimator
