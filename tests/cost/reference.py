@@ -161,7 +161,7 @@ class Slow:
             return use.collective_s, device.scaleup_bw * use.link, True
         near = device.scaleup_domain == 1 and ranks <= 8
         order = (device.host_bw, device.scaleout_bw) if near else (device.scaleout_bw, device.host_bw)
-        return use.far_s, (order[0] or order[1]) * use.link, False
+        return use.far_s, (order[0] or order[1]) * (use.host_link if near else use.link), False
 
     def messages(self, dense: bool, tokens: float) -> float:
         pool, model = self.pool, self.pool.model
