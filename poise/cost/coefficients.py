@@ -77,6 +77,10 @@ class Coefficients:
             total += one if one < two else two
         return total
 
+    def local(self, tokens: float) -> float:
+        """Picoseconds of an average layer's products of a rank's own tokens, routed experts apart."""
+        return max(self.token * tokens, self.weights)
+
     def last(self, sampled: float) -> float:
         """Picoseconds of the output head and the sampler for `sampled` tokens a rank."""
         math = self.head_token * sampled

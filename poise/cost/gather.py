@@ -87,13 +87,15 @@ class Gather:
 
     def layer(self, tokens: float) -> float:
         """Seconds of an average layer without attention."""
-        use, total = self.use, 0.0
-        for often, product in self._plain:
-            total += often * product.seconds(tokens)
+        use, total = self.use, self.local(tokens)
         total += self._experts(tokens) + self._reduced(tokens) + self._exchange(tokens)
         total += 5 * use.light_s + self._hop.fixed_s
         per_token = self.roofline.elementwise() + self.roofline.linear_attention()
         return total + tokens * (per_token + self._hop.per_byte_s)
+
+    def local(self, tokens: float) -> float:
+        """Seconds of an average layer's products without routed experts."""
+        return sum(often * product.seconds(tokens) for often, product in self._plain)
 
     def last(self, sampled: float) -> float:
         """Seconds of the output head and the sampler."""
