@@ -1,6 +1,6 @@
-"""The command line: `poise simulate`, `compare`, `diff`, `story`, `calibrate`, `whatif`, `validate`, `claim`, others.
+"""The command line: `poise simulate`, `compare`, `plan`, `diff`, `story`, `calibrate`, `whatif`, `validate`, others.
 
-Thin: the work is in `scenario`, in `truth` and in `claims`.
+Thin: the work is in `scenario`, in `plan`, in `truth` and in `claims`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -118,6 +118,53 @@ def compare(
         json_file, quiet,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if compare_file(wish) else DONE)
+
+
+@app.command()
+def plan(
+    model: Annotated[str, typer.Option(metavar="NAME", help="The model, or its config.json.")],
+    slo: Annotated[str, typer.Option(metavar="LIMITS", help="As in ttft_s=1.0,tpot_s=0.05,attainment=0.99.")],
+    devices: Annotated[str, typer.Option(metavar="A,B,…", help="Accelerators to choose from, as in H100,L40S.")],
+    traffic: Annotated[
+        Path | None, typer.Argument(help="A trace, or a scenario's workload.", metavar="[TRAFFIC]", show_default=False)
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="X", help="Poisson requests per second, without TRAFFIC.")
+    ] = None,
+    prompt_tokens: Annotated[str | None, typer.Option(metavar="N", help="Their prompts: a number or a spread.")] = None,
+    output_tokens: Annotated[str | None, typer.Option(metavar="N", help="Their outputs, the same.")] = None,
+    minimize: Annotated[str, typer.Option(metavar="AIM", help="cost, energy or gpus.")] = "cost",
+    budget: Annotated[float | None, typer.Option(metavar="X", help="Dollars per hour at most.")] = None,
+    power_w: Annotated[float | None, typer.Option(metavar="X", help="Watts of all devices at most.")] = None,
+    prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices, spot offers, limits of devices.")] = None,
+    formats: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of weights.")] = "bf16,fp8",
+    engine: Annotated[str, typer.Option(metavar="NAME", help="vllm, sglang or tensorrt-llm.")] = "vllm",
+    widest: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of one replica at most.")] = 16,
+    no_split: Annotated[bool, typer.Option("--no-split", help="Keep prefill and decode together.")] = False,
+    no_mix: Annotated[bool, typer.Option("--no-mix", help="One kind of replica for each role.")] = False,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change TRAFFIC, as in workload.scale=2.")
+    ] = None,
+    requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests of one simulation.")] = 4000,
+    seeds: Annotated[int, typer.Option(metavar="N", min=2, help="Seeds that confirm generated load.")] = 5,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    time_s: Annotated[
+        float | None, typer.Option("--time-limit", metavar="S", help="Seconds of search at most.")
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - is standard output.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page and what deploys the plan.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Find the fleet that holds an SLO at the least cost, energy or number of devices."""
+    from poise.plan.command import Wish, plan_fleet
+
+    wish = Wish(
+        traffic, model, slo, devices, minimize, budget, power_w, prices, formats, engine, rate, prompt_tokens,
+        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, time_s, json_file, out, quiet,
+    )  # fmt: skip
+    raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)
 
 
 @app.command()

@@ -28,13 +28,14 @@ MAY: dict[str, set[str]] = {
     **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
     "claims": GROUND | TOOLS | {"scenario"},  # experiments are comparisons
     "truth": GROUND | TOOLS | WORLDS | {"scenario"},  # what-ifs are comparisons too
+    "plan": GROUND | TOOLS | WORLDS | {"scenario"},
     "cli": GROUND | TOOLS | WORLDS | TASKS,
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily
 }
 """For each room, the rooms that it may import besides itself: each step those below it, never its neighbours."""
 
-HEAVY = {"numpy", "polars", "pydantic", "rich", "plotly", "ruamel", "typer", "msgspec"}
+HEAVY = {"numpy", "scipy", "polars", "pydantic", "rich", "plotly", "ruamel", "typer", "msgspec"}
 
 
 class Import(NamedTuple):
@@ -114,7 +115,7 @@ def test_core_needs_only_the_standard_library() -> None:
 
 
 def test_policies_need_only_core_and_numbers() -> None:
-    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy"}
+    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy", "scipy"}
     wrong = [each for each in _all() if each.room == "policies" and each.brings not in known]
     assert not wrong
 

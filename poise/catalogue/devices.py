@@ -73,7 +73,7 @@ def device(name: str, basis: str = "") -> Device:
     """
     found = _names().find(name)
     if found is None:
-        near = ", ".join(_names().nearest(name))
+        near = ", ".join(nearest(name))
         raise UserError(f"device {name!r} is not built in; nearest are {near}; or describe it field by field")
     built_in = _built_in(found)
     if not basis:
@@ -83,6 +83,11 @@ def device(name: str, basis: str = "") -> Device:
         known = ", ".join(map(repr, prices)) or "none"
         raise UserError(f"device {found} has no price on basis {basis!r}; known are {known}; or state price_per_hour")
     return replace(built_in, price_per_hour=prices[basis], price_basis=basis)
+
+
+def nearest(name: str) -> list[str]:
+    """The built-in devices whose names resemble `name` most, best first."""
+    return _names().nearest(name)
 
 
 def bases(name: str) -> dict[str, float]:

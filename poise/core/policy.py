@@ -6,11 +6,12 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from poise.core.action import Batch, Hold, Move, Reject, Route
 from poise.core.chance import Chance
+from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
 from poise.core.view import ClusterView, LaneView, SequenceView
 
@@ -168,6 +169,17 @@ class Cache(Protocol):
 
     def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Picoseconds for which the prefix of `request` must not be evicted; 0 leaves it to LRU."""
+        ...
+
+
+class Placer(Protocol):
+    """How many of which units serve a demand; asked by a planner, before anything runs."""
+
+    def place(self, demand: Demand, units: Sequence[Unit], available: Mapping[str, int] = ...) -> Placement:
+        """The placement; `available` limits devices by name, those it does not name are without limit.
+
+        CapacityError says why where there is none.
+        """
         ...
 
 

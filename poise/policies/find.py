@@ -24,15 +24,20 @@ SLOTS = {
 }
 """For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
 
+PLANNING = {"placer": ("place", "place")}
+"""The same for those that decide before anything runs, so no scenario names them."""
+
+_ALL = SLOTS | PLANNING
+
 
 def names(slot: str) -> list[str]:
     """The names of all built-in policies of a slot, and of those that other packages registered."""
-    return sorted({*_built_in(slot), *_registered(SLOTS[slot][1])})
+    return sorted({*_built_in(slot), *_registered(_ALL[slot][1])})
 
 
 def find(slot: str, name: str) -> type:
     """The class of the policy `name` for `slot`; ScenarioError with the nearest names if there is none."""
-    folder, method = SLOTS[slot]
+    folder, method = _ALL[slot]
     if ":" in name:
         return _outside(slot, name, method)
     if name in _built_in(slot):
@@ -92,7 +97,7 @@ def _alike(value: Any, default: Any) -> bool:
 
 
 def _built_in(slot: str) -> list[str]:
-    folder = SLOTS[slot][0]
+    folder = _ALL[slot][0]
     try:
         package = importlib.import_module(f"poise.policies.{folder}")
     except ModuleNotFoundError:

@@ -20,7 +20,7 @@ from poise.scenario.load import Loaded
 from poise.scenario.place import Path
 from poise.scenario.schema import DeviceSection, EngineSection, FittedSection, MeasuredSection, PoolSection
 
-_SCALES = {
+SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
     "fp8_tflops": ("fp8_flops", 1e12),
     "int8_tops": ("int8_ops", 1e12),
@@ -160,7 +160,7 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
     base = like or Device(section.name, "", 0.0, 0, 0.0)
     given = {
         field: round(value * unit) if field in ("memory_bytes", "scaleup_domain") else value * unit
-        for name, (field, unit) in _SCALES.items()
+        for name, (field, unit) in SCALES.items()
         if (value := getattr(section, name)) is not None
     }
     source = f"the scenario, else {base.source}" if like else "the scenario"
@@ -169,6 +169,8 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
 
 def _engine(section: EngineSection) -> Engine:
     return Engine(
+        name=section.name,
+        version=Engine().version if section.name == Engine().name else "not stated",
         token_budget=section.token_budget,
         max_sequences=section.max_sequences,
         block_tokens=section.block_tokens,

@@ -58,9 +58,9 @@ class Demo:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
         from poise.policies import Policies
         from poise.policies.find import build
-        from poise.scenario.compare.crew import processors
         from poise.scenario.compare.run import run
         from poise.scenario.compare.study import Setting, Study
+        from poise.scenario.crew import processors
 
         study = Study(
             setting=Setting(self.cluster, belief=self.belief, slo=SLO),

@@ -86,10 +86,10 @@ def _known(value: object) -> str:
 
 def policies() -> Listing:
     """The policies of every slot with their parameters and what they do."""
-    from poise.policies.find import SLOTS, find, names
+    from poise.policies.find import PLANNING, SLOTS, find, names
 
     data: list[dict[str, Any]] = []
-    for slot in SLOTS:
+    for slot in (*SLOTS, *PLANNING):
         for name in names(slot):
             kind = find(slot, name)
             data.append({"slot": slot, "name": name, "parameters": _parameters(kind), "about": _about(kind)})

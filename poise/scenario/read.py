@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from poise.core.errors import ScenarioError
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 
-EXAMPLE = "model: llama-3.1-8b"
+
+class Kind(NamedTuple):
+    """What errors say a file should be.
+
+    name: what it is, and where to find one.  least: what it must hold.  example: a line of it.
+    """
+
+    name: str = "a scenario (examples/ has some)"
+    least: str = "at least the sections cluster and workload"
+    example: str = "model: llama-3.1-8b"
 
 
-def read_yaml(file: Path, name: str) -> tuple[dict[str, Any], Places]:
+SCENARIO = Kind()
+
+
+def read_yaml(file: Path, name: str, kind: Kind = SCENARIO) -> tuple[dict[str, Any], Places]:
     """The mapping in `file` (called `name` in errors) as plain data, and where its values stand."""
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    text = _text(file, name)
+    text = read_text(file, name, kind)
     try:
         tree = _parser().load(text)
     except MarkedYAMLError as error:
@@ -25,9 +37,9 @@ def read_yaml(file: Path, name: str) -> tuple[dict[str, Any], Places]:
         raise ScenarioError(f"{name}: is no YAML ({_one_line(error)}); remove what YAML does not allow") from None
     places = Places(name)
     if tree is None:
-        raise ScenarioError(f"{name}: is empty; give at least the sections cluster and workload")
+        raise ScenarioError(f"{name}: is empty; give {kind.least}")
     if not isinstance(tree, dict):
-        raise ScenarioError(f"{name}:1: is a {_kind(tree)}; must be a mapping of sections, as in `{EXAMPLE}`")
+        raise ScenarioError(f"{name}:1: is a {_kind(tree)}; must be a mapping, as in `{kind.example}`")
     return _plain(tree, (), places), places
 
 
@@ -47,13 +59,14 @@ def _parser() -> Any:
     return YAML(typ="rt", pure=True)
 
 
-def _text(file: Path, name: str) -> str:
+def read_text(file: Path, name: str, kind: Kind = SCENARIO) -> str:
+    """What is in `file`; ScenarioError, naming `name`, where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ScenarioError(f"{name}: no such file; give the path of a scenario (examples/ has some)") from None
+        raise ScenarioError(f"{name}: no such file; give the path of {kind.name}") from None
     except IsADirectoryError:
-        raise ScenarioError(f"{name}: is a folder; give the scenario file in it") from None
+        raise ScenarioError(f"{name}: is a folder; give the file in it") from None
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
     except OSError as error:
@@ -72,7 +85,7 @@ def _broken(error: Any, name: str, text: str) -> str:
         key = said.split('"')[1] if '"' in said else "?"
         return f"{name}:{line}: {key}: stands twice in the same mapping; keep one of them"
     if "another document" in said:
-        return f"{name}:{line}: a second document begins; a scenario is one, so remove the `---`"
+        return f"{name}:{line}: a second document begins; a file has one, so remove the `---`"
     return f"{name}:{line}: is no YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
 
 

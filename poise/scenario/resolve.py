@@ -8,12 +8,12 @@ from typing import Any
 
 from poise.core.built import CORE
 from poise.core.model import Model
-from poise.core.spec import Engine
 from poise.cost import kv_blocks
 from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
 from poise.scenario.choice import chosen_in
+from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
 from poise.scenario.schema import FittedSection, MeasuredSection, PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
@@ -27,7 +27,7 @@ def resolved(problem: Problem) -> dict[str, Any]:
     told: dict[str, Any] = {
         "model": scenario.model,
         "cluster": scenario.cluster.model_dump(),
-        "workload": _workload(problem),
+        "workload": resolved_workload(problem.loaded),
         "policies": _policies(problem),
         "engine": scenario.engine.model_dump(),
         "slo": scenario.slo.model_dump(),
@@ -79,17 +79,17 @@ def _model(problem: Problem, text: str, path: tuple[str | int, ...]) -> str:
     return model(text).name
 
 
-def _workload(problem: Problem) -> dict[str, Any]:
-    """The section without the sources and options that are not used."""
-    section = problem.loaded.scenario.workload
+def resolved_workload(loaded: Loaded) -> dict[str, Any]:
+    """The section without the sources and options that are not used; paths are absolute."""
+    section = loaded.scenario.workload
     source = source_of(section)
     told = {name: value for name, value in section.model_dump().items() if value is not None}
-    _absolute(problem, told, "recorded_sessions", "trace")
+    _absolute(loaded, told, "recorded_sessions", "trace")
     if source == "trace":
-        _absolute(problem, told, "trace")
+        _absolute(loaded, told, "trace")
         return told
     for name in ("lengths", "counts", "arrivals"):
-        _absolute(problem, told, source, name)
+        _absolute(loaded, told, source, name)
     inner = {name: value for name, value in told[source].items() if value is not None}
     if isinstance(getattr(section, source), Generated) and "lengths" not in inner and "recorded_sessions" not in told:
         inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
@@ -99,13 +99,13 @@ def _workload(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in unused} | {source: inner}
 
 
-def _absolute(problem: Problem, told: dict[str, Any], *path: str) -> None:
+def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:
     """Make the file named at `path` of the section `told` absolute, where there is one."""
     inside: Any = told
     for name in path[:-1]:
         inside = inside.get(name) or {}
     if inside.get(path[-1]) is not None:
-        inside[path[-1]] = str(problem.loaded.file(inside[path[-1]], ("workload", *path)).resolve())
+        inside[path[-1]] = str(loaded.file(inside[path[-1]], ("workload", *path)).resolve())
 
 
 def _policies(problem: Problem) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
     """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
     from poise import __version__
 
-    block_tokens = problem.cluster.pools[0].engine.block_tokens
+    engine = problem.cluster.pools[0].engine
     return {
         "poise": __version__,
         "core": CORE,
         "scenario": resolved(problem),
-        "engine": {"model": Engine().name, "version": Engine().version},
+        "engine": {"model": engine.name, "version": engine.version},
         "cost": [_costs(problem, at) for at in range(len(problem.cluster.pools))],
-        "workload": {**workload.source, **workload.summary(block_tokens, problem.warmup_s)},
+        "workload": {**workload.source, **workload.summary(engine.block_tokens, problem.warmup_s)},
         "belief": asdict(problem.belief),
         "seeds": list(problem.seeds),
     }

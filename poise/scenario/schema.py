@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
@@ -33,9 +34,19 @@ class LaneSection(Section):
     share: float = Field(default=_LANE.share, gt=0, le=1, description="the lane's share of the device's SMs")
 
 
+def check_engine(name: str) -> str:
+    """An engine whose kernels may have been measured."""
+    if not engine_defaults(name).known:
+        raise ValueError(f"{name!r} is no engine that is known; give vllm, sglang or tensorrt-llm")
+    return name
+
+
 class EngineSection(Section):
     """How every engine batches and keeps its KV cache; the defaults are vLLM v1's."""
 
+    name: Annotated[str, AfterValidator(check_engine)] = Field(
+        default=_ENGINE.name, description="whose kernels measured costs take, as in sglang"
+    )
     token_budget: Whole = Field(
         default=_ENGINE.token_budget, ge=1, description="the tokens computed in one step, as in 8192"
     )

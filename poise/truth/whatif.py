@@ -22,11 +22,11 @@ from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.verdict import REACH
 from poise.report.wording import significant, write
-from poise.scenario.compare.cell import Cell, Task, cell_of, run_of
+from poise.scenario.compare.cell import Cell, Task, cell_of, run_of, simulated
 from poise.scenario.compare.comparison import Comparison
-from poise.scenario.compare.crew import Crew
 from poise.scenario.compare.doubt import paired
 from poise.scenario.compare.study import Place, Setting, Study
+from poise.scenario.crew import Crew
 from poise.scenario.run import interrupts
 from poise.truth.calibrate import Calibration, Meter
 from poise.truth.cluster import cluster_of
@@ -171,7 +171,7 @@ def whatif(
         **day.workload.summary(setting.cluster.pools[0].engine.block_tokens),
     }
     tell: Callable[[str, int, int], None] = meter or (lambda label, done, total: None)
-    with interrupts() as stop, Crew(asked.jobs, stop) as crew:
+    with interrupts() as stop, Crew(asked.jobs, stop, simulated) as crew:
         task = _task(day, asked, setting, RECORDED, base)
         run = run_of(task, stop.is_set)
         if run is None:

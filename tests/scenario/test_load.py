@@ -114,11 +114,17 @@ def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:
     assert (problem.cluster.link_bw, problem.seeds, problem.drain) == (0.0, [0], True)
 
 
+def test_an_engine_is_one_that_is_known(tmp_path: Path) -> None:
+    assert build(load(_file(tmp_path), ["engine.name=SGLang"])).cluster.pools[0].engine.name == "SGLang"
+    with pytest.raises(ScenarioError, match="'exllama' is no engine that is known; give vllm, sglang or tensorrt-llm"):
+        load(_file(tmp_path), ["engine.name=exllama"])
+
+
 def test_the_schema_has_the_fields_of_the_core() -> None:
     renamed = {"host_kv_bytes": "host_kv_gb"}
     for section, core in ((LaneSection, Lane), (SloSection, Slo), (FaultSection, Fault)):
         assert set(section.model_fields) == {each.name for each in fields(core)}
-    told = {renamed.get(each.name, each.name) for each in fields(Engine)} - {"name", "version"}
+    told = {renamed.get(each.name, each.name) for each in fields(Engine)} - {"version"}
     assert set(EngineSection.model_fields) == told | {"preemption"}
 
 

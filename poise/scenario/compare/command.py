@@ -115,7 +115,7 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
 
 def jobs_of(text: str | None) -> int:
     """How many processes `--jobs` asks for; all processors where it is not given."""
-    from poise.scenario.compare.crew import processors
+    from poise.scenario.crew import processors
 
     if text is None:
         return processors()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import ScenarioError
 from poise.core.units import SECOND, ps
 from poise.report.figures import ATTAINMENT
-from poise.scenario.compare.cell import Cell, Task
+from poise.scenario.compare.cell import Cell, Task, simulated
 from poise.scenario.compare.collapse import Collapse, collapse, probe
 from poise.scenario.compare.comparison import Comparison
-from poise.scenario.compare.crew import Crew
 from poise.scenario.compare.study import Place, Study
+from poise.scenario.crew import Crew
 from poise.scenario.run import interrupts
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(
     draw: keep what reports draw.  find_collapse: then search for the load that each policy no longer carries.
     """
     _check(study, find_collapse)
-    with interrupts() as stop, Crew(jobs, stop) as crew:
+    with interrupts() as stop, Crew(jobs, stop, simulated) as crew:
         running = _Running(study, crew, store, requests, draw, meter or _silent)
         running.comparison.sought = find_collapse
         running.fill(study.places())
@@ -75,7 +75,7 @@ class _Running:
     """A study under way."""
 
     study: Study
-    crew: Crew
+    crew: Crew[Task, Cell]
     store: Store | None
     requests: bool
     draw: bool

@@ -1,4 +1,4 @@
-"""Cells in parallel processes: started afresh (spawn), deaf to Ctrl-C, stopped by word of this process."""
+"""Tasks in parallel processes: started afresh (spawn), deaf to Ctrl-C, stopped by word of this process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from poise.core.errors import PoiseError
-from poise.scenario.compare.cell import Cell, Task, simulated
+
+Task = TypeVar("Task")
+Done = TypeVar("Done")
 
 AHEAD = 2
 """Tasks given out for each process: one under way and one to go on with, so that few workloads wait in memory."""
@@ -31,21 +33,23 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Crew:
-    """So many processes that simulate cells; a context manager, which tells them to stop and waits for them.
+class Crew(Generic[Task, Done]):
+    """So many processes that do tasks; a context manager, which tells them to stop and waits for them.
 
-    With one job nothing leaves this process, and processes begin only with the first task. The cells are the same
-    whatever `jobs` is, their order is not.
+    do: a function of a module, from a task and a question whether to stop to what came of it, None for nothing.
+    With one job nothing leaves this process, and processes begin only with the first task. What comes of a task is the
+    same whatever `jobs` is, the order is not.
     """
 
-    def __init__(self, jobs: int, stop: threading.Event) -> None:
+    def __init__(self, jobs: int, stop: threading.Event, do: Callable[[Task, Callable[[], bool]], Done | None]) -> None:
         self._jobs = jobs
         self._stop = stop
+        self._do = do
         self._context = multiprocessing.get_context("spawn")
         self._told = self._context.Event()
         self._pool: ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Crew[Task, Done]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -53,10 +57,11 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def work(self, tasks: Iterable[Task], done: Callable[[Cell], None]) -> None:
-        """Simulate `tasks`, telling `done` of each cell as it ends, until all are or the user wants to stop.
+    def work(self, tasks: Iterable[Task], done: Callable[[Done], None]) -> None:
+        """Do `tasks`, telling `done` what came of each as it ends, until all are or the user wants to stop.
 
-        What a simulation raises is raised here. PoiseError when a process is gone.
+        Tasks are asked for as they can be done, so what comes of one may decide on the next. What a task raises is
+        raised here. PoiseError when a process is gone.
         """
         if self._jobs > 1:
             try:
@@ -64,31 +69,31 @@ class Crew:
             except BrokenProcessPool:
                 raise PoiseError(
                     "a process ended before its simulation did; give fewer jobs if memory is short, and keep a script "
-                    "that compares under `if __name__ == '__main__':`"
+                    "that compares or plans under `if __name__ == '__main__':`"
                 ) from None
             return
         for task in tasks:
-            cell = None if self._stop.is_set() else simulated(task, self._stop.is_set)
-            if cell is None:
+            came = None if self._stop.is_set() else self._do(task, self._stop.is_set)
+            if came is None:
                 return
-            done(cell)
+            done(came)
 
-    def _hand_out(self, tasks: Iterator[Task], done: Callable[[Cell], None]) -> None:
+    def _hand_out(self, tasks: Iterator[Task], done: Callable[[Done], None]) -> None:
         pending = {self._submit(task) for task in islice(tasks, AHEAD * self._jobs)}
         while pending and not self._stop.is_set():
             ended, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for each in ended:
-                cell = each.result()
-                if cell is not None:
-                    done(cell)
+                came = each.result()
+                if came is not None:
+                    done(came)
             if not self._stop.is_set():
                 pending |= {self._submit(task) for task in islice(tasks, len(ended))}
 
-    def _submit(self, task: Task) -> Future[Cell | None]:
+    def _submit(self, task: Task) -> Future[Done | None]:
         with _deaf():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(self._jobs, self._context, _begin, (self._told,))
-            return self._pool.submit(_simulated, task)
+            return self._pool.submit(_done, self._do, task)
 
 
 @contextmanager
@@ -119,5 +124,5 @@ def _follow() -> None:
         os._exit(1)
 
 
-def _simulated(task: Task) -> Cell | None:
-    return simulated(task, _told_to_stop)
+def _done(do: Callable[[Task, Callable[[], bool]], Done | None], task: Task) -> Done | None:
+    return do(task, _told_to_stop)

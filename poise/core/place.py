@@ -1,0 +1,72 @@
+"""What a placer decides about: how much of which requests is asked for, what could serve them, how many of each do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from poise.core.spec import Role
+
+
+class Bucket(NamedTuple):
+    """Requests of about one size: tokens that stand for all of them, and how many come in a second."""
+
+    prompt_tokens: int
+    output_tokens: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A histogram of request sizes with rates."""
+
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def rate(self) -> float:
+        """Requests per second over all buckets."""
+        return sum(bucket.rate for bucket in self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Something that can be had any number of times and serves requests: an engine in a layout on some devices.
+
+    price: of one for an hour, in whatever is minimised, the same for all units (dollars; or devices, or watts).
+    rates: for each bucket the most requests per second at which one meets the SLO with that bucket alone (0: never).
+    device, devices: which devices one takes and how many of them; for limits on what is available.
+    role: which phase it serves; a unit that serves both is mixed.
+    latency_s, energy_j: of a request under the whole demand, where that was measured (0: unsaid).
+    """
+
+    name: str
+    price: float
+    rates: tuple[float, ...]
+    device: str = ""
+    devices: int = 1
+    role: Role = "mixed"
+    latency_s: float = 0.0
+    energy_j: float = 0.0
+
+
+class Share(NamedTuple):
+    """Requests per second of a bucket that go to a unit; both by index."""
+
+    bucket: int
+    unit: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How many of each unit, and which part of each bucket goes to which unit.
+
+    counts: for each unit handed in, in order.  loads: how many of each would do if they could be divided.
+    price: of all for an hour.  bound: the price below which no placement of this demand can be.
+    """
+
+    counts: tuple[int, ...]
+    shares: tuple[Share, ...]
+    loads: tuple[float, ...]
+    price: float
+    bound: float

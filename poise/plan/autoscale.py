@@ -1,0 +1,50 @@
+"""What scaling with the load could save at most: the replicas that each stretch of time needs by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from poise.core.units import SECOND
+from poise.plan.demand import Demand, span_s
+
+WINDOWS, LEAST_S = 24, 60.0
+"""Windows into which the traffic is cut, and the shortest one that a scaler could follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscale:
+    """Replicas by window of `window_s` seconds: the least, the mean and the most that are needed, of `fixed`.
+
+    A bound: each window has what its own load asks for, from its first moment on, without start-up.
+    """
+
+    window_s: float
+    fixed: int
+    least: int
+    mean: float
+    most: int
+
+    @property
+    def saved(self) -> float:
+        """The share of replica-hours that scaling could save at most."""
+        return max(0.0, 1 - self.mean / self.fixed)
+
+
+def autoscale(demand: Demand, replicas: int) -> Autoscale | None:
+    """The bound for a fleet of `replicas` that was sized for the busiest stretch; None for traffic of a few minutes.
+
+    Work is counted in tokens, prompt and output alike.
+    """
+    whole, busy = demand.whole, demand.stretches[0]
+    if whole.after_offsets is not None or span_s(whole) < WINDOWS * LEAST_S:
+        return None
+    tokens = whole.prompt.astype(np.int64) + whole.output
+    window_s = span_s(whole) / WINDOWS
+    where = np.minimum(((whole.arrival - whole.arrival[0]) / (window_s * SECOND)).astype(np.int64), WINDOWS - 1)
+    rates = np.bincount(where, weights=tokens, minlength=WINDOWS) / window_s
+    full = float((busy.prompt.astype(np.int64) + busy.output).sum()) / span_s(busy)
+    needs = [min(replicas, max(1, ceil(replicas * rate / full))) for rate in rates]
+    return Autoscale(window_s, replicas, min(needs), sum(needs) / len(needs), max(needs))

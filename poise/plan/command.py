@@ -1,0 +1,197 @@
+"""`poise plan` once its options are read: ask, search, show, write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from poise.core.errors import UserError
+
+if TYPE_CHECKING:
+    from poise.core.spec import Device, Format
+    from poise.plan.plan import Ask, Plan
+    from poise.plan.trial import Trial
+
+ENGINES = ("vllm", "sglang", "tensorrt-llm")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options of `poise plan`; `json` is a file or `-`."""
+
+    traffic: Path | None
+    model: str
+    slo: str
+    devices: str
+    minimize: str
+    budget: float | None
+    power_w: float | None
+    prices: Path | None
+    formats: str
+    engine: str
+    rate: float | None
+    prompt_tokens: str | None
+    output_tokens: str | None
+    sets: list[str]
+    requests: int
+    seeds: int
+    widest: int
+    no_split: bool
+    no_mix: bool
+    jobs: str | None
+    time_s: float | None
+    json: str | None
+    out: Path | None
+    quiet: bool
+
+
+def plan_fleet(wish: Wish) -> bool:
+    """Find a plan, print and write what was asked for; returns whether it was interrupted."""
+    from poise.plan.plan import plan
+    from poise.scenario.compare.command import jobs_of
+    from poise.scenario.meter import Bars
+    from poise.scenario.write import check_writable
+
+    if wish.json is not None and wish.json != "-":
+        check_writable(Path(wish.json), "--json")
+    if wish.out is not None:
+        check_writable(wish.out, "--out", folder=True)
+    jobs = jobs_of(wish.jobs)
+    asked = ask(wish)
+    with Bars() as bars:
+        meter = None if wish.quiet else bars
+        found = plan(asked, jobs=jobs, time_s=wish.time_s, meter=meter, told=None if wish.quiet else _better())
+    _show(wish, found)
+    _write(wish, found)
+    if found.best is None and not found.found.interrupted:
+        raise UserError("no fleet of the devices given holds the SLO; what would is above")
+    return found.found.interrupted
+
+
+def ask(wish: Wish) -> Ask:
+    """The question that the options state; UserError for what cannot be one."""
+    from poise.catalogue import device, model
+    from poise.catalogue.engines import engine_defaults
+    from poise.cost import Measured
+    from poise.plan.goal import AIMS, Goal, read_slo
+    from poise.plan.plan import Ask
+    from poise.plan.traffic import Source
+
+    slo, attainment = read_slo(wish.slo)
+    if wish.minimize not in AIMS:
+        raise UserError(f"--minimize {wish.minimize}: there is no such aim; give {', '.join(AIMS)}")
+    if wish.engine not in ENGINES:
+        raise UserError(f"--engine {wish.engine}: is not known; give {', '.join(ENGINES)}")
+    devices = tuple(dict.fromkeys(device(name) for name in _names(wish.devices, "--devices", "H100,L40S")))
+    prices, basis = _prices(wish, devices)
+    known = engine_defaults(wish.engine)
+    return Ask(
+        source=Source(
+            wish.traffic, wish.rate, _length(wish.prompt_tokens, "--prompt-tokens"),
+            _length(wish.output_tokens, "--output-tokens"), wish.sets,
+        ),
+        model=model(wish.model),
+        goal=Goal(slo, attainment, wish.minimize, wish.budget, wish.power_w),  # type: ignore[arg-type]
+        devices=devices,
+        prices=prices,
+        basis=basis,
+        formats=_formats(wish.formats),
+        engine=known.engine(),
+        cost=Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s),
+        split=not wish.no_split,
+        mix=not wish.no_mix,
+        widest=wish.widest,
+        requests=wish.requests,
+        seeds=wish.seeds,
+        front_s=known.front_s,
+    )  # fmt: skip
+
+
+def _prices(wish: Wish, devices: Iterable[Device]) -> tuple[dict[str, Any], str]:
+    """Prices where they are wanted: a fleet of least devices or energy needs none."""
+    from poise.plan.prices import prices_of
+
+    names = [each.name for each in devices]
+    if wish.prices is not None or wish.minimize == "cost" or wish.budget is not None:
+        return prices_of(names, wish.prices)
+    try:
+        return prices_of(names, None)
+    except UserError:
+        return {}, ""
+
+
+def _formats(text: str) -> tuple[Format, ...]:
+    from poise.core.spec import Format
+
+    chosen = _names(text, "--formats", "bf16,fp8")
+    for name in chosen:
+        if name not in get_args(Format):
+            raise UserError(f"--formats {name}: is no format; give {', '.join(get_args(Format))}")
+    return tuple(chosen)  # type: ignore[arg-type]
+
+
+def _names(text: str, option: str, example: str) -> list[str]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if not names:
+        raise UserError(f"{option}: names nothing; give one or more, as in {example}")
+    return list(dict.fromkeys(names))
+
+
+def _length(text: str | None, option: str) -> Any:
+    from poise.scenario.read import parse_value
+
+    return None if text is None else parse_value(text, f"{option} {text}")
+
+
+class _better:
+    """Says each better fleet as it is found, on the terminal."""
+
+    def __init__(self) -> None:
+        import time
+
+        self._since, self._clock = time.monotonic(), time.monotonic
+
+    def __call__(self, trial: Trial) -> None:
+        fleet = trial.fleet
+        if sys.stderr.isatty():
+            price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
+            took = self._clock() - self._since
+            print(f"{took:5.1f} s  {fleet.written}, {fleet.router}:{price} {fleet.devices} devices", file=sys.stderr)
+
+
+def _show(wish: Wish, found: Plan) -> None:
+    from poise.plan.show import show_plan
+
+    if wish.json != "-" and not (wish.quiet and found.best is not None):
+        show_plan(found)
+
+
+def _write(wish: Wish, found: Plan) -> None:
+    from poise.plan.told import told
+    from poise.scenario.write import to_json, write_json
+
+    if wish.json == "-":
+        sys.stdout.write(to_json(told(found)))
+    elif wish.json is not None:
+        write_json(told(found), Path(wish.json))
+    if wish.out is not None:
+        files = _write_folder(found, wish.out)
+        if not wish.quiet:
+            names = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
+            print(names, file=sys.stderr if wish.json == "-" else sys.stdout)
+
+
+def _write_folder(found: Plan, folder: Path) -> list[Path]:
+    """The page, the JSON, and what deploys the plan where there is one."""
+    from poise.plan.deploy.folder import write_deployment
+    from poise.plan.page import write_page
+    from poise.plan.told import told
+    from poise.scenario.write import write_json
+
+    json_file = folder / "plan.json"
+    write_json(told(found), json_file)
+    files = [json_file, write_page(found, folder)]
+    return files if found.best is None else files + write_deployment(found.best.fleet, found.setting, folder)

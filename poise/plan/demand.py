@@ -1,0 +1,122 @@
+"""The traffic that a fleet is sized for: its busiest stretch, and what it comes to per second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poise.core.errors import UserError
+from poise.core.units import SECOND
+from poise.workload import Workload
+from poise.workload.rows import take
+
+REQUESTS = 4000
+"""Requests that one simulation takes, unless a stretch of `LEAST_S` has more."""
+
+LEAST_S, MOST = 60.0, 20_000
+"""Seconds that a stretch lasts where the traffic has so much, and the requests at which it is cut all the same."""
+
+WARMUP = 0.1
+"""The share of a stretch's time that fills the fleet and is not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The load to be carried. rate: requests per second.  prompt, output: mean tokens; `long_prompt`: the 99th
+    percentile of prompts.  longest: the most tokens of one request.  hit: the share of prompt tokens that an unlimited
+    prefix cache would find.  stretches: what is simulated in the search.  fresh: the same under other seeds, to confirm
+    what was found; none where the load is recorded.  whole: all of the traffic.  notes: what was left out.
+    """
+
+    rate: float
+    prompt: float
+    output: float
+    long_prompt: float
+    longest: int
+    hit: float
+    stretches: tuple[Workload, ...]
+    fresh: tuple[Workload, ...]
+    whole: Workload
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warmup_s(self) -> float:
+        """Seconds of a stretch that are not judged."""
+        return WARMUP * span_s(self.stretches[0])
+
+
+def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUESTS) -> Demand:
+    """The demand of one recorded workload, or of a generated one under several seeds.
+
+    The search takes the seed with more tokens per second than three in four, so that what it finds seldom fails the
+    others. name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
+    """
+    first = workloads[0]
+    if len(first) < 2 or first.concurrency or not span_s(first):
+        raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
+    stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
+    told = stretches.pop(3 * (len(stretches) - 1) // 4)
+    notes = []
+    if len(told) < len(first):
+        notes.append(f"sized for the busiest {len(told)} requests of {len(first)} ({span_s(told):.4g} s)")
+    return Demand(
+        rate=len(told) / span_s(told),
+        prompt=float(told.prompt.mean()),
+        output=float(told.output.mean()),
+        long_prompt=float(np.percentile(told.prompt, 99, method="inverted_cdf")),
+        longest=int((told.prompt.astype(np.int64) + told.output).max()),
+        hit=told.reachable_hit_rate() if told.prefixes is not None else 0.0,
+        stretches=(told,),
+        fresh=tuple(stretches),
+        whole=first,
+        notes=tuple(notes),
+    )
+
+
+def busiest(workload: Workload, rows: int) -> Workload:
+    """The stretch of `rows` requests with the most tokens per second, from its own start; all of shorter traffic.
+
+    Where requests wait for earlier ones the first rows are taken: a stretch out of the middle would lack their causes.
+    """
+    if rows >= len(workload):
+        return workload
+    if workload.after_offsets is not None:
+        return workload.head(rows)
+    tokens = np.concatenate([[0], np.cumsum(workload.prompt.astype(np.int64) + workload.output)])
+    spans = np.maximum(workload.arrival[rows - 1 :] - workload.arrival[: len(workload) - rows + 1], 1)
+    begin = int(np.argmax((tokens[rows:] - tokens[:-rows]) / spans))
+    chosen = take(workload, np.arange(begin, begin + rows))
+    chosen.arrival = chosen.arrival - chosen.arrival[0]
+    return chosen
+
+
+def tokens_per_s(workload: Workload) -> float:
+    """Prompt and output tokens that are asked for in a second."""
+    return float(workload.prompt.sum(dtype=np.int64) + workload.output.sum(dtype=np.int64)) / span_s(workload)
+
+
+def span_s(workload: Workload) -> float:
+    """Seconds from the first arrival to the last, and what successors wait at least."""
+    waited = 0.0
+    if workload.delay is not None and workload.after_offsets is not None:
+        leaders = int((np.diff(workload.after_offsets) == 0).sum())
+        waited = float(workload.delay.sum()) / max(leaders, 1)
+    own = workload.arrival
+    if workload.after_offsets is not None:
+        own = own[np.diff(workload.after_offsets) == 0]
+    return (float(own[-1] - own[0]) + waited) / SECOND if len(own) else 0.0
+
+
+def _rows(workload: Workload, requests: int) -> int:
+    """Rows of a stretch: `requests`, or what arrives in `LEAST_S` if that is more."""
+    return min(max(requests, round(len(workload) / span_s(workload) * LEAST_S)), MOST)
+
+
+def _rateless(workload: Workload) -> str:
+    if workload.concurrency:
+        return f"its load is closed ({workload.concurrency} at once), so it has no rate of its own"
+    if len(workload) < 2:
+        return f"it has {len(workload)} request{'s' if len(workload) != 1 else ''}, which is no rate"
+    return "all its requests arrive at one instant, which is no rate"

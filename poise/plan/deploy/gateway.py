@@ -1,0 +1,63 @@
+"""The gateway's file: the plan's router before one engine for each replica."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poise.core.estimate import Chunk, StepShape
+from poise.core.spec import Pool
+from poise.core.units import seconds
+from poise.plan.deploy.place import EVENTS, REPLAY, Place, places
+from poise.plan.deploy.reads import follows_events
+from poise.plan.deploy.script import one_line
+from poise.plan.deploy.setting import Setting
+from poise.plan.deploy.yaml import dump
+from poise.plan.fleet import Fleet
+
+
+def gateway(fleet: Fleet, setting: Setting) -> str:
+    """The file as YAML, for `poise serve`."""
+    comments = [f"The gateway of {one_line(fleet.written)}: poise serve gateway.yaml"]
+    told_by = "reported" if follows_events(fleet, setting) else "own"
+    if setting.belief.prefix != told_by:
+        comments.append(f"Prefix caches are known by belief.prefix {told_by}; simulated was {setting.belief.prefix}")
+    return dump([told(fleet, setting)], comments)
+
+
+def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
+    """The file as plain data."""
+    follow = follows_events(fleet, setting)
+    return {
+        "listen": {"host": "0.0.0.0", "port": setting.gateway_port},
+        "admin": {"port": setting.gateway_port + 1},
+        "engines": [engine(fleet.pools[each.pool], setting, each, follow) for each in places(fleet, setting)],
+        "policies": {"router": fleet.router},
+        "belief": belief(fleet, setting, follow),
+    }
+
+
+def belief(fleet: Fleet, setting: Setting, follow: bool) -> dict[str, Any]:
+    """What the gateway knows of its engines, as it was simulated; a period of 0 is the gateway's own."""
+    made: dict[str, Any] = {"prefix": "reported" if follow else "own"}
+    if setting.belief.period_s:
+        made["period_s"] = setting.belief.period_s
+    if follow:
+        made |= {"tokenizer": setting.tokenizer, "block_tokens": fleet.pools[0].engine.block_tokens}
+    return made
+
+
+def engine(pool: Pool, setting: Setting, place: Place, follow: bool) -> dict[str, Any]:
+    """One engine."""
+    made: dict[str, Any] = {"url": place.url, "name": place.name}
+    made |= {"role": pool.role} if pool.role != "mixed" else {}
+    made |= {"models": [pool.model.name], "prefill_tokens_per_s": prefill_rate(pool, setting)}
+    if follow:
+        host = f"[{place.head}]" if ":" in place.head else place.head
+        made |= {"kv_events": f"tcp://{host}:{place.port + EVENTS}", "kv_replay": f"tcp://{host}:{place.port + REPLAY}"}
+    return made
+
+
+def prefill_rate(pool: Pool, setting: Setting) -> float:
+    """Prompt tokens per second at a full token budget, to a tenth."""
+    tokens = min(pool.engine.token_budget, pool.model.max_context)
+    return round(tokens / seconds(setting.cost.build(pool).step(StepShape(0, (Chunk(tokens, 0),))).base), 1)

@@ -1,0 +1,93 @@
+"""A fleet: pools of replicas and the router before them, priced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from poise.catalogue.engines import engine_defaults
+from poise.core.spec import Cluster, Fault, Pool
+from poise.policies import Policies
+from poise.policies.find import build
+
+BATCHERS = {False: "chunked", True: "prefill_first"}
+"""The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
+
+_ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Pools, each with its replicas and price, what routes between them, and what befalls them in a simulation.
+
+    `written` is its short form: `3 × H100 tp2 fp8`.
+    """
+
+    pools: tuple[Pool, ...]
+    router: str = "least_requests"
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        """Devices of all pools."""
+        return sum(pool.replicas * pool.devices for pool in self.pools)
+
+    @property
+    def by_device(self) -> dict[str, int]:
+        """Devices by name."""
+        counts: Counter[str] = Counter()
+        for pool in self.pools:
+            counts[pool.device.name] += pool.replicas * pool.devices
+        return dict(counts)
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all pools."""
+        return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def price_per_hour(self) -> float:
+        """Dollars per hour; 0 for a pool that has no price."""
+        return sum(pool.replicas * pool.devices * (pool.price_per_hour or 0.0) for pool in self.pools)
+
+    @property
+    def power_w(self) -> float:
+        """Watts that the devices may draw together."""
+        return sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
+
+    @property
+    def split(self) -> bool:
+        """Whether prefill and decode are apart."""
+        return any(pool.role != "mixed" for pool in self.pools)
+
+    @property
+    def written(self) -> str:
+        """The fleet in a few words."""
+        return " + ".join(f"{pool.replicas} × {unit_name(pool)}" for pool in self.pools)
+
+    @property
+    def batcher(self) -> str:
+        """What its engines make batches by."""
+        return BATCHERS[engine_defaults(self.pools[0].engine.name).prefill_first]
+
+    def cluster(self) -> Cluster:
+        """What is simulated."""
+        return Cluster(self.pools, faults=self.faults)
+
+    def policies(self) -> Policies:
+        """What decides in it: its router, and batches as its engine makes them."""
+        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher))
+
+    def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
+        """The same with so many replicas in each pool; pools without any are left out."""
+        pools = zip(self.pools, counts, strict=True)
+        return replace(self, pools=tuple(replace(pool, replicas=n) for pool, n in pools if n))
+
+
+def unit_name(pool: Pool) -> str:
+    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go without saying."""
+    degrees = (("tp", pool.tensor), ("pp", pool.pipeline), ("dp", pool.data), ("ep", pool.expert))
+    parts = [pool.device.name, *(f"{word}{n}" for word, n in degrees if n > 1)]
+    parts += [pool.weights] if pool.weights != "bf16" else []
+    parts += [f"kv-{pool.kv}"] if pool.kv != "bf16" else []
+    return " ".join(parts) + _ROLES[pool.role]

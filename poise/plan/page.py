@@ -1,0 +1,121 @@
+"""The page of a plan: the answer, what it trades off against, and everything that was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+
+from poise.plan.plan import Plan
+from poise.plan.show import HEADERS, headline, remarks, row
+from poise.plan.trial import Trial
+from poise.plan.verdict import nothing
+from poise.report.chart import Line, Scale, chart
+from poise.report.files import replacing
+from poise.report.pieces import fold, grid, section, table
+from poise.report.script import SCRIPT
+from poise.report.style import STYLE
+
+HOLDS, MISSES, CHOSEN = 2, 7, 0
+"""Colours of fleets that hold, of those that do not, and of the plan."""
+
+Axis = tuple[str, Callable[[Trial], float | None], bool]
+"""What an axis shows: its label, the figure, and whether it is logarithmic."""
+
+
+def write_page(plan: Plan, folder: Path) -> Path:
+    """Write `plan.html` into `folder` and return its path."""
+    path = folder / "plan.html"
+    with replacing(path) as file:
+        file.write(page(plan).encode())
+    return path
+
+
+def page(plan: Plan) -> str:
+    """The page as text; it refers to nothing outside."""
+    best = plan.best
+    title = f"A fleet for {plan.ask.model.name}"
+    if best is None:
+        body = section("No plan holds", _list(nothing(plan)), anchor="plan")
+    else:
+        lines = "".join(f"<p>{escape(line)}</p>" for line in headline(plan, best))
+        body = section("The plan", lines, _list(list(remarks(plan, best))), anchor="plan")
+        body += section("Fleets that hold, the plan first", _table(plan.ranked), anchor="holds")
+    body += section("What is traded for what", _legend(), grid(_charts(plan), pairs=True), anchor="trade")
+    tried = sorted(plan.found.trials, key=lambda each: (-each.meets(plan.ask.goal), each.value(plan.ask.goal)))
+    left = [f"{name}: {why}" for name, why in {**plan.found.why, **plan.units.refused}.items()]
+    body += section(
+        "All that was tried",
+        fold(f"{len(tried)} fleets simulated", _table(tried)),
+        fold(f"{len(left)} kinds that do not hold or do not fit", _list(left)),
+        anchor="tried",
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}{_OWN}</style></head>\n<body><main>"
+        f"<header><h1>{escape(title)}</h1></header>{body}</main>"
+        f'<div id="tip" role="status" hidden></div>'
+        f"<script>{SCRIPT}</script></body></html>\n"
+    )
+
+
+_OWN = "ul{padding-left:1.2em}td:first-child,th:first-child{white-space:nowrap;text-align:left}"
+
+
+def _list(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def _table(trials: Sequence[Trial]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADERS)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row(each)) + "</tr>" for each in trials)
+    return table(head, body)
+
+
+def _legend() -> str:
+    spots = (("the plan", CHOSEN), ("holds the SLO", HOLDS), ("does not", MISSES))
+    return '<div class="legend">' + "".join(_spot(name, style) for name, style in spots) + "</div>"
+
+
+def _spot(name: str, style: int) -> str:
+    dot = f'<svg viewBox="0 0 12 12" aria-hidden="true"><circle class="d c{style}" cx="6" cy="6" r="4"/></svg>'
+    return f'<span class="key">{dot}{escape(name)}</span>'
+
+
+def _charts(plan: Plan) -> list[str]:
+    """What is made least against each part of the latency and against energy."""
+    aim = plan.ask.goal.minimize
+    price: Axis = ("dollars per hour", lambda each: each.fleet.price_per_hour or None, False)
+    count: Axis = ("devices", lambda each: float(each.fleet.devices), False)
+    energy: Axis = ("joules per token", lambda each: None if each.j_per_mtok is None else each.j_per_mtok / 1e6, False)
+    across = {"cost": price, "gpus": count, "energy": energy}[aim]
+    share = f"{100 * plan.ask.goal.attainment:.4g} % of the requests"
+    ups: list[Axis] = [
+        (f"seconds to first token for {share}", lambda each: each.ttft_s, True),
+        (f"seconds per output token for {share}", lambda each: each.tpot_s, True),
+        ("share that meets the SLO", lambda each: each.attainment, False),
+        price if aim == "energy" else energy,
+    ]
+    return [_scatter(plan, across, up) for up in ups]
+
+
+def _scatter(plan: Plan, across: Axis, up: Axis) -> str:
+    """All fleets as dots; the plan last, so that it lies on top."""
+    chosen = [] if plan.best is None else [plan.best]
+    groups = [
+        (MISSES, [each for each in plan.found.trials if not each.meets(plan.ask.goal)]),
+        (HOLDS, [each for each in plan.found.trials if each.meets(plan.ask.goal)]),
+        (CHOSEN, chosen),
+    ]
+    dots = [
+        Line(each.fleet.written, style, [x], [y], said=[f"{each.fleet.written}, {each.fleet.router}"])
+        for style, trials in groups
+        for each in trials
+        if (x := across[1](each)) is not None and (y := up[1](each)) is not None and y > 0
+    ]
+    name = f"{up[0]} over {across[0]}"
+    return chart(
+        name[:1].upper() + name[1:], dots, Scale(across[0], log=across[2]), Scale(up[0], log=up[2]),
+        reading=f"{{y}} at {{x}} {across[0]}", dots=True,
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""The settings of a fleet that were not searched from the start: its router, batch limits and single replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from poise.core.spec import Engine
+from poise.plan.demand import Demand
+from poise.plan.fleet import Fleet
+from poise.plan.kind import Kind, Single
+from poise.plan.trial import Trial
+
+ROUTERS = ("least_requests", "least_tokens", "prefix_cache", "min_ttft")
+"""Routers to try for mixed replicas; for a split also `pd_pair`."""
+
+BUDGETS = (2048, 4096, 8192, 16384)
+"""Token budgets of a step (`max_num_batched_tokens`, `chunked_prefill_size`)."""
+
+SEQUENCES = (64, 128, 256, 512, 1024)
+"""Limits of requests that run at once (`max_num_seqs`, `max_running_requests`)."""
+
+HOPE, SETTLED = 0.5, 0.9995
+"""The share that a smaller fleet must have met for other settings to be worth a try, and that from which on a fleet
+has nothing to gain by them."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kind's ladder with another router or other limits, from the rung `floor` on; the climb begins at `first`."""
+
+    kind: Kind
+    first: int
+    floor: int
+    router: str = ""
+    token_budget: int = 0
+    max_sequences: int = 0
+
+    @property
+    def name(self) -> str:
+        """The kind and what is changed."""
+        changes = {"router": self.router, "budget": self.token_budget, "sequences": self.max_sequences}
+        return ", ".join([self.kind.name, *(f"{name} {value}" for name, value in changes.items() if value)])
+
+    @property
+    def watts(self) -> float:
+        """That of the kind."""
+        return self.kind.watts
+
+    def fleet(self, rung: int) -> Fleet:
+        """The kind's fleet with the changes."""
+        fleet = self.kind.fleet(rung)
+        pools = tuple(replace(pool, engine=self._engine(pool.engine)) for pool in fleet.pools)
+        return Fleet(pools, self.router or fleet.router)
+
+    def _engine(self, engine: Engine) -> Engine:
+        budget, sequences = self.token_budget or engine.token_budget, self.max_sequences or engine.max_sequences
+        return replace(engine, token_budget=budget, max_sequences=sequences)
+
+
+def variants(kind: Kind, best: Trial, trials: Iterable[Trial], demand: Demand) -> Iterator[Kind]:
+    """Ladders that differ from `kind` in one setting, where that can do something.
+
+    best: the trial of the kind's lowest rung that holds.  trials: all there were. A lower rung is tried where it failed
+    by less than `HOPE`; the same rung where there is something left to gain.
+    """
+    rung = next(rung for rung in count(kind.floor) if kind.fleet(rung) == best.fleet)
+    lower = kind.fleet(rung - 1) if rung > 1 else None
+    hopes = any(trial.fleet == lower and trial.attainment > HOPE for trial in trials)
+    if hopes:
+        yield from _settings(kind, rung - 1, kind.floor, best.fleet, demand)
+    elif best.attainment < SETTLED:
+        yield from _settings(kind, rung, rung, best.fleet, demand)
+
+
+def fewer(fleet: Fleet) -> Iterator[Kind]:
+    """Fleets that differ from one of several pools in one replica."""
+    if len(fleet.pools) > 1:
+        counts = [pool.replicas for pool in fleet.pools]
+        yield from (Single(fleet.with_replicas(each)) for each in neighbours(counts))
+
+
+def _settings(kind: Kind, first: int, floor: int, fleet: Fleet, demand: Demand) -> Iterator[Kind]:
+    routers = [name for name in ROUTERS if demand.hit > 0 or name != "prefix_cache"]
+    for name in [*routers, *(["pd_pair"] if fleet.split else [])]:
+        if name != fleet.router and fleet.replicas > 1:
+            yield Variant(kind, first, floor, router=name)
+    engines = {pool.engine for pool in fleet.pools}
+    for budget in BUDGETS:
+        if any(engine.token_budget != budget for engine in engines):
+            yield Variant(kind, first, floor, token_budget=budget)
+    for sequences in SEQUENCES:
+        if any(engine.max_sequences != sequences for engine in engines):
+            yield Variant(kind, first, floor, max_sequences=sequences)
+
+
+def neighbours(counts: Sequence[int]) -> list[tuple[int, ...]]:
+    """Counts with one replica less, or with one moved to another pool; every pool keeps one."""
+    found = []
+    for less, replicas in enumerate(counts):
+        if replicas > 1:
+            left = [n - (at == less) for at, n in enumerate(counts)]
+            found.append(tuple(left))
+            others = [more for more in range(len(counts)) if more != less]
+            found += [tuple(n + (at == more) for at, n in enumerate(left)) for more in others]
+    return found

@@ -1,0 +1,175 @@
+"""The search: kinds of fleet in the order of what they cost at least, each climbed to the first rung that holds.
+
+A kind whose floor is dearer than what was found (by more than `NEAR`, so that the next best plans are known) is left
+out; then the settings of the best fleets are varied. The best found is that of the space, as far as a replica carries
+no more than `DOUBT` times its closed form and a share that meets the SLO rises with the rungs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from poise.plan.kind import Kind
+from poise.plan.limits import Limits
+from poise.plan.polish import fewer, variants
+from poise.plan.size import Sized, climb
+from poise.plan.space import Space, least
+from poise.plan.trial import Bench, Trial
+from poise.scenario.crew import Crew
+from poise.scenario.run import interrupts
+
+NEAR = 1.3
+"""Kinds are tried up to so many times the best found, so that the next best are known as well."""
+
+POLISHED = 2
+"""Kinds whose settings are varied: the best ones."""
+
+BELOW = 1 - 1e-9
+"""Only what is better."""
+
+Meter = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One climb, for a process."""
+
+    kind: Kind
+    bench: Bench
+    limits: Limits
+
+
+@dataclass(slots=True)
+class Found:
+    """What has been found. best: the best trial that holds, by kind.  trials: all of them.  why: why a kind has none.
+
+    left_out: kinds whose floor was dearer.  interrupted: whether the user or the time limit ended it.
+    first_s: seconds until the first fleet that holds; None where none did.
+    """
+
+    bench: Bench
+    best: dict[str, Trial] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
+    why: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0
+    interrupted: bool = False
+    first_s: float | None = None
+
+    def add(self, sized: Sized) -> None:
+        """Count a climb."""
+        self.trials += sized.trials
+        if sized.best is not None:
+            self.best[sized.name] = sized.best
+        else:
+            self.why[sized.name] = sized.why
+
+    @property
+    def winner(self) -> Trial | None:
+        """The best of all kinds, None where nothing holds."""
+        return min(self.best.values(), key=self.rank, default=None)
+
+    def rank(self, trial: Trial) -> tuple[Any, ...]:
+        """By what is made least; then by misses in tenths of a percent, by devices, and by name."""
+        return (
+            trial.value(self.bench.goal), round(1 - trial.attainment, 3), trial.fleet.devices,
+            len(trial.fleet.pools), trial.fleet.written, trial.fleet.router,
+        )  # fmt: skip
+
+
+def search(
+    space: Space,
+    bench: Bench,
+    limits: Limits,
+    *,
+    jobs: int = 1,
+    time_s: float | None = None,
+    meter: Meter | None = None,
+    told: Callable[[Trial], None] | None = None,
+) -> Found:
+    """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
+
+    told: is told of each trial that is better than all before. The best does not depend on `jobs`.
+    """
+    found, since = Found(bench), time.perf_counter()
+    with interrupts() as stop, Crew(jobs, stop, _climbed) as crew:
+        timer = threading.Timer(time_s, stop.set) if time_s is not None else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            _Running(space, bench, limits, found, crew, meter, told, since).run()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        found.interrupted = stop.is_set()
+    return found
+
+
+def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
+    return climb(errand.kind, errand.bench, errand.limits.why, stopped)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A search under way."""
+
+    space: Space
+    bench: Bench
+    limits: Limits
+    found: Found
+    crew: Crew[Errand, Sized]
+    meter: Meter | None
+    told: Callable[[Trial], None] | None
+    since: float
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    ended: int = 0
+    begun: int = 0
+
+    def run(self) -> None:
+        """Kinds, then the settings of the best."""
+        first, *others = self.space.kinds or (None,)
+        if first is not None:  # at once and in this process: an answer to begin with
+            self._done(_climbed(next(self._errands([first], NEAR)), lambda: False))
+        self._work(others, NEAR)
+        self._work(self.space.later(), NEAR)
+        ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
+        for name in ranked[:POLISHED]:
+            kind, best = self.kinds[name], self.found.best[name]
+            self._work(variants(kind, best, self.found.trials, self.bench.demand), 1.0)
+        if (winner := self.found.winner) is not None:
+            self._work(fewer(winner.fleet), BELOW)
+
+    def _work(self, kinds: Iterable[Kind], near: float) -> None:
+        self.crew.work(self._errands(kinds, near), self._done)
+
+    def _errands(self, kinds: Iterable[Kind], near: float) -> Iterator[Errand]:
+        """Climbs that are still worth it when they are asked for."""
+        goal, demand = self.bench.goal, self.bench.demand
+        for kind in kinds:
+            most = self._most() * near
+            if least(kind, demand, goal) > most:
+                self.found.left_out += 1
+                continue
+            self.kinds[kind.name] = kind
+            self.begun += 1
+            yield Errand(kind, self.bench, replace(self.limits, most=most))
+
+    def _most(self) -> float:
+        winner = self.found.winner
+        return float("inf") if winner is None else winner.value(self.bench.goal)
+
+    def _done(self, sized: Sized) -> None:
+        before = self.found.winner
+        self.found.add(sized)
+        self.ended += 1
+        now = self.found.winner
+        if now is not None and self.found.first_s is None:
+            self.found.first_s = time.perf_counter() - self.since
+        if self.told is not None and now is not None and now is not before:
+            self.told(now)
+        if self.meter is not None:
+            self.meter("kinds of fleet", self.ended, max(self.begun, self.ended))

@@ -1,0 +1,131 @@
+"""A plan in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from poise.plan.plan import Plan
+from poise.plan.trial import Trial
+from poise.plan.verdict import SAID, binding, nothing, slack
+from poise.report.table import show
+
+ROWS = 8
+"""Fleets of a table at most."""
+
+HEADERS = ("fleet", "router", "$/h", "devices", "SLO met", "TTFT s", "TPOT ms", "kW", "$/Mtok", "J/token")
+
+
+def show_plan(plan: Plan) -> None:
+    """Print the plan, what binds and would change it, and the next best fleets."""
+    best = plan.best
+    if best is None:
+        print("\n".join(["No plan holds.", *(f"- {line}" for line in nothing(plan))]))
+        return
+    print("\n".join(headline(plan, best)))
+    print()
+    others = [trial for trial in plan.ranked if trial is not best]
+    share = f"at {plan.ask.goal.attainment:.4g} of the requests"
+    show(f"The plan and the next best ({share})", HEADERS, [row(each) for each in [best, *others][:ROWS]], keys=1)
+    rest = [trial for trial in plan.pareto if trial not in [best, *others][:ROWS]]
+    if rest:
+        show("Also nowhere beaten in price, devices, latency and energy", HEADERS, [row(each) for each in rest[:ROWS]])
+    print("\n".join(f"- {line}" for line in remarks(plan, best)))
+
+
+def headline(plan: Plan, best: Trial) -> Iterator[str]:
+    """What was asked, and the answer."""
+    ask, demand, fleet = plan.ask, plan.demand, best.fleet
+    kind = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}[ask.goal.minimize]
+    yield (
+        f"{ask.model.name}: {demand.rate:.4g} req/s of {demand.prompt:.0f} + {demand.output:.0f} tokens; the {kind} "
+        "fleet that holds the SLO is"
+    )
+    price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""
+    yield f"  {fleet.written}, {fleet.router}: {price}{fleet.devices} devices, {best.watts / 1000:.2f} kW"
+    for pool in fleet.pools:
+        engine = pool.engine
+        yield f"  {pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+
+
+def row(trial: Trial) -> Sequence[str]:
+    """One fleet under `HEADERS`."""
+    fleet, interval = trial.fleet, "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
+    return (
+        fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
+        str(fleet.devices), f"{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
+        _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}", _number(trial.usd_per_mtok, 1, ".3f"),
+        _number(trial.j_per_mtok, 1e-6, ".3f"),
+    )  # fmt: skip
+
+
+def _number(value: float | None, times: float, form: str) -> str:
+    return "–" if value is None else f"{value * times:{form}}"
+
+
+def remarks(plan: Plan, best: Trial) -> Iterator[str]:
+    """What should be known before it is believed."""
+    goal = plan.ask.goal
+    parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
+    yield f"slack: {parts}; what binds is {binding(plan)}"
+    yield from _risk(plan, best)
+    yield from _changes(plan)
+    if plan.scaling is not None:
+        each = plan.scaling
+        yield (
+            f"scaling with the load could save at most {each.saved:.0%} of replica-hours "
+            f"({each.least} to {each.most} replicas in windows of {each.window_s:.0f} s)"
+        )
+    if plan.spot is not None:
+        yield (
+            f"on spot: {plan.spot.fleet.written} at ${plan.spot.price_per_hour:.2f}/h ({plan.spot.spares} spare); "
+            f"{plan.spot.reclaimed:.2%} meet the SLO while one of each pool is taken back"
+        )
+    yield from plan.demand.notes
+    if any(pool.weights != "bf16" for pool in best.fleet.pools):
+        yield "narrow weights need such a checkpoint; what they cost in quality is not judged"
+    if plan.ask.basis:
+        yield f"prices: {plan.ask.basis}"
+    found = plan.found
+    yield (
+        f"{len(found.trials)} fleets simulated, {len(plan.space.kinds)} kinds, {found.left_out} left out as dearer by "
+        f"closed form, {len(plan.units.refused)} do not fit"
+        + ("; interrupted: the best so far, not confirmed" if found.interrupted else "")
+    )
+
+
+def _risk(plan: Plan, best: Trial) -> Iterator[str]:
+    """How sure it is."""
+    seeds = 1 + len(plan.demand.fresh)
+    over = f"over {seeds} seeds" if seeds > 1 else "over blocks of the recorded time"
+    if plan.found.interrupted:
+        return
+    if plan.sure is best:
+        yield f"sure: the 95 % interval of the share that meets the SLO lies above {plan.ask.goal.attainment:g} {over}"
+    elif plan.sure is not None:
+        fleet = plan.sure.fleet
+        yield (
+            f"not sure: {100 * best.attainment:.2f} % {_interval(best)} {over}; "
+            f"{fleet.written}, {fleet.router} (${fleet.price_per_hour:.2f}/h) is sure"
+        )
+    else:
+        yield f"not sure: {100 * best.attainment:.2f} % {_interval(best)} {over}, and no fleet near it is"
+
+
+def _interval(trial: Trial) -> str:
+    return "(too short to say how far off)" if trial.spread is None else f"± {100 * trial.spread:.2g}"
+
+
+def _changes(plan: Plan) -> Iterator[str]:
+    changes = plan.changes
+    if changes is None:
+        return
+    yield f"it holds up to {'at least ' if changes.beyond else ''}{changes.load:.3g} times the load"
+    for unit, share in changes.lost.items():
+        yield f"without one {unit}: {100 * share:.1f} % meet the SLO"
+    for name, price in changes.break_even.items():
+        now = plan.ask.prices[name].per_hour if name in plan.ask.prices else 0.0
+        yield f"{name} would be the choice below ${price:.2f} per device-hour (now ${now:.2f})"
+    for fleet, value, limits in changes.looser:
+        asked = ", ".join(f"{name}={limit:.3g}" for name, limit in limits.items())
+        unit = {"cost": "$/h", "gpus": "devices", "energy": "J/Mtok"}[plan.ask.goal.minimize]
+        yield f"with {asked}: {fleet} would do ({value:.4g} {unit})"

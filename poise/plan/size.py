@@ -1,0 +1,76 @@
+"""How high a ladder must be climbed: the lowest rung that holds the SLO in simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from poise.plan.fleet import Fleet
+from poise.plan.kind import Kind
+from poise.plan.trial import Bench, Trial
+
+HIGHEST = 4
+"""So many times the closed form's rung is where a climb ends: there, more of the same does not help."""
+
+
+@dataclass(slots=True)
+class Sized:
+    """What the climb of one kind came to. best: the trial of the lowest rung that holds.  trials: all, as they came.
+
+    why: why there is no best; empty where there is one.
+    """
+
+    name: str
+    best: Trial | None = None
+    trials: list[Trial] = field(default_factory=list)
+    why: str = ""
+
+
+def climb(
+    kind: Kind, bench: Bench, allowed: Callable[[Fleet], str], stopped: Callable[[], bool] = lambda: False
+) -> Sized:
+    """Try rungs from the closed form's on, up until one holds, and halve what lies between.
+
+    allowed: why a fleet is not worth a trial, empty where it is; what holds for a rung holds for those above it, and so
+    does a share of arrivals that meets the SLO. stopped: whether to end with what there is.
+    """
+    sized = Sized(kind.name)
+    low, high, rung, step = kind.floor - 1, 0, kind.first, 1
+    while not high or high - low > 1:
+        if stopped():
+            sized.why = sized.why or "stopped"
+            break
+        fleet = kind.fleet(rung)
+        if why := allowed(fleet):
+            high, sized.why = rung, why
+        elif (trial := _tried(sized, bench, fleet)).meets(bench.goal):
+            high, sized.best = rung, trial
+        else:
+            low = rung
+        if high:
+            rung = (low + high) // 2
+        elif low >= HIGHEST * kind.first:
+            sized.why = _short(sized.trials[-1])
+            break
+        else:
+            rung, step = low + step, 2 * step
+    if sized.best is not None:
+        sized.why = ""
+    return sized
+
+
+def _tried(sized: Sized, bench: Bench, fleet: Fleet) -> Trial:
+    """The trial of a fleet; two rungs may have the same one."""
+    known = next((trial for trial in sized.trials if trial.fleet == fleet), None)
+    if known is not None:
+        return known
+    trial = bench.trial(fleet)
+    sized.trials.append(trial)
+    return trial
+
+
+def _short(trial: Trial) -> str:
+    """Why more replicas did not help."""
+    worst = max(trial.misses, key=lambda name: trial.misses[name], default="")
+    missed = f", {trial.misses[worst]:.1%} miss {worst}" if worst else ""
+    return f"{trial.attainment:.1%} meet the SLO with {trial.fleet.written}{missed}"

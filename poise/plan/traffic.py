@@ -1,0 +1,93 @@
+"""The traffic that a plan is asked for: a trace, a scenario's workload, or a rate with lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.core.spec import Cluster, Device, Pool
+from poise.plan.demand import LEAST_S, MOST, REQUESTS, Demand, demand_of
+from poise.scenario.load import Loaded, validated
+from poise.scenario.override import apply_override, parse_override
+from poise.scenario.place import Places
+from poise.scenario.read import read_yaml
+from poise.scenario.resolve import resolved_workload
+from poise.scenario.traffic import Traffic
+from poise.workload import Workload
+
+SCENARIOS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the requests come from.
+
+    file: a trace, or a scenario of which the workload is taken.  rate, prompt_tokens, output_tokens: Poisson arrivals
+    in its place; lengths are numbers or distributions.  sets: changes of fields, as in `workload.scale=2`.
+    """
+
+    file: Path | None = None
+    rate: float | None = None
+    prompt_tokens: Any = None
+    output_tokens: Any = None
+    sets: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return str(self.file) if self.file is not None else "--rate"
+
+    def load(self, device: Device) -> Loaded:
+        """The scenario that stands around the requests; `device` fills it where it names no cluster."""
+        data, places = self._data()
+        for option in map(parse_override, self.sets):
+            apply_override(data, places, *option)
+        data.setdefault("cluster", {"pools": [{"device": device.name}]})
+        folder = self.file.expanduser().parent if self.file is not None else Path()
+        return Loaded(validated(data, places), places, folder)
+
+    def _data(self) -> tuple[dict[str, Any], Places]:
+        if self.file is None:
+            return {"workload": {"poisson": self._poisson()}}, Places("the command line")
+        if self.rate is not None:
+            raise UserError(
+                f"--rate: {self.file} has arrivals of its own; give one or the other, or --set workload.scale"
+            )
+        if self.file.suffix in SCENARIOS:
+            return read_yaml(self.file.expanduser(), str(self.file))
+        return {"workload": {"trace": self.file.name}}, Places(str(self.file))
+
+    def _poisson(self) -> dict[str, Any]:
+        if self.rate is None:
+            raise UserError(
+                "there is no traffic; give a trace, a scenario, or --rate with --prompt-tokens and --output-tokens"
+            )
+        given = {"prompt_tokens": self.prompt_tokens, "output_tokens": self.output_tokens}
+        requests = min(max(REQUESTS, ceil(self.rate * LEAST_S)), MOST)
+        return {"rate": self.rate, "requests": requests, **{name: value for name, value in given.items() if value}}
+
+
+def read_demand(source: Source, pool: Pool, seeds: int, requests: int) -> tuple[Demand, dict[str, Any]]:
+    """The demand, and the workload section of a scenario that has it.
+
+    pool: any replica of the model, for a trace may name the models it wants.  seeds: of generated load, the first of
+    which is searched. UserError for traffic that cannot be read or has no rate.
+    """
+    loaded = source.load(pool.device)
+    traffic = Traffic(loaded, Cluster((pool,)))
+    made = [_ended(traffic.make(seed), requests, loaded) for seed in range(1 if traffic.recorded else seeds)]
+    return demand_of(made, name=source.name, requests=requests), resolved_workload(loaded)
+
+
+def _ended(workload: Workload, requests: int, loaded: Loaded) -> Workload:
+    """Arrivals without an end are drawn for as long as the scenario runs, or until there are enough of them."""
+    if workload.endless is None:
+        return workload
+    if loaded.scenario.run.until_s is not None:
+        return workload.endless(loaded.scenario.run.until_s)
+    tried = workload.endless(LEAST_S)
+    return workload.endless(LEAST_S * max(1.0, requests / max(len(tried), 1)))

@@ -1,0 +1,183 @@
+"""One fleet tried: simulated under every stretch of the demand, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from poise.core.records import Run
+from poise.core.spec import Belief, Slo
+from poise.core.units import SECOND, ps
+from poise.plan.demand import Demand
+from poise.plan.fleet import Fleet
+from poise.plan.goal import PARTS, Goal
+from poise.report.blocks import bins_of
+from poise.report.bootstrap import Floats, Path, Sample, interval, settle
+from poise.report.latency import column, counted, durations
+from poise.report.metrics import Metrics, measure, met
+from poise.report.seeds import half_width, mean
+from poise.report.spending import IDLE_SHARE, pools_by_replica
+from poise.scenario.simulate import Cost, simulate
+from poise.workload import Workload
+
+_ATTAINMENT: Path = ("slo_attainment",)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a fleet came to, means over stretches. attainment: share of arrivals that met the SLO; `spread` is the half
+    width of its 95 % interval (over seeds, or over blocks of time of one run; None where it cannot be said).
+
+    ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished).
+    watts, usd_per_mtok, j_per_mtok: of all devices; utilisation: share of time with a step under way.
+    """
+
+    fleet: Fleet
+    attainment: float
+    spread: float | None
+    ttft_s: float | None
+    tpot_s: float | None
+    e2e_s: float | None
+    watts: float
+    usd_per_mtok: float | None
+    j_per_mtok: float | None
+    utilisation: float
+    hit: float | None
+    misses: dict[str, float]
+
+    def meets(self, goal: Goal) -> bool:
+        """Whether enough arrivals met the SLO."""
+        return self.attainment >= goal.attainment
+
+    def value(self, goal: Goal) -> float:
+        """What is made least: dollars per hour, devices, or joules per million tokens."""
+        if goal.minimize == "cost":
+            return self.fleet.price_per_hour
+        return float(self.fleet.devices) if goal.minimize == "gpus" else (self.j_per_mtok or float("inf"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        told = {name: getattr(self, name) for name in self.__slots__ if name != "fleet"}
+        fleet = self.fleet
+        about = {
+            "fleet": fleet.written, "router": fleet.router, "devices": fleet.by_device,
+            "price_per_hour": fleet.price_per_hour, "power_w": fleet.power_w,
+        }  # fmt: skip
+        return {**about, **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where fleets are tried: the demand, the goal, the cost recipe and what the gateway believes.
+
+    front_s: seconds that an engine's server adds before the first token, which the simulation does not have.
+    """
+
+    demand: Demand
+    goal: Goal
+    cost: Cost
+    belief: Belief = field(default_factory=Belief)
+    front_s: float = 0.0
+
+    @property
+    def slo(self) -> Slo:
+        """What is left of the SLO for what is simulated."""
+        slo, least = self.goal.slo, 1e-9
+        ttft_s = None if slo.ttft_s is None else max(slo.ttft_s - self.front_s, least)
+        e2e_s = None if slo.e2e_s is None else max(slo.e2e_s - self.front_s, least)
+        return Slo(ttft_s, slo.tpot_s, e2e_s)
+
+    def trial(self, fleet: Fleet, workloads: Sequence[Workload] = ()) -> Trial:
+        """The trial of a fleet under the demand's stretches, or under `workloads` in their place."""
+        runs = [self._run(fleet, load, seed) for seed, load in enumerate(workloads or self.demand.stretches)]
+        warmup = self.demand.warmup_s
+        figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
+        shares = [_share(run, self.slo, warmup) for run in runs]
+        return Trial(
+            fleet=fleet,
+            attainment=mean(shares),
+            spread=half_width(shares) if len(shares) > 1 else _by_blocks(runs[0], self.slo, warmup),
+            ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
+            tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
+            e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
+            watts=_watts(fleet, figures),
+            usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
+            j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
+            utilisation=_mean(each.utilisation.mean for each in figures) or 0.0,
+            hit=_mean(each.prefix_hit_rate for each in figures),
+            misses=_misses(runs, self.slo, warmup),
+        )
+
+    def _run(self, fleet: Fleet, workload: Workload, seed: int) -> Run:
+        return simulate(fleet.cluster(), workload, fleet.policies(), cost=self.cost, belief=self.belief, seed=seed)
+
+
+def _share(run: Run, slo: Slo, warmup_s: float) -> float:
+    """The share of arrivals after warm-up that met the SLO."""
+    arrived = int(counted(run, warmup_s).sum())
+    return float(met(run, slo, warmup_s).sum()) / arrived if arrived else 0.0
+
+
+def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> float | None:
+    """Half the 95 % interval of that share, from blocks of the run's time; None where the run is too short to say."""
+    arrived_at = column(run.records.arrived_at)
+    counts = counted(run, warmup_s)
+    bins = bins_of(arrived_at[counts], ps(warmup_s))
+    if bins is None:
+        return None
+    where = bins.of(arrived_at)
+    good = np.bincount(where[met(run, slo, warmup_s)], minlength=bins.count)
+    asked = np.bincount(where[counts], minlength=bins.count)
+
+    def evaluate(weights: Floats) -> dict[Path, Sample]:
+        return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ asked, 1))}
+
+    spread = settle(evaluate, bins.count).get(_ATTAINMENT)
+    return interval(0.0, spread).half
+
+
+def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> float | None:
+    """What `share` of the arrivals of each run stayed within, the mean over runs; None where fewer finished."""
+    limits = []
+    for run in runs:
+        values = np.sort(durations(run, warmup_s)[name][1])
+        asked = len(values) if name == "tpot" else int(counted(run, warmup_s).sum())
+        rank = ceil(share * asked) - 1
+        if not 0 <= rank < len(values):
+            return None
+        limits.append(int(values[rank]) / SECOND)
+    return mean(limits)
+
+
+def _plus(value: float | None, more: float) -> float | None:
+    return None if value is None else value + more
+
+
+def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
+    """The share of arrivals that missed each part of the SLO, whatever the others were."""
+    parts = {name: value for name in PARTS if (value := getattr(slo, name)) is not None}
+    return {
+        name: mean([1 - _share(run, Slo(**{name: value}), warmup_s) for run in runs]) for name, value in parts.items()
+    }
+
+
+def _watts(fleet: Fleet, figures: Sequence[Metrics]) -> float:
+    """Mean watts of all devices: idle, and the rest of TDP while a step is under way."""
+    busy = [each.utilisation.per_replica for each in figures]
+    pools = pools_by_replica(fleet.cluster())
+    drawn = [
+        pool.devices * pool.device.tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * (use or 0.0))
+        for shares in busy
+        for pool, use in zip(pools, shares, strict=True)
+    ]
+    return sum(drawn) / len(figures)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean; None where one is missing."""
+    known = list(values)
+    return None if None in known else mean([value for value in known if value is not None])

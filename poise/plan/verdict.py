@@ -1,0 +1,107 @@
+"""Why a plan is what it is, in words: what binds it, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from poise.plan.fleet import Fleet, unit_name
+from poise.plan.goal import PARTS, Goal
+from poise.plan.plan import Plan
+from poise.plan.trial import Trial
+
+SAID = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "time to the end"}
+LIMITS = {
+    "kv": "the KV cache holds no more at once",
+    "sequences": "the engine runs no more at once (max_sequences)",
+    "tpot": "more at once would pass the time per output token",
+}
+REACHED = 3
+"""Devices of which the best that can be reached is told."""
+
+
+def binding(plan: Plan) -> str:
+    """What keeps the best plan from being smaller: the part of the SLO that the next smaller fleet misses most."""
+    best = plan.best
+    if best is None:
+        return ""
+    smaller = [each for each in plan.found.trials if not each.meets(plan.ask.goal) and _less(each.fleet, best.fleet)]
+    if smaller:
+        near = max(smaller, key=lambda each: (each.fleet.devices, each.attainment))
+        return f"{_missed(near)} with {near.fleet.written}"
+    if best.fleet.replicas == 1:
+        return "nothing: one replica is the least there can be"
+    return f"the load: by closed form {_closed(plan, best.fleet)}"
+
+
+def nothing(plan: Plan) -> list[str]:
+    """Why there is no plan, one reason a line, with the best that can be reached."""
+    goal, slow = plan.ask.goal, plan.space.slow
+    if plan.found.interrupted:
+        return ["interrupted before any fleet was found to hold the SLO; give it more time"]
+    if not plan.space.kinds:
+        return [_floor(plan, name) for name in PARTS if _never(plan, name)] or [
+            f"no replica meets every part of the SLO even with one request; {len(slow)} were looked at"
+        ]
+    if plan.unlimited is not None:
+        best = plan.unlimited.fleet
+        told = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
+        return [f"nothing holds the SLO within the limits; without them the best is {told}"]
+    lines = [f"no fleet that was tried holds the SLO for {goal.attainment:.4g} of the requests"]
+    tried = [each for each in plan.found.trials if each.ttft_s is not None]
+    if tried:
+        near = max(tried, key=lambda each: each.attainment)
+        lines.append(f"the best reaches {near.attainment:.2%}: {near.fleet.written} ({_missed(near)})")
+    return lines + list(dict.fromkeys(why for why in plan.found.why.values() if why))[:REACHED]
+
+
+def slack(trial: Trial, goal: Goal) -> dict[str, float]:
+    """By part of the SLO: how far below its limit the goal's share of the requests stayed, as a share of the limit."""
+    told = {}
+    for name in PARTS:
+        limit, reached = getattr(goal.slo, name), getattr(trial, name)
+        if limit is not None and reached is not None:
+            told[name] = 1 - reached / limit
+    return told
+
+
+def _less(one: Fleet, other: Fleet) -> bool:
+    """Whether `one` is of the same makes and smaller."""
+    mine, its = ([unit_name(pool) for pool in fleet.pools] for fleet in (one, other))
+    return mine == its and one.devices < other.devices
+
+
+def _missed(trial: Trial) -> str:
+    """The part of the SLO that was missed most, in words."""
+    name = max(trial.misses, key=lambda each: trial.misses[each])
+    return f"{trial.misses[name]:.1%} of the requests miss {SAID[name]}"
+
+
+def _closed(plan: Plan, fleet: Fleet) -> str:
+    """What the replicas of a fleet carry at best."""
+    rates = []
+    for pool in fleet.pools:
+        for known, bound in plan.space.bounds:
+            if unit_name(known) == unit_name(pool).removesuffix(" prefill").removesuffix(" decode"):
+                rates.append(f"a {unit_name(pool)} carries at most {bound.rate:.3g} req/s, for {LIMITS[bound.limit]}")
+    return "; ".join(rates)
+
+
+def _never(plan: Plan, name: str) -> bool:
+    """Whether no replica at all can meet one part of the SLO."""
+    limit = getattr(plan.ask.goal.slo, name)
+    return limit is not None and hasattr(plan.space.bounds[0][1], name) and not list(_able(plan, name, limit))
+
+
+def _able(plan: Plan, name: str, limit: float) -> Iterator[str]:
+    yield from (unit_name(pool) for pool, bound in plan.space.bounds if getattr(bound, name) <= limit)
+
+
+def _floor(plan: Plan, name: str) -> str:
+    """The least there can be of one part of the SLO, by device."""
+    best: dict[str, tuple[float, str]] = {}
+    for pool, bound in plan.space.bounds:
+        reached = (getattr(bound, name), unit_name(pool))
+        best[pool.device.name] = min(best.get(pool.device.name, reached), reached)
+    told = ", ".join(f"{value:.3g} s on {unit}" for value, unit in sorted(best.values())[:REACHED])
+    what = f"a prompt of {plan.demand.long_prompt:g} tokens alone" if name == "ttft_s" else "one request alone"
+    return f"{name}={getattr(plan.ask.goal.slo, name):g} cannot be met: {what} takes {told}"

@@ -1,0 +1,130 @@
+"""`poise plan` as its user has it: tables, JSON, the page, and mistakes that are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.cli import main
+
+QUICK = ["--requests", "200", "--seeds", "2", "--jobs", "1"]
+LOAD = ["--rate", "20", "--prompt-tokens", "{lognormal: {mean: 500, cv: 0.8}}", "--output-tokens", "80"]
+ASK = ["--model", "llama-3.1-8b", "--devices", "H100,L40S", "--slo", "ttft_s=1,tpot_s=0.05"]
+
+
+def plan(*argv: str) -> int:
+    """The exit code of `poise plan`."""
+    return main(["plan", *argv])
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+    """The JSON of a plan."""
+    assert plan(*ASK, *LOAD, *QUICK, "--json", "-", *argv) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_json_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys)
+    best = found["plan"]
+    assert best["attainment"] >= found["goal"]["attainment"] == 0.99
+    assert best["devices"] == {
+        device: sum(
+            pool["replicas"] * pool["tensor"] * pool["pipeline"] * pool["data"]
+            for pool in best["pools"] if pool["device"] == device
+        )
+        for device in {pool["device"] for pool in best["pools"]}
+    }  # fmt: skip
+    prices = found["prices"]["per_device_hour"]
+    paid = sum(count * prices[device]["per_hour"] for device, count in best["devices"].items())
+    assert best["price_per_hour"] == pytest.approx(paid)
+    assert all(each["price_per_hour"] >= best["price_per_hour"] - 1e-9 for each in found["next_best"])
+    assert best["fleet"] in {each["fleet"] for each in found["pareto"]}, "no fleet is cheaper"
+    assert set(best["slack"]) == {"ttft_s", "tpot_s"} and best["binding"]
+    assert found["search"]["first_s"] <= found["search"]["wall_s"]
+    assert not found["search"]["interrupted"] and found["changes"]["load"] >= 1
+
+
+def test_a_plan_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    def timeless(found: dict[str, Any]) -> dict[str, Any]:
+        found["search"].pop("first_s"), found["search"].pop("wall_s")
+        return found
+
+    assert timeless(told(capsys)) == timeless(told(capsys))
+
+
+@pytest.mark.parametrize("aim", ["gpus", "energy"])
+def test_another_aim_is_no_worse_in_what_it_makes_least(capsys: pytest.CaptureFixture[str], aim: str) -> None:
+    cheap, other = told(capsys, "--no-split")["plan"], told(capsys, "--no-split", "--minimize", aim)["plan"]
+
+    def value(best: dict[str, Any]) -> float:
+        return float(sum(best["devices"].values()) if aim == "gpus" else best["j_per_mtok"])
+
+    assert value(other) <= value(cheap) * 1.05, "measured over other seeds than were searched"
+
+
+def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert plan(*ASK, *LOAD, *QUICK, "--out", str(out)) == 0
+    shown = capsys.readouterr().out
+    names = {file.name for file in out.iterdir()}
+    assert {"plan.json", "plan.html", "vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"} <= names
+    found = json.loads((out / "plan.json").read_text())
+    assert found["plan"]["fleet"] in shown
+    page = (out / "plan.html").read_text()
+    assert "http" not in page.replace("http://www.w3.org", "") and found["plan"]["fleet"] in page
+    assert main(["simulate", str(out / "scenario.yaml"), "--json", "-"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["slo_attainment"] == pytest.approx(found["plan"]["attainment"], abs=0.02)
+
+
+def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace, scenario = tmp_path / "day.csv", tmp_path / "day.yaml"
+    rows = [f"{n / 10},{300 + 7 * (n % 50)},{20 + n % 9}" for n in range(400)]
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + "\n".join(rows) + "\n")
+    scenario.write_text("workload: {trace: day.csv}\n")
+    found = []
+    for file in (trace, scenario):
+        assert plan(str(file), *ASK, *QUICK, "--json", "-") == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["plan"] == found[1]["plan"]
+    assert found[0]["traffic"]["rate"] == pytest.approx(10, rel=0.01) and found[0]["traffic"]["seeds"] == 1
+    assert plan(str(trace), *ASK, *QUICK, "--set", "workload.scale=3", "--json", "-") == 0
+    assert json.loads(capsys.readouterr().out)["traffic"]["rate"] > 20
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--slo", "ttft_s=0.0001", *LOAD], "ttft_s=0.0001 cannot be met: a prompt of"),
+        (["--slo", "tpot_s=0.0001", *LOAD], "tpot_s=0.0001 cannot be met: one request alone takes"),
+        (["--budget", "0.5", *LOAD], "within the limits; without them the best is"),
+        (["--power-w", "50", *LOAD], "within the limits; without them the best is"),
+        (["--minimize", "fun", *LOAD], "--minimize fun: there is no such aim; give cost, energy, gpus"),
+        (["--formats", "fp7", *LOAD], "--formats fp7: is no format"),
+        (["--engine", "triton", *LOAD], "--engine triton: is not known"),
+        (["--devices", ",", *LOAD], "--devices: names nothing"),
+        (["--devices", "H100,H1000", *LOAD], "H1000"),
+        (["--devices", "H100,A10G,L40S", *LOAD], "no one price basis covers"),
+        (["--model", "deepseek-v3", "--devices", "L4", "--widest", "2", *LOAD], "does not fit L4"),
+        (["--prices", "nowhere.yaml", *LOAD], "nowhere.yaml"),
+        ([], "there is no traffic; give a trace"),
+        (["nowhere.csv"], "nowhere.csv"),
+        (["one.csv"], "one.csv: it has 1 request, which is no rate"),
+        (["none.csv"], "the file has no rows"),
+        (["one.csv", "--rate", "3"], "one.csv has arrivals of its own"),
+        (["one.csv", "--set", "workload.trase=x"], "trase"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,10\n")
+    Path("none.csv").write_text("arrival_s,prompt_tokens,output_tokens\n")
+    assert plan(*ASK, *QUICK, *argv) == 2
+    shown = capsys.readouterr()
+    assert said in shown.out + shown.err and "Traceback" not in shown.err

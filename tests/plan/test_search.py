@@ -1,0 +1,158 @@
+"""The search finds what trying everything finds, whatever the number of processes, and says so when nothing holds."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from poise.plan.change import headroom, squeezed
+from poise.plan.confirm import confirm, sure
+from poise.plan.fleet import Fleet
+from poise.plan.goal import AIMS, Aim
+from poise.plan.kind import Kind
+from poise.plan.limits import Limits
+from poise.plan.search import Found, search
+from poise.plan.size import climb
+from poise.plan.space import space
+from poise.plan.trial import Bench, Trial
+
+from .cases import COST, a_bench, a_demand, a_goal, pools
+
+RUNGS = 8
+
+
+def everything(kinds: tuple[Kind, ...], bench: Bench) -> float:
+    """The least value of any rung of any kind that holds: each rung of each ladder tried from the bottom."""
+    least = float("inf")
+    for kind in kinds:
+        for rung in range(1, RUNGS + 1):
+            trial = bench.trial(kind.fleet(rung))
+            if trial.meets(bench.goal):
+                least = min(least, trial.value(bench.goal))
+                break
+    return least
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_the_best_is_the_best_of_all_rungs(aim: Aim) -> None:
+    bench = a_bench(goal=a_goal(minimize=aim))
+    where = space(pools(), bench.demand, bench.goal, COST, mix=False)
+    found = search(where, bench, Limits(bench.goal))
+    winner = found.winner
+    assert winner is not None and winner.meets(bench.goal)
+    best = everything(where.kinds, bench)
+    assert winner.value(bench.goal) <= best * (1 + 1e-9)  # varied settings may do better than any rung
+
+
+def test_jobs_change_nothing() -> None:
+    bench = a_bench()
+    where = space(pools(), bench.demand, bench.goal, COST, mix=False, split=False)
+    alone, together = (search(where, bench, Limits(bench.goal), jobs=jobs).winner for jobs in (1, 2))
+    assert alone == together
+
+
+def test_every_better_fleet_is_told_once_and_each_is_better() -> None:
+    bench, told = a_bench(), list[Trial]()
+    where = space(pools(), bench.demand, bench.goal, COST)
+    found = search(where, bench, Limits(bench.goal), told=told.append)
+    ranks = [found.rank(trial) for trial in told]
+    assert ranks == sorted(ranks, reverse=True) and len(set(ranks)) == len(ranks)
+    assert told[-1] is found.winner
+
+
+def test_nothing_within_limits_is_nothing() -> None:
+    bench = a_bench()
+    where = space(pools(), bench.demand, bench.goal, COST)
+    found = search(where, bench, Limits(bench.goal, {"H100-SXM-80GB": 0, "L40S": 0}))
+    assert found.winner is None and not found.trials
+    assert all("and there are 0" in why for why in found.why.values())
+
+
+def test_the_time_limit_ends_it_with_what_there_is() -> None:
+    bench = a_bench()
+    where = space(pools(), bench.demand, bench.goal, COST)
+    found = search(where, bench, Limits(bench.goal), time_s=0.0)
+    assert found.interrupted
+    assert found.winner is not None, "the first kind is always climbed"
+    assert len(found.best) < len(where.kinds)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_it_with_the_best_so_far(jobs: int) -> None:
+    bench = a_bench()
+    where = space(pools(), bench.demand, bench.goal, COST)
+    found = search(where, bench, Limits(bench.goal), jobs=jobs, told=lambda _: signal.raise_signal(signal.SIGINT))
+    assert found.interrupted and found.winner is not None and found.winner.meets(bench.goal)
+    assert len(found.best) < len(where.kinds)
+
+
+class Stairs:
+    """A ladder of one replica more on each rung, which the closed form begins at `first`."""
+
+    name = "stairs"
+    watts = 0.0
+
+    def __init__(self, first: int, floor: int) -> None:
+        self.first, self.floor = first, floor
+        self.pool = pools(1)[0]
+
+    def fleet(self, rung: int) -> Fleet:
+        return Fleet((self.pool,)).with_replicas((rung,))
+
+
+@pytest.mark.parametrize("holds_from", range(1, 14))
+@pytest.mark.parametrize(("first", "floor"), [(1, 1), (3, 2), (5, 5), (4, 1)])
+def test_a_climb_ends_on_the_lowest_rung_that_holds(holds_from: int, first: int, floor: int) -> None:
+    bench = a_bench()
+    trial = bench.trial(Stairs(1, 1).fleet(1))
+
+    class Known(Bench):
+        """A bench on which so many replicas hold."""
+
+        def trial(self, fleet: Fleet, workloads: object = ()) -> Trial:
+            from dataclasses import replace
+
+            return replace(trial, fleet=fleet, attainment=float(fleet.replicas >= holds_from))
+
+    known = Known(bench.demand, bench.goal, bench.cost)
+    sized = climb(Stairs(first, floor), known, lambda fleet: "")
+    if holds_from > 4 * first + 2 * first:  # beyond where a climb gives up
+        return
+    reached = sized.best.fleet.replicas if sized.best else None
+    wanted = max(holds_from, floor)
+    assert reached == wanted or (reached is None and holds_from > 4 * first)
+    assert len({each.fleet for each in sized.trials}) == len(sized.trials), "no fleet is tried twice"
+
+
+def test_confirming_asks_for_fresh_seeds() -> None:
+    bench = a_bench(a_demand(seeds=3))
+    where = space(pools(), bench.demand, bench.goal, COST, split=False, mix=False)
+    found = search(where, bench, Limits(bench.goal))
+    confirmed = confirm(found, Limits(bench.goal))
+    best = confirmed.best
+    assert best is not None and best.meets(bench.goal) and best.spread is not None
+    again = bench.trial(best.fleet, (*bench.demand.stretches, *bench.demand.fresh))
+    assert again == best
+    if confirmed.sure is not None:
+        assert sure(confirmed.sure, bench.goal.attainment)
+        assert confirmed.sure is best or confirmed.sure.value(bench.goal) > best.value(bench.goal)
+
+
+def test_a_fleet_that_fails_fresh_seeds_is_not_given() -> None:
+    bench = a_bench(a_demand(rate=60.0, seeds=2))
+    found = Found(bench)
+    lucky = bench.trial(Stairs(1, 1).fleet(1))
+    assert not lucky.meets(bench.goal)
+    found.best["lucky"] = lucky  # as if the searched seed had been kind to it
+    confirmed = confirm(found, Limits(bench.goal))
+    assert confirmed.best is not None and confirmed.best.fleet.replicas > 1
+
+
+def test_headroom_is_a_load_that_holds() -> None:
+    bench = a_bench(a_demand(rate=12.0))
+    fleet = Stairs(1, 1).fleet(4)
+    load, beyond = headroom(fleet, bench)
+    for factor in (load, *([] if beyond else [load + 1 / 16])):
+        loads = [squeezed(each, factor) for each in bench.demand.stretches]
+        assert bench.trial(fleet, loads).meets(bench.goal) is (factor == load)
