@@ -155,6 +155,15 @@ def plan(
         str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - is standard output.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page and what deploys the plan.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="The hosts to deploy to, in the order they fill.")
+    ] = None,
+    checkpoints: Annotated[
+        list[str] | None, typer.Option("--checkpoint", metavar="FORMAT=REPO", help="Where weights of a format are.")
+    ] = None,
+    images: Annotated[
+        list[str] | None, typer.Option("--image", metavar="MAKER=IMAGE", help="The engine's image by device maker.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
     """Find the fleet that holds an SLO at the least cost, energy or number of devices."""
@@ -162,7 +171,8 @@ def plan(
 
     wish = Wish(
         traffic, model, slo, devices, minimize, budget, power_w, prices, formats, engine, rate, prompt_tokens,
-        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, time_s, json_file, out, quiet,
+        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, time_s, json_file, out, hosts,
+        checkpoints or [], images or [], quiet,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)
 

@@ -20,6 +20,9 @@ from poise.core.spec import Engine
 _ROOT = Path(__file__).parents[1]
 _COUNTED = ("poise.claims.", "poise.policies.")
 
+MODELS = ("cost", "workload")
+"""What stands in place of a slot where a system is no policy but a model: the room that has its files."""
+
 
 def names() -> list[str]:
     """The systems there are, by name."""
@@ -47,7 +50,7 @@ def files(name: str) -> set[Path]:
     """The claim's file and those of its policies, with what they import of claims and policies."""
     about = claim(name)
     own = _ROOT / "claims" / "systems" / f"{name}.py"
-    return _closure([own, *(policy_file(policy) for policy in (*about.policies, *about.others))])
+    return _closure([own, *(file_of(each, about.slot) for each in about.policies), *map(policy_file, about.others)])
 
 
 def fingerprint(some: Iterable[Path], root: Path) -> str:
@@ -65,6 +68,11 @@ def _module(name: str) -> ModuleType:
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
         raise UserError(f"{name!r} is no system; {hint}")
     return importlib.import_module(f"{systems.__name__}.{name}")
+
+
+def file_of(name: str, slot: str) -> Path:
+    """The file of what stands for a system: a policy's, or that of a model in one of the rooms in `MODELS`."""
+    return _ROOT / slot / f"{name}.py" if slot in MODELS else policy_file(name)
 
 
 def policy_file(name: str) -> Path:

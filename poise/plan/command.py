@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -45,6 +45,9 @@ class Wish:
     time_s: float | None
     json: str | None
     out: Path | None
+    hosts: str | None
+    checkpoints: list[str]
+    images: list[str]
     quiet: bool
 
 
@@ -59,13 +62,13 @@ def plan_fleet(wish: Wish) -> bool:
         check_writable(Path(wish.json), "--json")
     if wish.out is not None:
         check_writable(wish.out, "--out", folder=True)
-    jobs = jobs_of(wish.jobs)
+    jobs, places = jobs_of(wish.jobs), _places(wish)
     asked = ask(wish)
     with Bars() as bars:
         meter = None if wish.quiet else bars
         found = plan(asked, jobs=jobs, time_s=wish.time_s, meter=meter, told=None if wish.quiet else _better())
     _show(wish, found)
-    _write(wish, found)
+    _write(wish, found, places)
     if found.best is None and not found.found.interrupted:
         raise UserError("no fleet of the devices given holds the SLO; what would is above")
     return found.found.interrupted
@@ -146,6 +149,32 @@ def _length(text: str | None, option: str) -> Any:
     return None if text is None else parse_value(text, f"{option} {text}")
 
 
+def _places(wish: Wish) -> dict[str, Any]:
+    """Where the plan shall run, as `Setting` names it."""
+    from poise.core.spec import Format
+
+    checkpoints = _pairs(wish.checkpoints, "--checkpoint", "fp8=RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8")
+    for name in checkpoints:
+        if name not in get_args(Format):
+            raise UserError(f"--checkpoint {name}=…: {name} is no format; give {', '.join(get_args(Format))}")
+    return {
+        "hosts": () if wish.hosts is None else tuple(_names(wish.hosts, "--hosts", "gpu1,gpu2")),
+        "checkpoints": checkpoints,
+        "images": _pairs(wish.images, "--image", "NVIDIA=vllm/vllm-openai:v0.12.0"),
+    }
+
+
+def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """`NAME=VALUE` as a mapping."""
+    pairs = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise UserError(f"{option} {text}: is no NAME=VALUE; give one as in {example}")
+        pairs[name] = value
+    return pairs
+
+
 class _better:
     """Says each better fleet as it is found, on the terminal."""
 
@@ -155,11 +184,13 @@ class _better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
+        from poise.plan.show import counted
+
         fleet = trial.fleet
         if sys.stderr.isatty():
             price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
             took = self._clock() - self._since
-            print(f"{took:5.1f} s  {fleet.written}, {fleet.router}:{price} {fleet.devices} devices", file=sys.stderr)
+            print(f"{took:5.1f} s  {fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}", file=sys.stderr)
 
 
 def _show(wish: Wish, found: Plan) -> None:
@@ -169,7 +200,7 @@ def _show(wish: Wish, found: Plan) -> None:
         show_plan(found)
 
 
-def _write(wish: Wish, found: Plan) -> None:
+def _write(wish: Wish, found: Plan, places: dict[str, Any]) -> None:
     from poise.plan.told import told
     from poise.scenario.write import to_json, write_json
 
@@ -178,14 +209,23 @@ def _write(wish: Wish, found: Plan) -> None:
     elif wish.json is not None:
         write_json(told(found), Path(wish.json))
     if wish.out is not None:
-        files = _write_folder(found, wish.out)
+        files = _write_folder(found, wish.out, places)
         if not wish.quiet:
             names = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
-            print(names, file=sys.stderr if wish.json == "-" else sys.stdout)
+            print("\n".join([names, *_lacking(found, places)]), file=sys.stderr if wish.json == "-" else sys.stdout)
 
 
-def _write_folder(found: Plan, folder: Path) -> list[Path]:
-    """The page, the JSON, and what deploys the plan where there is one."""
+def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
+    """Which of the files say only why they cannot be."""
+    from poise.plan.deploy.folder import refused
+
+    if found.best is None:
+        return []
+    return [f"{name}: {why}" for name, why in refused(found.best.fleet, replace(found.setting, **places)).items()]
+
+
+def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Path]:
+    """The page, the JSON, and what deploys the plan where there is one; `places` says where to."""
     from poise.plan.deploy.folder import write_deployment
     from poise.plan.page import write_page
     from poise.plan.told import told
@@ -194,4 +234,6 @@ def _write_folder(found: Plan, folder: Path) -> list[Path]:
     json_file = folder / "plan.json"
     write_json(told(found), json_file)
     files = [json_file, write_page(found, folder)]
-    return files if found.best is None else files + write_deployment(found.best.fleet, found.setting, folder)
+    if found.best is None:
+        return files
+    return files + write_deployment(found.best.fleet, replace(found.setting, **places), folder)

@@ -41,10 +41,15 @@ def headline(plan: Plan, best: Trial) -> Iterator[str]:
         "fleet that holds the SLO is"
     )
     price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""
-    yield f"  {fleet.written}, {fleet.router}: {price}{fleet.devices} devices, {best.watts / 1000:.2f} kW"
+    yield f"  {fleet.written}, {fleet.router}: {price}{counted(fleet.devices)}, {best.watts / 1000:.2f} kW"
     for pool in fleet.pools:
         engine = pool.engine
         yield f"  {pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+
+
+def counted(devices: int) -> str:
+    """So many devices."""
+    return f"{devices} device{'s' if devices != 1 else ''}"
 
 
 def row(trial: Trial) -> Sequence[str]:
@@ -66,7 +71,7 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     """What should be known before it is believed."""
     goal = plan.ask.goal
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
-    yield f"slack: {parts}; what binds is {binding(plan)}"
+    yield f"slack: {parts}; what binds: {binding(plan)}"
     yield from _risk(plan, best)
     yield from _changes(plan)
     if plan.scaling is not None:

@@ -29,8 +29,8 @@ def binding(plan: Plan) -> str:
         near = max(smaller, key=lambda each: (each.fleet.devices, each.attainment))
         return f"{_missed(near)} with {near.fleet.written}"
     if best.fleet.replicas == 1:
-        return "nothing: one replica is the least there can be"
-    return f"the load: by closed form {_closed(plan, best.fleet)}"
+        return "nothing, one replica is the least there can be"
+    return f"the load, for {_closed(plan, best.fleet)} by closed form"
 
 
 def nothing(plan: Plan) -> list[str]:

@@ -1,12 +1,16 @@
-"""What every placer checks first of what it is handed."""
+"""What every placer checks first of what it is handed, and says where it does not do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 
 from poise.core.errors import CapacityError, UserError
 from poise.core.place import Demand, Unit
+
+UNLIMITED: Mapping[str, int] = MappingProxyType({})
+"""As many devices as are wanted."""
 
 
 def check(demand: Demand, units: Sequence[Unit], available: Mapping[str, int]) -> None:
@@ -47,6 +51,21 @@ def served(demand: Demand, units: Sequence[Unit]) -> list[int]:
                 f"and {output} output tokens ({rate:g} per second), not even alone; loosen the SLO or give larger units"
             )
     return asked
+
+
+def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:
+    """Devices that so many of each unit take, by name."""
+    found: dict[str, int] = {}
+    for count, unit in zip(counts, units, strict=True):
+        found[unit.device] = found.get(unit.device, 0) + count * unit.devices
+    return found
+
+
+def short(counts: Sequence[int], units: Sequence[Unit], available: Mapping[str, int], what: str) -> str:
+    """What to say where `what` takes more devices than there are."""
+    wanted = ", ".join(f"{count} {device or 'of no name'}" for device, count in taken(counts, units).items() if count)
+    limits = ", ".join(f"{count} {device}" for device, count in available.items())
+    return f"{limits} do not carry the demand: without limits {what} takes {wanted}; allow more devices, or ask less"
 
 
 def _listed(units: Sequence[Unit]) -> str:

@@ -17,6 +17,8 @@ SLOTS = {
     "admission": ("admit", "admit"),
     "predictor": ("predict", "foretell"),
     "hedge": ("hedge", "second"),
+    "scaler": ("scale", "scale"),
+    "forecast": ("forecast", "foresee"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),
@@ -24,8 +26,8 @@ SLOTS = {
 }
 """For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
 
-PLANNING = {"placer": ("place", "place")}
-"""The same for those that decide before anything runs, so no scenario names them."""
+PLANNING = {"placer": ("place", "place"), "knob": ("knob", "tune")}
+"""The same for those that no scenario names: they decide before anything runs, or over the power of a whole row."""
 
 _ALL = SLOTS | PLANNING
 

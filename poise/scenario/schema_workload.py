@@ -10,7 +10,18 @@ from poise.core.errors import ScenarioError
 from poise.scenario.section import Section, Whole
 from poise.workload.lengths import length
 
-SOURCES = ("trace", "poisson", "gamma", "diurnal", "on_off", "servegen", "constant", "closed", "all_at_once")
+SOURCES = (
+    "trace",
+    "poisson",
+    "gamma",
+    "diurnal",
+    "on_off",
+    "burstgpt",
+    "servegen",
+    "constant",
+    "closed",
+    "all_at_once",
+)
 """The keys of which `workload` has exactly one."""
 
 TRACE_ONLY = ("format", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
@@ -110,6 +121,22 @@ class OnOffSection(Generated):
     duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
 
 
+class BurstgptSection(Generated):
+    """Arrivals as in BurstGPT: a day's wave, hours that differ far more than it, and bursts within them."""
+
+    rate: float = Field(gt=0, description="requests per second in the mean of many days, as in 10")
+    cv: float = Field(default=2.0, ge=0, description="the coefficient of variation of the gaps, 1 for Poisson")
+    spread: float = Field(
+        default=1.4, ge=0, description="the standard deviation of the logarithm of an hour's rate, 0 for equal days"
+    )
+    memory: float = Field(default=0.67, ge=0, lt=1, description="the correlation of an hour with the one before")
+    gpt4: float = Field(default=0.25, ge=0, le=1, description="the part of requests with GPT-4's lengths, tenant 1")
+    failures: float = Field(default=0.0178, ge=0, le=1, description="the part of requests that come to nothing")
+    begin_s: float = Field(default=0.0, ge=0, description="the second of the day at which to begin")
+    requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
+    duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
+
+
 class ServegenSection(Section):
     """Client by client from ServeGen's tables; clients are tenants."""
 
@@ -195,6 +222,7 @@ class WorkloadSection(Section):
     on_off: OnOffSection | None = Field(
         default=None, description="a mapping, as in {rate_on: 50, on_s: 10, off_s: 60, requests: 10000}"
     )
+    burstgpt: BurstgptSection | None = Field(default=None, description="a mapping, as in {rate: 10, duration_s: 86400}")
     servegen: ServegenSection | None = Field(
         default=None, description="a mapping, as in {arrivals: m-large_arrivals.parquet, duration_s: 600}"
     )

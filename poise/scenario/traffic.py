@@ -13,6 +13,7 @@ from poise.scenario.place import Path
 from poise.workload import (
     Profile,
     all_at_once,
+    burstgpt,
     closed,
     constant,
     diurnal,
@@ -37,6 +38,7 @@ _GENERATORS: dict[str, Callable[..., Workload]] = {
     "gamma": gamma,
     "diurnal": diurnal,
     "on_off": on_off,
+    "burstgpt": burstgpt,
     "servegen": servegen,
     "constant": constant,
     "closed": closed,

@@ -1,6 +1,7 @@
 """Workloads: recorded traces read into columns, and generated ones.
 
-arrivals   poisson, gamma, constant, closed, all_at_once (generate.py), diurnal, on_off (varying.py)
+arrivals   poisson, gamma, constant, closed, all_at_once (generate.py), diurnal, on_off (varying.py),
+           burstgpt (burstgpt.py)
 lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, pareto, llumnix (lengths.py),
            or recorded pairs
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py): each takes a workload
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from poise.workload.burstgpt import burstgpt
 from poise.workload.clients import Clients, servegen
 from poise.workload.generate import Pairs, all_at_once, closed, constant, gamma, poisson
 from poise.workload.lengths import (
@@ -46,6 +48,7 @@ __all__ = [
     "Profile",
     "Workload",
     "all_at_once",
+    "burstgpt",
     "closed",
     "constant",
     "diurnal",

@@ -44,10 +44,10 @@ def diurnal(
             f"duration_s is {duration_s:g}, and the profile ends at {profile.span_s:g} s; shorten it or set repeat"
         )
     if repeat and requests is None and duration_s is None:
-        first = _follow(profile, cv, 1, None, options, told)
-        return endless(first, lambda seconds: _follow(profile, cv, None, seconds, options, told))
+        first = follow(profile, cv, 1, None, options, told)
+        return endless(first, lambda seconds: follow(profile, cv, None, seconds, options, told))
     end = duration_s if repeat or duration_s is not None else profile.span_s
-    return _follow(profile, cv, requests, end, options, told)
+    return follow(profile, cv, requests, end, options, told)
 
 
 def on_off(
@@ -87,13 +87,13 @@ def on_off(
         profile = Profile.steps(lasts, np.tile([rate_off, rate_on], turns))
         enough = requests is not None and profile.total > requests + 10 * requests**0.5 + 10
         if enough or (duration_s is not None and profile.span_s >= duration_s):
-            return _follow(profile, 1.0, requests, duration_s, options, told)
+            return follow(profile, 1.0, requests, duration_s, options, told)
         turns *= 2
         if turns > MOST_ROWS:
             raise ScenarioError("on_s and off_s are too short for so long a load; give longer ones")
 
 
-def _follow(
+def follow(
     profile: Profile, cv: float, requests: int | None, end_s: float | None, options: Options, told: dict[str, Any]
 ) -> Workload:
     """Arrivals at rate 1 with the given cv, stretched along the profile."""

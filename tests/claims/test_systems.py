@@ -23,11 +23,13 @@ FILES = sorted(record.FOLDER.glob("*.json"))
 @pytest.mark.parametrize("name", NAMES)
 def test_a_claim_is_well_formed(name: str) -> None:
     claim = find.claim(name)
-    assert claim.slot in {*SLOTS, *PLANNING}
+    assert claim.slot in {*SLOTS, *PLANNING, *find.MODELS}
     assert claim.policies
     for policy in claim.policies:
-        build(claim.slot, policy)
-    for policy in (*claim.policies, *claim.others):
+        if claim.slot not in find.MODELS:
+            build(claim.slot, policy)
+        assert find.file_of(policy, claim.slot).is_file()
+    for policy in claim.others:
         assert find.policy_file(policy).is_file()
     assert 1970 < claim.year <= date.today().year + 1  # a claim is of a paper that was published
     assert claim.headline and claim.conditions and claim.paper
@@ -60,7 +62,7 @@ def test_results_are_what_their_criteria_say(file: Path) -> None:
     assert record.text(kept.as_dict()) == file.read_text(encoding="utf-8")  # nothing added, changed or left out
     assert told["verdict"] == verdict(kept.findings.criteria)
     assert not told["quick"]
-    assert told["cpu_s"] > 0
+    assert told["cpu_s"] >= 0  # closed forms take less than is told
     date.fromisoformat(told["date"])
     assert any(each.headline for each in kept.findings.criteria)
     for criterion in kept.findings.criteria:

@@ -68,12 +68,13 @@ def test_another_aim_is_no_worse_in_what_it_makes_least(capsys: pytest.CaptureFi
 
 def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert plan(*ASK, *LOAD, *QUICK, "--out", str(out)) == 0
+    assert plan(*ASK, *LOAD, *QUICK, "--out", str(out), "--hosts", "gpu1") == 0
     shown = capsys.readouterr().out
     names = {file.name for file in out.iterdir()}
     assert {"plan.json", "plan.html", "vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"} <= names
     found = json.loads((out / "plan.json").read_text())
     assert found["plan"]["fleet"] in shown
+    assert "gpu1)" in (out / "vllm.sh").read_text()
     page = (out / "plan.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", "") and found["plan"]["fleet"] in page
     assert main(["simulate", str(out / "scenario.yaml"), "--json", "-"]) == 0
@@ -111,6 +112,9 @@ def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], 
         (["--devices", "H100,A10G,L40S", *LOAD], "no one price basis covers"),
         (["--model", "deepseek-v3", "--devices", "L4", "--widest", "2", *LOAD], "does not fit L4"),
         (["--prices", "nowhere.yaml", *LOAD], "nowhere.yaml"),
+        (["--checkpoint", "fp8", *LOAD], "--checkpoint fp8: is no NAME=VALUE"),
+        (["--checkpoint", "fp7=a/b", *LOAD], "fp7 is no format"),
+        (["--hosts", ",", *LOAD], "--hosts: names nothing"),
         ([], "there is no traffic; give a trace"),
         (["nowhere.csv"], "nowhere.csv"),
         (["one.csv"], "one.csv: it has 1 request, which is no rate"),

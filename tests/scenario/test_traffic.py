@@ -30,6 +30,7 @@ SOURCES = [
     ("poisson: {rate: 5, requests: 9}\n  sessions: {turns: 2}", 18),
     ("diurnal: {points: [[0, 1], [10, 9]], repeat: true, requests: 9}", 9),
     ("diurnal: {counts: c.csv, begin_s: 60, cv: 0}", 29),
+    ("burstgpt: {rate: 5, requests: 40, prompt_tokens: 50}", 40),
     ("on_off: {rate_on: 50, on_s: 2, off_s: {exponential: 3}, requests: 9, prompt_tokens: {llumnix: S}}", 9),
     ("servegen: {arrivals: x_arrivals.csv, requests: 9}", 9),
     ("servegen: {arrivals: x_arrivals.csv, lengths: x_lengths.csv, duration_s: 60, top: 1}", 30),

@@ -18,18 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.core.errors import CapacityError, PolicyError
 from poise.core.place import Demand, Placement, Share, Unit
-from poise.policies.demand import check, served
+from poise.policies.demand import UNLIMITED, check, served, short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-UNLIMITED: Mapping[str, int] = MappingProxyType({})
-"""As many devices as are wanted."""
 
 INFEASIBLE = 2
 """The status of scipy's `milp` where the constraints leave nothing."""
@@ -71,7 +67,8 @@ class Melange:
         program = Program(ways, asked, units, available, self.slice_factor)
         found = program.solve(self.gap)
         if found is None:
-            raise CapacityError(self._short(program, units, available))
+            free = replace(program, available=UNLIMITED).solve(self.gap) or [0] * (len(ways) + len(units))
+            raise CapacityError(short(free[len(ways) :], units, available, "the cheapest mix"))
         return self._placement(demand, units, ways, found, program.bound())
 
     def _placement(
@@ -88,18 +85,6 @@ class Melange:
         )
         price = sum(count * unit.price for count, unit in zip(counts, units, strict=True))
         return Placement(counts, shares, tuple(loads), price, min(bound, price))
-
-    def _short(self, program: Program, units: Sequence[Unit], available: Mapping[str, int]) -> str:
-        """Why nothing fits what is available: what the cheapest placement would take."""
-        free = replace(program, available=UNLIMITED).solve(self.gap) or [0] * (len(program.ways) + len(units))
-        wanted: dict[str, int] = {}
-        for count, unit in zip(free[len(program.ways) :], units, strict=True):
-            wanted[unit.device] = wanted.get(unit.device, 0) + count * unit.devices
-        told = ", ".join(f"{count} {device or 'of no named device'}" for device, count in wanted.items() if count)
-        limits = ", ".join(f"{count} {device}" for device, count in available.items())
-        return (
-            f"no mix of {limits} carries the demand; without limits {told} would be cheapest: allow more, or ask less"
-        )
 
 
 @dataclass(frozen=True, slots=True)

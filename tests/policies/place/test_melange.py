@@ -139,7 +139,7 @@ def test_no_requests_need_nothing() -> None:
             PUBLISHED,
             (A10G, A100),
             {"A100": 0, "A10G": 3},
-            "no mix of 0 A100, 3 A10G carries the demand; without limits",
+            "0 A100, 3 A10G do not carry the demand: without limits the",
         ),
     ],
 )

@@ -1,0 +1,60 @@
+"""Steps that wait for the CPU to launch their kernels: the floor of an iteration, and when it gives way to the device.
+
+Vellaisamy et al., "Characterizing and Optimizing LLM Inference Workloads on CPU-GPU Coupled Architectures" (SKIP,
+arXiv 2504.11750). TKLQT is the time from each launch call to the start of its kernel, summed over kernels. It stays
+flat over the batch while the CPU binds and grows where kernels queue; the batch between is the transition. Engines
+that capture graphs launch a step's kernels at once: their `kernels` is the number of graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from poise.core.errors import UserError
+
+
+class Iteration(NamedTuple):
+    """latency_s: until the last kernel ends.  tklqt_s: from launch calls to starts, summed.  idle_s: of the device."""
+
+    latency_s: float
+    tklqt_s: float
+    idle_s: float
+
+
+def played(kernels_s: Sequence[float], launch_s: float, path_s: float = 0.0) -> Iteration:
+    """An iteration of kernels that last so long: one is launched each `launch_s`, and may start `path_s` later."""
+    if launch_s < 0 or path_s < 0:
+        raise UserError(f"launch_s {launch_s} and path_s {path_s} are durations; give 0 or more")
+    end = waited = 0.0
+    for index, lasting in enumerate(kernels_s):
+        called = index * launch_s
+        start = max(called + launch_s + path_s, end)
+        waited += start - called
+        end = start + lasting
+    return Iteration(end, waited, end - sum(kernels_s))
+
+
+def floor_s(kernels: int, launch_s: float) -> float:
+    """No iteration is shorter than its launches: kernels × launch."""
+    return kernels * launch_s
+
+
+def bound_s(device_s: float, kernels: int, launch_s: float) -> float:
+    """An iteration's time in closed form: the larger of the device's work and of the launches."""
+    return max(device_s, floor_s(kernels, launch_s))
+
+
+def transition(device_s: Callable[[int], float], kernels: int, launch_s: float, most: int = 4096) -> int:
+    """The least batch up to `most` at which the device takes as long as the launches (most + 1: none); by bisection.
+
+    device_s: the device's work of a batch, which does not fall with it.
+    """
+    low, high = 1, most + 1
+    while low < high:
+        batch = (low + high) // 2
+        if device_s(batch) >= floor_s(kernels, launch_s):
+            high = batch
+        else:
+            low = batch + 1
+    return low

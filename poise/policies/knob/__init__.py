@@ -1,0 +1,1 @@
+"""Knobs: settings of devices that a controller turns while they serve. One file each, named as the field names it."""
