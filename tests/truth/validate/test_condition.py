@@ -40,6 +40,14 @@ def test_degrees_that_cannot_cut_attention_are_data_ranks(model: str, tensor: in
     assert (pool.tensor, pool.data) == laid
 
 
+def test_a_layout_that_cannot_hold_the_model_is_widened_until_it_does() -> None:
+    notes = "prefill workers=? x (tp1,dp1); decode workers=? x (tp1,dp1)"
+    changes = {"model": "Llama-3.1-70B", "disagg": True, "devices": 0, "load": "concurrency=8", "notes": notes}
+    reading = read_condition(row(**changes))
+    assert [pool.tensor for pool in reading.condition.pools] == [2, 2]
+    assert sum("cannot hold the model" in said for said in reading.assumed) == 2
+
+
 def test_llama_cpp_gives_devices_layers_in_turn() -> None:
     reading = read_condition(row(engine="llama.cpp", devices=4, tensor=4))
     (pool,) = reading.condition.pools
