@@ -50,7 +50,8 @@ def served_outcome(condition: Condition) -> Outcome:
             found = _rate(condition)
         case _:
             found = _queued(condition)
-    return replace(found.later(engine_defaults(condition.engine, condition.version).front_s), notes=notes)
+    front = engine_defaults(condition.engine, condition.version).front(condition.prompt)
+    return replace(found.later(front), notes=notes)
 
 
 def balanced(condition: Condition) -> Condition:
