@@ -36,8 +36,8 @@ class Ask:
     """What a plan is asked for.
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
-    whether prefill and decode may be apart, and whether one role may have several kinds of replica.
-    widest: devices of one replica.  requests: of one simulation.  front_s: seconds that the engine's server adds before the first token.
+    whether prefill and decode may be apart, and whether one role may have several kinds of replica.  widest: devices of
+    one replica.  requests: of one simulation.  front_s: seconds that the engine's server adds before the first token.
     """
 
     source: Source
