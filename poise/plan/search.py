@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -98,18 +99,26 @@ def search(
     best does not depend on where it is found.
     """
     found, since = Found(bench), time.perf_counter()
-    with interrupts() as stop, RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
-        timer = threading.Timer(time_s, stop.set) if time_s is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        try:
+    with interrupts() as stop, ending(stop, time_s):
+        with RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
             _Running(space, bench, limits, found, crew, meter, told, since).run()
-        finally:
-            if timer is not None:
-                timer.cancel()
         found.interrupted = stop.is_set()
     return found
+
+
+@contextmanager
+def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
+    """Within the block `stop` is set after so many seconds; None: it is not."""
+    if time_s is None:
+        yield
+        return
+    timer = threading.Timer(max(time_s, 0.0), stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
