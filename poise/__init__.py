@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poise import cost, workload
     from poise.core.control import Control
-    from poise.core.spec import Belief, Engine, Fault, Lane, Pool, Slo
+    from poise.core.spec import Belief, Engine, Fault, Lane, Pool, Slo, Startup
     from poise.core.trace import Trace
     from poise.policies import Policies
     from poise.scenario.compare.python import compare
@@ -26,6 +26,7 @@ _HOMES = {
     "Pool": "core.spec",
     "Result": "scenario.python",
     "Slo": "core.spec",
+    "Startup": "core.spec",
     "Trace": "core.trace",
     "compare": "scenario.compare.python",
     "devices": "scenario.python",
@@ -48,6 +49,7 @@ __all__ = [
     "Pool",
     "Result",
     "Slo",
+    "Startup",
     "Trace",
     "__version__",
     "compare",

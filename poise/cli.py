@@ -138,6 +138,7 @@ def plan(
     power_w: Annotated[float | None, typer.Option(metavar="X", help="Watts of all devices at most.")] = None,
     prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices, spot offers, limits of devices.")] = None,
     formats: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of weights.")] = "bf16,fp8",
+    kv: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of the KV cache.")] = "bf16",
     engine: Annotated[str, typer.Option(metavar="NAME", help="vllm, sglang or tensorrt-llm.")] = "vllm",
     widest: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of one replica at most.")] = 16,
     no_split: Annotated[bool, typer.Option("--no-split", help="Keep prefill and decode together.")] = False,
@@ -148,6 +149,7 @@ def plan(
     requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests of one simulation.")] = 4000,
     seeds: Annotated[int, typer.Option(metavar="N", min=2, help="Seeds that confirm generated load.")] = 5,
     jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or local to start one.")] = None,
     time_s: Annotated[
         float | None, typer.Option("--time-limit", metavar="S", help="Seconds of search at most.")
     ] = None,
@@ -170,8 +172,8 @@ def plan(
     from poise.plan.command import Wish, plan_fleet
 
     wish = Wish(
-        traffic, model, slo, devices, minimize, budget, power_w, prices, formats, engine, rate, prompt_tokens,
-        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, time_s, json_file, out, hosts,
+        traffic, model, slo, devices, minimize, budget, power_w, prices, formats, kv, engine, rate, prompt_tokens,
+        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, ray, time_s, json_file, out, hosts,
         checkpoints or [], images or [], quiet,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)

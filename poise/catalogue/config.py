@@ -9,7 +9,7 @@ from pathlib import Path
 from poise.core.errors import UserError
 
 _NESTED = ("text_config", "language_config", "llm_config")
-_INHERITED = ("model_type", "tie_word_embeddings", "vocab_size")
+_INHERITED = ("model_type", "tie_word_embeddings", "vocab_size", "quantization_config")
 
 
 class Config:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from poise.catalogue.names import key
-from poise.core.spec import Engine, Format
+from poise.core.spec import Device, Engine, Format
 
 _DATA = Path(__file__).with_name("engines.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What an engine's kernels make of a device: parts of the datasheet's arithmetic and bandwidth, beside those of its
+    measured relatives, and the time to launch a layer's kernels, and further where several devices work together."""
+
+    arithmetic: float = 1.0
+    bandwidth: float = 1.0
+    layer_s: float = 0.0
+    joined_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +33,14 @@ class EngineDefaults:
 
     token_budget, max_sequences, memory_fraction: as in `Engine`.
     step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
-        own defaults where no engine is known better).  front_s: what a server adds before the first token.
+        own defaults where no engine is known better).
+    joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
+    front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
         heads that share them, and how many times longer than its bytes take that lasts.
+    reached: by device, by maker or ("") for all others, where kernels are far from those that were measured.
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
@@ -38,12 +53,27 @@ class EngineDefaults:
     memory_fraction: float = 0.9
     step_s: float = 0.5e-3
     sequence_s: float = 5e-6
+    joined_step_s: float = 0.0
+    joined_sequence_s: float = 0.0
     front_s: float = 0.0
+    front_token_s: float = 0.0
     quantised_kv: Format = "bf16"
     prefill_first: bool = False
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
+    reached: Mapping[str, Reached] = field(default_factory=dict, hash=False)
     splits_layers: bool = False
     known: bool = True
+
+    def reached_on(self, device: Device) -> Reached:
+        """What this engine makes of `device`: its own row, its maker's, the one for all, or all of the datasheet."""
+        for name in (device.name, device.vendor, ""):
+            if name in self.reached:
+                return self.reached[name]
+        return Reached()
+
+    def front(self, prompt: float) -> float:
+        """Seconds that a server adds before the first token of a prompt of so many tokens."""
+        return self.front_s + self.front_token_s * prompt
 
     def engine(self, version: str = "", **stated: int) -> Engine:
         """An `Engine` with these defaults; `stated` replaces them."""
@@ -59,10 +89,12 @@ def engine_defaults(name: str, version: str = "") -> EngineDefaults:
     wanted = key(name)
     for row in _table():
         if any(wanted.startswith(alias) for alias in row[0]):
-            fitting = [found for found in row[1] if not _numbers(version) or _numbers(found.since) <= _numbers(version)]
-            return fitting[-1]
-    like = _table()[0][1][-1]
-    return EngineDefaults(name, like.since, like.token_budget, like.max_sequences, like.source, known=False)
+            return _fitting(row[1], version)
+    return replace(_fitting(_table()[0][1], version), name=name, known=False)
+
+
+def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:
+    return [each for each in versions if not _numbers(version) or _numbers(each.since) <= _numbers(version)][-1]
 
 
 @cache
@@ -70,8 +102,13 @@ def _table() -> tuple[tuple[tuple[str, ...], tuple[EngineDefaults, ...]], ...]:
     """For each engine its compared names and its defaults, older versions first."""
     rows = json.loads(_DATA.read_text(encoding="utf-8"))
     return tuple(
-        (tuple(row["aliases"]), tuple(EngineDefaults(row["name"], **each) for each in row["versions"])) for row in rows
+        (tuple(row["aliases"]), tuple(_version(row["name"], each) for each in row["versions"])) for row in rows
     )
+
+
+def _version(name: str, row: dict[str, Any]) -> EngineDefaults:
+    reached = {where: Reached(**each) for where, each in row.pop("reached", {}).items()}
+    return EngineDefaults(name, reached=reached, **row)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

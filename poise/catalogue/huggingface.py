@@ -76,8 +76,18 @@ def _shape(config: Config, family: Family, name: str, source: str) -> Model:
         mla=mla,
         moe=moe,
         linear=_linear(config) if "linear" in kinds else None,
+        fp8_block=_fp8_block(config),
         source=source,
     )
+
+
+def _fp8_block(config: Config) -> int:
+    """The side of a block of FP8 weights with one scale; 0 where the files hold none."""
+    stated = config.get("quantization_config")
+    if not isinstance(stated, Mapping) or stated.get("quant_method") != "fp8":
+        return 0
+    sides = stated.get("weight_block_size")
+    return sides[0] if isinstance(sides, list) and sides and isinstance(sides[0], int) else 0
 
 
 def _heads(config: Config, mla: Mla | None) -> tuple[int, int, int]:

@@ -72,6 +72,14 @@ class Hedge(NamedTuple):
     replica: int
 
 
+class Scale(NamedTuple):
+    """Pool `pool` is to have `replicas` replicas, beside them `warm` slots that are pre-warmed."""
+
+    pool: int
+    replicas: int
+    warm: int = 0
+
+
 class Wake(NamedTuple):
     """Send a `Tick` at `at`."""
 
@@ -79,7 +87,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Move | Hedge | Wake
+Action = Dispatch | Refuse | Abort | Move | Hedge | Scale | Wake
 
 ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""

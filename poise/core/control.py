@@ -36,23 +36,24 @@ from poise.core.flight import Flight
 from poise.core.hedges import Hedges
 from poise.core.held import Held
 from poise.core.made import made
-from poise.core.policy import Admission, Hedger, Mover, Order, Predictor, Router
+from poise.core.policy import Admission, Forecaster, Hedger, Mover, Order, Predictor, Router, Scaler
 from poise.core.prefix import PrefixIndex
 from poise.core.request import RequestView
-from poise.core.spec import Belief, ReplicaSpec
-from poise.core.state import DRAINING, GONE, SERVING, State
+from poise.core.scaling import Scaling
+from poise.core.spec import Belief, PoolSpec, ReplicaSpec
+from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
 
 Actions = Sequence[Action]
 
 
 class Control:
-    """Admits, routes, holds, rejects, moves and hedges requests on belief.
+    """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
-    router, mover, order, admission, predictor, hedge: the policies (deep-copied, so that two controls never share
-    their state); a router that can `rebalance` is its own mover where none is given; several admissions narrow one
-    another's choice.
-    replicas: what is known beforehand.  tries: replicas that a request is sent to before it is refused for good,
-    where engines refuse it in a way that another may not.
+    router, mover, order, admission, predictor, hedge, scaler, forecast: the policies (deep-copied, so that two controls
+    never share their state); a router that can `rebalance` is its own mover where none is given; several admissions
+    narrow one another's choice.
+    replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: replicas that a request is
+    sent to before it is refused for good, where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again.
     index: the true prefix index, where `belief.prefix` is `oracle`.
     """
@@ -67,6 +68,9 @@ class Control:
         admission: Sequence[Admission] = (),
         predictor: Predictor | None = None,
         hedge: Hedger | None = None,
+        scaler: Scaler | None = None,
+        forecast: Forecaster | None = None,
+        pools: Sequence[PoolSpec] = (),
         belief: Belief | None = None,
         seed: int = 0,
         tries: int = 1,
@@ -76,11 +80,13 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, self.order, self.admission, self.predictor, hedge = copy.deepcopy(
-            (router, mover, order, tuple(admission), predictor, hedge)
+        self.router, self.mover, self.order, self.admission, self.predictor, hedge, scaler, forecast = copy.deepcopy(
+            (router, mover, order, tuple(admission), predictor, hedge, scaler, forecast)
         )
         asked: list[Any] = []  # an object may be several policies in one
-        for policy in (self.router, self.mover, self.order, *self.admission, self.predictor, hedge):
+        for policy in (
+            self.router, self.mover, self.order, *self.admission, self.predictor, hedge, scaler, forecast,
+        ):  # fmt: skip
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)
         needs = {name for policy in asked for name in getattr(policy, "needs", ())}
@@ -102,6 +108,7 @@ class Control:
         )
         self._eager = getattr(self.mover, "eager", False)
         self.hedges = None if hedge is None else Hedges(hedge, self)
+        self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
         self.observes = bool(self._observers) or self.books.tracks or hedge is not None
 
     def handle(self, event: Event) -> Actions:
@@ -361,7 +368,7 @@ class Control:
             for flight in self.flights.values()
             if event.replica == flight.decode or (event.replica == flight.replica and not flight.prefilled)
         ]
-        self.state.set_status(event.replica, GONE)
+        self._go(event.replica)
         for flight in self.flights.values():
             if flight.target == event.replica:
                 flight.target = -1
@@ -372,6 +379,11 @@ class Control:
                 actions.append(Abort(flight.request.id, place))
         self._put_back([flight.request for flight in victims])
         return (*actions, *self.ask_held())
+
+    def _go(self, replica: int) -> None:
+        self.state.set_status(replica, GONE)
+        if self.scaling is not None:
+            self.state.status[replica] = STARTING  # another may come in its place
 
     def _joined(self, event: Joined) -> Actions:
         self.state.set_status(event.replica, SERVING)
@@ -386,7 +398,7 @@ class Control:
         return ()
 
     def _left(self, event: Left) -> Actions:
-        self.state.set_status(event.replica, GONE)
+        self._go(event.replica)
         return self.ask_held() if self.held else ()
 
     def _first_token(self, event: FirstToken) -> Actions:
@@ -398,7 +410,8 @@ class Control:
         return ()
 
     def _tick(self, event: Tick) -> Actions:
-        return self._look_again()
+        actions = self._look_again()
+        return actions if self.scaling is None else (*actions, *self.scaling.asked())
 
     def _look_again(self) -> Actions:
         """Something new is known: ask for those who are held, then whether anybody should move."""

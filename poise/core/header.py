@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from poise.core.errors import TraceError
-from poise.core.spec import Belief, ReplicaSpec
+from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 
 
 def header(
@@ -19,12 +19,14 @@ def header(
     resume: bool = True,
     models: Sequence[str] = (),
     engines: Sequence[Mapping[str, Any]] = (),
+    pools: Sequence[PoolSpec] = (),
     **more: Any,
 ) -> dict[str, Any]:
     """Plain data from which a `Control` can be built again, and a simulation of what it controlled.
 
     policies: for each slot `{name: parameters}`, None where there is none.  models: names, by index.
     engines: for each replica what is known of it: name, url (without credentials), and fields of `spec.Engine`.
+    pools: those that a scaler may change.
     more: what else a reader may want: versions, when it began, which hash names extents.
     """
     return {
@@ -35,6 +37,7 @@ def header(
         "resume": resume,
         "models": list(models),
         "engines": [dict(engine) for engine in engines],
+        "pools": [pool._asdict() for pool in pools],
         **more,
     }
 
@@ -42,6 +45,11 @@ def header(
 def replicas_of(told: Mapping[str, Any]) -> list[ReplicaSpec]:
     """The replicas that a header names; TraceError where it does not."""
     return [_made(ReplicaSpec, each, "replicas") for each in _part(told, "replicas", list)]
+
+
+def pools_of(told: Mapping[str, Any]) -> list[PoolSpec]:
+    """The pools that a header names; none in one that was written before there were scalers."""
+    return [_made(PoolSpec, each, "pools") for each in told.get("pools", ())]
 
 
 def belief_of(told: Mapping[str, Any]) -> Belief:

@@ -77,7 +77,9 @@ class Model:
     constant size (`linear`; without it they count as attention layers with a square matrix a head); the rest attend
     to everything. `ffn` is the inner width of a dense feed-forward block (`gated` blocks have three matrices, others
     two); `tied` embeddings share one matrix. `extra_parameters` counts what the shape does not show (biases, further
-    norms, learned positions, output gates). Vision and audio towers are not part of it.
+    norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
+    model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). Vision and audio
+    towers are not part of it.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Model:
     moe: Moe | None = None
     linear: Linear | None = None
     extra_parameters: int = 0
+    fp8_block: int = 0
     source: str = ""
 
     @property

@@ -61,7 +61,8 @@ class Share(NamedTuple):
 class Placement:
     """How many of each unit, and which part of each bucket goes to which unit.
 
-    counts: for each unit handed in, in order.  loads: how many of each would do if they could be divided.
+    counts: for each unit handed in, in order.  shares: where prefill and decode are apart, each bucket goes whole to
+    both.  loads: how many of each would do if they could be divided.
     price: of all for an hour.  bound: the price below which no placement of this demand can be.
     """
 

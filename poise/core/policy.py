@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from poise.core.action import Batch, Hold, Move, Reject, Route
+from poise.core.action import Batch, Hold, Move, Reject, Route, Scale
 from poise.core.chance import Chance
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
-from poise.core.view import ClusterView, LaneView, SequenceView
+from poise.core.view import ClusterView, FleetView, LaneView, SequenceView
 
 
 class Router(Protocol):
@@ -129,6 +129,40 @@ class Hedger(Protocol):
         ...
 
 
+class Scaler(Protocol):
+    """How many replicas each pool has.
+
+    `needs`, as a router's, names the columns that it reads, and a class may have `observe(event)`. One with `ahead_s`
+    has `cluster.rate` foretold for so many seconds; else it is for the longest start of a pool.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between two decisions, above 0."""
+        ...
+
+    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
+        """The pools that are to change; beyond a pool's bounds counts as at them, and what it has changes nothing."""
+        ...
+
+
+class Forecaster(Protocol):
+    """How many requests will arrive, as `FleetView.rate` tells the scaler.
+
+    A class may have `observe(event)`. Where it has `reveal(truth)`, the simulator hands it a function from two instants
+    to the number of requests that arrive from the first until before the second.
+    """
+
+    def foresee(self, now: int, until: int, chance: Chance) -> float:
+        """Requests a second from `now` until `until`, picoseconds."""
+        ...
+
+
 class Queue(Protocol):
     """The order in which an engine admits waiting requests."""
 
@@ -200,6 +234,8 @@ class Policies(Protocol):
     admission: Sequence[Admission]
     predictor: Predictor | None
     hedge: Hedger | None
+    scaler: Scaler | None
+    forecast: Forecaster | None
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from poise.core.blame import Blame
 
@@ -69,7 +69,11 @@ class Records:
 
 @dataclass(slots=True)
 class ReplicaStats:
-    """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks."""
+    """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks.
+
+    up_from, up_until: when its devices were taken (its start-up included) and given back; a slot that a scaler filled
+    more than once has the earlier times in `before`.
+    """
 
     busy: int = 0
     steps: int = 0
@@ -80,6 +84,19 @@ class ReplicaStats:
     total_blocks: int = 0
     up_from: int = 0
     up_until: int = NOT_YET
+    before: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Scaled(NamedTuple):
+    """How many replicas of a pool are wanted since `at`, serve, start and drain, and how many slots are pre-warmed."""
+
+    at: int
+    pool: int
+    wanted: int
+    serving: int
+    starting: int
+    draining: int
+    warm: int
 
 
 @dataclass(slots=True)
@@ -92,6 +109,7 @@ class Run:
     that the copies stopped for the other one had computed, whichever of the two they were.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
     blame: optional, where the time of each request went.
+    scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
     """
 
@@ -107,6 +125,7 @@ class Run:
     drained: bool = True
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    scaled: list[Scaled] = field(default_factory=list)
     blame: Blame | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0

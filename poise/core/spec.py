@@ -79,8 +79,40 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class Startup:
+    """How a replica comes to serve: stages that follow one another, in seconds.
+
+    provision_s: until its devices and its host are there.  image_s: until its image is.  engine_s: until the engine's
+    process runs, without a model.  weights_s: until the weights are in device memory.  capture_s: warm-up, with CUDA
+    graphs.  A pre-warmed slot has the first three behind it.
+    sigma: a start takes all its stages times exp(sigma·z), z standard normal; so the seconds given are medians.
+    """
+
+    provision_s: float = 0.0
+    image_s: float = 0.0
+    engine_s: float = 0.0
+    weights_s: float = 0.0
+    capture_s: float = 0.0
+    sigma: float = 0.0
+
+    @property
+    def warming_s(self) -> float:
+        """Median seconds until a slot is pre-warmed."""
+        return self.provision_s + self.image_s + self.engine_s
+
+    @property
+    def loading_s(self) -> float:
+        """Median seconds from there until it serves."""
+        return self.weights_s + self.capture_s
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """`replicas` equal engine instances: the devices of one instance are tensor × pipeline × data."""
+    """`replicas` equal engine instances: the devices of one instance are tensor × pipeline × data.
+
+    start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
+    and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
+    """
 
     model: Model
     device: Device
@@ -96,11 +128,33 @@ class Pool:
     name: str = ""
     engine: Engine = field(default_factory=Engine)
     start_s: float = 0.0
+    startup: Startup | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    prewarmed: int = 0
 
     @property
     def devices(self) -> int:
         """Devices of one replica."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and the most replicas that it may have."""
+        if self.min_replicas is None and self.max_replicas is None:
+            return self.replicas, self.replicas
+        least = 1 if self.min_replicas is None else self.min_replicas
+        return least, self.replicas if self.max_replicas is None else self.max_replicas
+
+    @property
+    def slots(self) -> int:
+        """Places for replicas: as many as it may ever have."""
+        return max(self.replicas, self.bounds[1])
+
+    @property
+    def stages(self) -> Startup:
+        """Its start-up; a plain `start_s` is provisioning alone."""
+        return Startup(provision_s=self.start_s) if self.startup is None else self.startup
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +186,15 @@ class Cluster:
 
     @property
     def replicas(self) -> int:
-        """Replicas of all pools, those that join later included."""
-        return sum(pool.replicas for pool in self.pools)
+        """Replicas of all pools, those that join later and those that a scaler may bring included."""
+        return sum(pool.slots for pool in self.pools)
 
     def pool_of(self, replica: int) -> int:
         """The index of the pool that replica `replica` belongs to."""
         for index, pool in enumerate(self.pools):
-            if replica < pool.replicas:
+            if replica < pool.slots:
                 return index
-            replica -= pool.replicas
+            replica -= pool.slots
         raise IndexError("replica is beyond the cluster")
 
 
@@ -177,6 +231,7 @@ class ReplicaSpec(NamedTuple):
     cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
     prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
+    pool: the index of its pool, -1 for one that no scaler decides on.
     """
 
     model: int = -1
@@ -189,3 +244,20 @@ class ReplicaSpec(NamedTuple):
     kv_token_bytes: float = 0.0
     link_bw: float = 0.0
     link_latency_s: float = 0.0
+    pool: int = 0
+
+
+class PoolSpec(NamedTuple):
+    """What the control side is told of a pool beforehand: a name, how many replicas it has and how many it may have.
+
+    warm: pre-warmed slots that it has.  start_s: the typical seconds until a new replica serves, 0 for unknown; a
+    pre-warmed one takes `warm_start_s`.
+    """
+
+    name: str = ""
+    replicas: int = 1
+    min_replicas: int = 1
+    max_replicas: int = 1
+    warm: int = 0
+    start_s: float = 0.0
+    warm_start_s: float = 0.0

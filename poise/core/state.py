@@ -10,7 +10,7 @@ from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.view import COLUMNS, REPORTED, FlightView
+from poise.core.view import COLUMNS, REPORTED, FlightView, PoolView
 
 STARTING: Final = 0
 SERVING: Final = 1
@@ -60,6 +60,8 @@ class State:
         """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
         self.narrow: Sequence[int] | None = None
+        self.pools: Sequence[PoolView] = ()
+        self.rate = -1.0
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
         # A report made for the decision itself already shows all that was sent.
         self._corrects = (

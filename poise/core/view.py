@@ -114,6 +114,39 @@ class ClusterView(Protocol):
         ...
 
 
+class PoolView(Protocol):
+    """A pool of equal replicas, which may grow and shrink between its bounds.
+
+    wanted: replicas that it was last told to have, `warm` its pre-warmed slots.  start_s, warm_start_s: the typical
+    seconds until a new replica serves, 0 for unknown.  serving: the replicas that take requests now, in order.
+    held: requests that wait at the gateway and that it could take.
+    """
+
+    name: str
+    min_replicas: int
+    max_replicas: int
+    wanted: int
+    warm: int
+    start_s: float
+    warm_start_s: float
+    serving: Sequence[int]
+    held: int
+
+
+class FleetView(ClusterView, Protocol):
+    """What a scaler may read: the columns that its `needs` names, and the pools."""
+
+    @property
+    def pools(self) -> Sequence[PoolView]:
+        """The pools, by index."""
+        ...
+
+    @property
+    def rate(self) -> float:
+        """Requests a second that the forecast expects for the time that the scaler looks ahead; -1 without one."""
+        ...
+
+
 class SequenceView(Protocol):
     """One request inside an engine: what it asked, and how far it is."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from poise.core.spec import BITS, Device, Format, Pool
 from poise.core.units import SECOND
-from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, p2p
+from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import Shard, kv_bytes_per_layer, link_of, shard
 
@@ -76,6 +76,10 @@ class Coefficients:
             one, two = fixed + slope * tokens, other + rise * tokens
             total += one if one < two else two
         return total
+
+    def local(self, tokens: float) -> float:
+        """Picoseconds of an average layer's products of a rank's own tokens, routed experts apart."""
+        return max(self.token * tokens, self.weights)
 
     def last(self, sampled: float) -> float:
         """Picoseconds of the output head and the sampler for `sampled` tokens a rank."""
@@ -253,24 +257,28 @@ class Builder:
         """
         if self.pool.tensor == 1:
             return ()
-        link = self.link(self.pool.tensor)
+        tensor, inside = self.pool.tensor, self.pool.device.scaleup_domain
+        link = self.link(tensor)
         times = 2.0 if self.pool.data == 1 else 2 - self.moe
         size = self.model.hidden * ACTIVATION_BYTES
-        forms = all_reduce_forms(self.pool.tensor, link)
+        forms = all_reduce_forms(tensor, link)
+        if inside > 1 and tensor > inside and tensor % inside == 0:
+            forms = (far_all_reduce(tensor, inside, self.link(inside), link),)
         return tuple(Line(times * form.fixed_s, times * form.per_byte_s * size) for form in (forms[0], forms[-1]))
 
-    def exchange(self) -> Line:
+    def exchange(self, *, gathers: bool = False) -> Line:
         """Per token of a data rank: experts' dispatch and combine over the data ranks of an average layer.
 
         With expert parallelism each rank of a tensor group sends its part of the tokens to the `active` experts of each
         and gets them back (all-to-all); without it all tokens go everywhere and their sums come back (all-gather,
-        reduce-scatter). One data rank needs neither: the tensor group's all-reduce combines.
+        reduce-scatter), and so it is where an engine `gathers`. One data rank needs neither: the tensor group's
+        all-reduce combines.
         """
         pool, moe = self.pool, self.model.moe
         if moe is None or pool.data == 1:
             return Line()
         token = self.model.hidden * ACTIVATION_BYTES
-        if pool.expert > 1:
+        if pool.expert > 1 and not gathers:
             line, size = all_to_all(pool.expert, self.link(pool.tensor * pool.data)), token * moe.active / pool.tensor
         else:
             ranks = pool.tensor * pool.data
@@ -297,5 +305,10 @@ class Builder:
         """The link of a group of `ranks` devices at the recipe's efficiency."""
         use = self.use
         return link_of(
-            self.pool.device, ranks, latency_s=use.collective_s, far_latency_s=use.far_s, efficiency=use.link
+            self.pool.device,
+            ranks,
+            latency_s=use.collective_s,
+            far_latency_s=use.far_s,
+            efficiency=use.link,
+            host_efficiency=use.host_link,
         )

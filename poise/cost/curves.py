@@ -30,6 +30,7 @@ class Curves:
         "_last",
         "_layer",
         "_lines",
+        "_local",
         "_read",
         "_rest",
         "_surface",
@@ -54,12 +55,17 @@ class Curves:
         nodes = spread(MOST_TOKENS)
         floor = self._floor * gather.attending
         self._layer = Ramp(nodes, isotonic([SECOND * (gather.layer(m) + floor) for m in nodes]))
+        self._local = Ramp(nodes, isotonic([SECOND * gather.local(m) for m in nodes]))
         sampled = spread(4096)
         self._last = Ramp(sampled, isotonic([SECOND * gather.last(m) for m in sampled]))
 
     def layer(self, tokens: float) -> float:
         """An average layer: its operators, light kernels and exchanges, and attention's fixed time."""
         return self._layer(tokens)
+
+    def local(self, tokens: float) -> float:
+        """An average layer's products of a rank's own tokens, routed experts apart."""
+        return self._local(tokens)
 
     def last(self, sampled: float) -> float:
         """The output head and the sampler."""

@@ -21,6 +21,10 @@ HOST = (
     "(argonne-lcf/LLM-Inference-Bench, BSD-3): about 0.4 ms for TensorRT-LLM and 1.1 ms for vLLM of 2024; "
     "bench/check_roofline.py, 2026-11"
 )
+PCIE = (
+    "between the residuals of TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) and of vLLM 0.19 on "
+    "2 RTX PRO 6000 (casys-kaist/LLMServingSim, MIT): 0.44 to 0.73 would meet one or the other, 2026-11"
+)
 SEQUENCE = (
     "set by hand, order of magnitude only: vLLM 0.27's scheduler takes 12.7 µs per running request "
     "(openfabric-systems/simllm pull request 204, which voids its own run for drift), of which "
@@ -65,6 +69,7 @@ class Efficiencies:
     )
     far_s: float = stated(5e-6, "α over PCIe or NICs", "AIConfigurator systems/gb200.yaml, inter-rack InfiniBand")
     link: float = stated(0.73, "link bandwidth reached by all-reduce of ≥ 128 MB", OPERATORS)
+    host_link: float = stated(0.58, "PCIe bandwidth reached by collectives of a host without links of its own", PCIE)
     sample_s: float = stated(22e-6, "fixed time of the sampler", LAYERS)
     sample_sequence_s: float = stated(0.9e-6, "time of the sampler per sequence", LAYERS)
     cpu_step_s: float = stated(0.5e-3, "host time of one step that the device waits for", HOST)

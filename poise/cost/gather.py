@@ -14,6 +14,10 @@ from poise.cost.layout import kv_bytes_per_layer, kv_copies
 from poise.cost.ramp import Latent, Line, Ramp, Surface, spread
 from poise.cost.tables import Curve, Slice, Tables
 
+SKEW = 2.0
+"""How uneven experts' loads are taken to be, as tables count it: a power law of exponent 1. Measured routing of Mixtral
+and OLMoE has 1.1 to 6 times the mean on the busiest expert (allenai/OLMoE, Apache-2.0)."""
+
 PROBE = 64.0
 """Tokens of the step at which kernels are chosen."""
 
@@ -56,18 +60,24 @@ class Gather:
         self._framework = framework(pool.engine.name)
         self.roofline = Builder(pool, use, share)
         self.form = weights_format(pool.device, pool.weights)
+        if self.form == "fp8" and pool.model.fp8_block:
+            self.form = "fp8_block"
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.attending = 1 - self.model.linear_layers / self.model.layers
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
         self._routed, self._reducers = self._expert(), self._all_reducers()
-        self._exchange, self._hop = self.roofline.exchange(), self.roofline.hop()
+        self._exchange, self._hop = self._exchanges(), self.roofline.hop()
 
     def curve(self, kind: str, form: str, *probe: float) -> Curve:
         """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
         found = self.curves.get(f"{kind} {form}")
         if found is None:
-            found = self.tables.usual(kind, self.device, form, self._framework, probe)
+            found = (
+                self.tables.usual(kind, self.device, form, self._framework, probe)
+                if probe
+                else self.tables.curve(kind, self.device, form, self._framework)
+            )
             if found is None:
                 raise ScenarioError(
                     f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
@@ -77,13 +87,15 @@ class Gather:
 
     def layer(self, tokens: float) -> float:
         """Seconds of an average layer without attention."""
-        use, total = self.use, 0.0
-        for often, product in self._plain:
-            total += often * product.seconds(tokens)
-        total += self._experts(tokens) + self._reduced(tokens)
-        total += 5 * use.light_s + self._exchange.fixed_s + self._hop.fixed_s
+        use, total = self.use, self.local(tokens)
+        total += self._experts(tokens) + self._reduced(tokens) + self._exchange(tokens)
+        total += 5 * use.light_s + self._hop.fixed_s
         per_token = self.roofline.elementwise() + self.roofline.linear_attention()
-        return total + tokens * (per_token + self._exchange.per_byte_s + self._hop.per_byte_s)
+        return total + tokens * (per_token + self._hop.per_byte_s)
+
+    def local(self, tokens: float) -> float:
+        """Seconds of an average layer's products without routed experts."""
+        return sum(often * product.seconds(tokens) for often, product in self._plain)
 
     def last(self, sampled: float) -> float:
         """Seconds of the output head and the sampler."""
@@ -139,8 +151,29 @@ class Gather:
         if moe is None:
             return None
         sliced = pool.tensor * pool.data / pool.expert
-        rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, float(pool.expert), 1.0)
+        ranks = 1.0 if self._dispatches else float(pool.expert)
+        rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, ranks, SKEW)
         return self.curve("moe", self.form, PROBE * moe.active / moe.experts, *rest).slice(1, *rest)
+
+    @property
+    def _dispatches(self) -> bool:
+        """Whether tokens go only to the ranks of their experts, so that a kernel sees none that are meant for others.
+
+        vLLM gathers all tokens on every rank unless it is told otherwise (`all2all_backend`).
+        """
+        return self.pool.expert > 1 and self.pool.data > 1 and self._framework != "vllm"
+
+    def _exchanges(self) -> Callable[[float], float]:
+        """Seconds of a layer's exchange of tokens between data ranks, by a rank's tokens."""
+        pool, moe = self.pool, self.model.moe
+        if moe is None or pool.data == 1:
+            return lambda tokens: 0.0
+        if self._dispatches and pool.tensor * pool.data <= pool.device.scaleup_domain:
+            ways = [self.curve(kind, "bf16").slice(1, pool.expert) for kind in ("dispatch", "combine")]
+            size = self.model.hidden * ACTIVATION_BYTES * moe.active / pool.tensor
+            return lambda tokens: self.roofline.moe * sum(way.seconds(tokens * size) for way in ways)
+        line = self.roofline.exchange(gathers=not self._dispatches)
+        return lambda tokens: line.at(tokens)
 
     def _experts(self, tokens: float) -> float:
         """Seconds of an average layer's routed experts."""

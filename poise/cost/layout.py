@@ -93,10 +93,13 @@ def shard(pool: Pool) -> Shard:
     )
 
 
-def link_of(device: Device, ranks: int, *, latency_s: float, far_latency_s: float, efficiency: float) -> Link:
+def link_of(
+    device: Device, ranks: int, *, latency_s: float, far_latency_s: float, efficiency: float, host_efficiency: float
+) -> Link:
     """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
 
-    latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency: the reachable part of bandwidth.
+    latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency, host_efficiency: the reachable parts
+    of bandwidth, on links between devices and over a host's PCIe.
     """
     if ranks <= device.scaleup_domain and device.scaleup_bw > 0:
         return Link(latency_s, device.scaleup_bw * efficiency)
@@ -106,7 +109,7 @@ def link_of(device: Device, ranks: int, *, latency_s: float, far_latency_s: floa
         raise ScenarioError(
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
-    return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
+    return Link(far_latency_s, (bandwidth or 1.0) * (host_efficiency if in_host else efficiency), direct=False)
 
 
 def swap(pool: Pool, kv_bytes: int) -> int:

@@ -35,6 +35,10 @@ class Costs(Protocol):
         """An average layer without attention beyond its fixed time."""
         ...
 
+    def local(self, tokens: float) -> float:
+        """What of `layer` are products of a rank's own tokens alone, beyond attention and routed experts."""
+        ...
+
     def last(self, sampled: float) -> float:
         """The output head and the sampler."""
         ...
@@ -56,7 +60,9 @@ class Steps:
     kernels' fixed times, dense GEMMs, routed experts, attention and communication, none overlapped.
 
     Approximations, beside those of `Coefficients` and `Shard`:
-    data: attention ranks are equally loaded: a rank has n/data of the decodes, at least one, and 1/data of each chunk.
+    data: a rank has n/data of the decodes, at least one, and of the chunks 1/data or the longest: all wait for the rank
+        that computes it, while its routed experts are spread over all. Each rank has a scheduler of its own, so host
+        time grows with its own sequences.
     pipeline: the batch is cut into `pipeline` microbatches that follow one another, so a step is a microbatch's way
         through all layers with n/pipeline of the decodes, at least one, plus `pipeline` hops. A chunk passes all stages
         whole: one prompt's latency is right, but several prompts' overlap in different stages is not counted.
@@ -124,6 +130,10 @@ class Steps:
             found = self._lanes[share] = self._derive(share)
         return found
 
+    def _host(self, k: Costs, sequences: int) -> float:
+        """Host time of a step: each data rank schedules its own part of the sequences."""
+        return k.step + k.sequence * self._part_chunk * sequences
+
     def _decode(self, decodes: int, share: float) -> Piece:
         """The piece of decodes alone, remembered."""
         k = self._lane(share)
@@ -132,7 +142,7 @@ class Steps:
         else:
             tokens = max(1.0, decodes * self._part_decode)
             fixed, kv, window_kv = k.decoding(tokens)
-            base = k.step + k.sequence * decodes + fixed + self._layers * k.layer(tokens) + k.last(tokens)
+            base = self._host(k, decodes) + fixed + self._layers * k.layer(tokens) + k.last(tokens)
             rank = tokens / decodes
             piece = Piece(round(base), round(kv * rank), round(window_kv * rank))
         self._pieces[decodes, share] = piece
@@ -145,7 +155,7 @@ class Steps:
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         new = 0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
@@ -153,12 +163,29 @@ class Steps:
             new += count
             base += part * k.attention(count, context, self.window)
         base += self._layers * k.layer(tokens + new * part) + k.last(tokens + len(chunks) * part)
+        if part < 1.0:
+            most = max(chunk.tokens for chunk in chunks)
+            base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         return Piece(round(base), *_beside(alone, k.beside))
+
+    def _longer(self, k: Costs, tokens: float, new: int, most: int) -> float:
+        """What a layer takes longer on the rank of a chunk of `most` tokens than with `new` spread evenly."""
+        even = new * self._part_chunk
+        return k.local(tokens + most) - k.local(tokens + even) if most > even else 0.0
+
+    def _alone(self, k: Costs, chunks: tuple[Chunk, ...]) -> float:
+        """What attention takes longer on the rank of the costliest chunk than spread evenly."""
+        each = [self._passed(chunk) * k.attention(chunk.tokens, chunk.context, self.window) for chunk in chunks]
+        return max(0.0, max(each) - self._part_chunk * sum(each))
+
+    def _passed(self, chunk: Chunk) -> float:
+        """The part of all layers that a chunk passes."""
+        return ((chunk.last_layer or self._layers) - chunk.first_layer) / self._layers
 
     def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
         layers, part = self._layers, self._part_chunk
-        base = k.step + k.sequence * (decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         change: dict[int, int] = {0: 0, layers: 0}
         finishing = 0
         for count, context, first, last in chunks:
@@ -173,6 +200,11 @@ class Steps:
             passing += change[low]
             if decodes or passing:
                 base += (high - low) * k.layer(tokens + passing * part)
+            if passing and part < 1.0:
+                most = max(c.tokens for c in chunks if c.first_layer <= low < (c.last_layer or layers))
+                base += (high - low) * self._longer(k, tokens, passing, most)
+        if part < 1.0:
+            base += self._alone(k, chunks)
         if decodes or finishing:
             base += k.last(tokens + finishing * part)
         return Piece(round(base), *_beside(alone, k.beside))

@@ -31,6 +31,7 @@ class Wish:
     power_w: float | None
     prices: Path | None
     formats: str
+    kv: str
     engine: str
     rate: float | None
     prompt_tokens: str | None
@@ -42,6 +43,7 @@ class Wish:
     no_split: bool
     no_mix: bool
     jobs: str | None
+    ray: str | None
     time_s: float | None
     json: str | None
     out: Path | None
@@ -53,7 +55,7 @@ class Wish:
 
 def plan_fleet(wish: Wish) -> bool:
     """Find a plan, print and write what was asked for; returns whether it was interrupted."""
-    from poise.plan.plan import plan
+    from poise.plan.plan import Ways, plan
     from poise.scenario.compare.command import jobs_of
     from poise.scenario.meter import Bars
     from poise.scenario.write import check_writable
@@ -65,8 +67,8 @@ def plan_fleet(wish: Wish) -> bool:
     jobs, places = jobs_of(wish.jobs), _places(wish)
     asked = ask(wish)
     with Bars() as bars:
-        meter = None if wish.quiet else bars
-        found = plan(asked, jobs=jobs, time_s=wish.time_s, meter=meter, told=None if wish.quiet else _better())
+        ways = Ways(jobs, wish.ray or "", wish.time_s, None if wish.quiet else bars, None if wish.quiet else Better())
+        found = plan(asked, ways)
     _show(wish, found)
     _write(wish, found, places)
     if found.best is None and not found.found.interrupted:
@@ -78,10 +80,10 @@ def ask(wish: Wish) -> Ask:
     """The question that the options state; UserError for what cannot be one."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
-    from poise.cost import Measured
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import Ask
     from poise.plan.traffic import Source
+    from poise.scenario.engine_cost import EngineCost
 
     slo, attainment = read_slo(wish.slo)
     if wish.minimize not in AIMS:
@@ -90,7 +92,6 @@ def ask(wish: Wish) -> Ask:
         raise UserError(f"--engine {wish.engine}: is not known; give {', '.join(ENGINES)}")
     devices = tuple(dict.fromkeys(device(name) for name in _names(wish.devices, "--devices", "H100,L40S")))
     prices, basis = _prices(wish, devices)
-    known = engine_defaults(wish.engine)
     return Ask(
         source=Source(
             wish.traffic, wish.rate, _length(wish.prompt_tokens, "--prompt-tokens"),
@@ -101,15 +102,15 @@ def ask(wish: Wish) -> Ask:
         devices=devices,
         prices=prices,
         basis=basis,
-        formats=_formats(wish.formats),
-        engine=known.engine(),
-        cost=Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s),
+        formats=_formats(wish.formats, "--formats"),
+        kv=_formats(wish.kv, "--kv"),
+        engine=engine_defaults(wish.engine).engine(),
+        cost=EngineCost(wish.engine),
         split=not wish.no_split,
         mix=not wish.no_mix,
         widest=wish.widest,
         requests=wish.requests,
         seeds=wish.seeds,
-        front_s=known.front_s,
     )  # fmt: skip
 
 
@@ -126,13 +127,13 @@ def _prices(wish: Wish, devices: Iterable[Device]) -> tuple[dict[str, Any], str]
         return {}, ""
 
 
-def _formats(text: str) -> tuple[Format, ...]:
+def _formats(text: str, option: str) -> tuple[Format, ...]:
     from poise.core.spec import Format
 
-    chosen = _names(text, "--formats", "bf16,fp8")
+    chosen = _names(text, option, "bf16,fp8")
     for name in chosen:
         if name not in get_args(Format):
-            raise UserError(f"--formats {name}: is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"{option} {name}: is no format; give {', '.join(get_args(Format))}")
     return tuple(chosen)  # type: ignore[arg-type]
 
 
@@ -175,7 +176,7 @@ def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     return pairs
 
 
-class _better:
+class Better:
     """Says each better fleet as it is found, on the terminal."""
 
     def __init__(self) -> None:
@@ -184,6 +185,7 @@ class _better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
+        """Say this one, where somebody looks on."""
         from poise.plan.show import counted
 
         fleet = trial.fleet

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from poise.plan.kind import Kind
+from poise.plan.kind import Kind, Same
 from poise.plan.limits import Limits
 from poise.plan.polish import fewer, variants
+from poise.plan.ray import RayCrew
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
@@ -86,27 +88,37 @@ def search(
     limits: Limits,
     *,
     jobs: int = 1,
+    ray: str = "",
     time_s: float | None = None,
     meter: Meter | None = None,
     told: Callable[[Trial], None] | None = None,
 ) -> Found:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
-    told: is told of each trial that is better than all before. The best does not depend on `jobs`.
+    jobs: processes; or ray: the address of a cluster.  told: is told of each trial that is better than all before. The
+    best does not depend on where it is found.
     """
     found, since = Found(bench), time.perf_counter()
-    with interrupts() as stop, Crew(jobs, stop, _climbed) as crew:
-        timer = threading.Timer(time_s, stop.set) if time_s is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        try:
+    with interrupts() as stop, ending(stop, time_s):
+        with RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
             _Running(space, bench, limits, found, crew, meter, told, since).run()
-        finally:
-            if timer is not None:
-                timer.cancel()
         found.interrupted = stop.is_set()
     return found
+
+
+@contextmanager
+def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
+    """Within the block `stop` is set after so many seconds; None: it is not."""
+    if time_s is None:
+        yield
+        return
+    timer = threading.Timer(max(time_s, 0.0), stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
@@ -121,20 +133,22 @@ class _Running:
     bench: Bench
     limits: Limits
     found: Found
-    crew: Crew[Errand, Sized]
+    crew: Crew[Errand, Sized] | RayCrew[Errand, Sized]
     meter: Meter | None
     told: Callable[[Trial], None] | None
     since: float
     kinds: dict[str, Kind] = field(default_factory=dict)
     ended: int = 0
     begun: int = 0
+    _first: Trial | None = None
 
     def run(self) -> None:
         """Kinds, then the settings of the best."""
-        first, *others = self.space.kinds or (None,)
-        if first is not None:  # at once and in this process: an answer to begin with
-            self._done(_climbed(next(self._errands([first], NEAR)), lambda: False))
-        self._work(others, NEAR)
+        first = next((kind for kind in self.space.kinds if isinstance(kind, Same)), None)
+        if first is not None:  # at once and in this process: an answer to begin with, of a kind that is quickly tried
+            errand = next(self._errands([first], NEAR))
+            self._done(climb(first, errand.bench, errand.limits.why, held=self._held))
+        self._work([kind for kind in self.space.kinds if kind is not first], NEAR)
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
@@ -162,6 +176,13 @@ class _Running:
         winner = self.found.winner
         return float("inf") if winner is None else winner.value(self.bench.goal)
 
+    def _held(self, trial: Trial) -> None:
+        """A first fleet that holds, while its ladder is still climbed."""
+        if self._first is None:
+            self._first, self.found.first_s = trial, time.perf_counter() - self.since
+            if self.told is not None:
+                self.told(trial)
+
     def _done(self, sized: Sized) -> None:
         before = self.found.winner
         self.found.add(sized)
@@ -169,7 +190,7 @@ class _Running:
         now = self.found.winner
         if now is not None and self.found.first_s is None:
             self.found.first_s = time.perf_counter() - self.since
-        if self.told is not None and now is not None and now is not before:
+        if self.told is not None and now is not None and now is not before and now is not self._first:
             self.told(now)
         if self.meter is not None:
             self.meter("kinds of fleet", self.ended, max(self.begun, self.ended))

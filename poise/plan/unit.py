@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.model import Model
@@ -30,24 +31,28 @@ def units(
     prices: Mapping[str, float],
     *,
     formats: Sequence[Format] = ("bf16", "fp8"),
+    kv: Sequence[Format] = ("bf16",),
     engine: Engine | None = None,
     longest: int = 0,
     widest: int = WIDEST,
 ) -> Units:
     """Every kind of replica of `model` on `devices`.
 
-    prices: dollars per device-hour by the device's name; those without one are 0.  formats: of weights; a device takes
-    those that it computes.  longest: tokens of the longest request, which must fit.  widest: devices of one replica.
+    prices: dollars per device-hour by the device's name; those without one are 0.  formats, kv: of weights and of the
+    KV cache; a device takes weights that it computes.  longest: tokens of the longest request, which must fit.
+    widest: devices of one replica.
     """
     able: list[Pool] = []
     refused: dict[str, str] = {}
     bare = Pool(model, devices[0], engine=engine or Engine())
     for device in devices:
         for layout in layouts(model, device, widest):
-            for weights in formats:
+            for weights, cache in product(formats, kv):
                 if not computes(device, weights):
                     continue
-                pool = replace(bare, device=device, weights=weights, price_per_hour=prices.get(device.name, 0.0))
+                pool = replace(
+                    bare, device=device, weights=weights, kv=cache, price_per_hour=prices.get(device.name, 0.0)
+                )
                 pool = replace(pool, **layout)  # type: ignore[arg-type]
                 why = lacks(pool, longest)
                 if why:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poise.core.errors import PolicyError
-from poise.core.policy import Admission, Batcher, Cache, Hedger, Mover, Order, Predictor, Preempt, Queue, Router
+from poise.core.policy import (
+    Admission,
+    Batcher,
+    Cache,
+    Forecaster,
+    Hedger,
+    Mover,
+    Order,
+    Predictor,
+    Preempt,
+    Queue,
+    Router,
+    Scaler,
+)
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.least_requests import LeastRequests
@@ -16,7 +29,8 @@ class Policies:
     """What decides. router: which replica; mover: who changes it later (None: the router, if it can rebalance);
     order: whom the gateway sends first of those that it holds (None: first come, first served); admission: who may be
     sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
-    hedge: who is sent to a second replica too (None: nobody);
+    hedge: who is sent to a second replica too (None: nobody); scaler: how many replicas there are (None: as many as at
+    the start); forecast: how many requests will come, for the scaler (None: unsaid);
     queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
     preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
 
@@ -26,6 +40,8 @@ class Policies:
     admission: tuple[Admission, ...] = ()
     predictor: Predictor | None = None
     hedge: Hedger | None = None
+    scaler: Scaler | None = None
+    forecast: Forecaster | None = None
     queue: Queue | None = None
     batcher: Batcher = field(default_factory=Chunked)
     preempt: Preempt = field(default_factory=LastAdmitted)

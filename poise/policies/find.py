@@ -17,6 +17,8 @@ SLOTS = {
     "admission": ("admit", "admit"),
     "predictor": ("predict", "foretell"),
     "hedge": ("hedge", "second"),
+    "scaler": ("scale", "scale"),
+    "forecast": ("forecast", "foresee"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),

@@ -77,9 +77,12 @@ def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int
         blocks = run.replicas[replica].total_blocks or max(int(own[:, 4].max()), 1)
         values = own[:, 2:].T / np.array([[1], [1], [blocks]])
         lines[replica] = _peaks(own[:, 0], values, edges)
-        gone = run.replicas[replica].up_until
-        if gone != NOT_YET:
-            lines[replica][:, edges[:-1] > gone] = np.nan
+        stats = run.replicas[replica]
+        if stats.up_until != NOT_YET:
+            lines[replica][:, edges[:-1] > stats.up_until] = np.nan
+        if stats.before:  # who is there is sampled whenever anybody is
+            absent = np.histogram(own[:, 0], edges)[0] == 0
+            lines[replica][:, absent] = np.nan
     return edges[:-1] / SECOND, lines
 
 

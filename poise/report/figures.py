@@ -137,6 +137,18 @@ USED = Figure("Utilisation", ("utilisation", "mean"), "share", "share of the tim
 COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens", "less")
 ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens", "less")
 
+HOURS = Figure(
+    "Replica-hours", ("replica_hours",), "number", "for which replicas had their devices, start-up included", "less"
+)
+SCALING = (
+    Figure("Scale-ups", ("scaling", "scale_ups"), "count", "how often a pool was to be larger"),
+    Figure("Scale-downs", ("scaling", "scale_downs"), "count", "how often a pool was to be smaller"),
+    Figure("Starting", ("scaling", "starting_s"), "seconds", "replica-seconds of starts"),
+    Figure("Pre-warmed", ("scaling", "warm_s"), "seconds", "slot-seconds of pre-warming"),
+    Figure("Cold requests", ("scaling", "cold_requests"), "count", "that waited while nobody served in their pool"),
+    Figure("Cold wait", ("scaling", "cold_wait_s"), "seconds", "seconds that these waited so, altogether"),
+)
+
 ENDS = tuple(
     Figure(name.replace("_", " ").capitalize(), (name,), "count")
     for name in ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished")
@@ -148,7 +160,7 @@ UPSETS = tuple(
 
 KEY = (
     REQUESTS, *ENDS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT, ATTAINMENT,
-    HITS, USED, *UPSETS, COST, Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"),
+    HITS, USED, *UPSETS, HOURS, *SCALING, COST, Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"),
     ENERGY, Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
 )  # fmt: skip
 """The figures of one run that are single numbers, in reading order."""
@@ -164,7 +176,7 @@ SERIES: dict[str, tuple[Figure, ...]] = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E,
 
 DECIDING = {
     figure.name: figure
-    for figure in (ATTAINMENT, GOODPUT, *TTFT, *TPOT, *E2E, *QUEUE, RATE, OUTPUT, HITS, COST, ENERGY)
+    for figure in (ATTAINMENT, GOODPUT, *TTFT, *TPOT, *E2E, *QUEUE, RATE, OUTPUT, HITS, HOURS, COST, ENERGY)
 }
 """Figures by which one result can be better than another."""
 

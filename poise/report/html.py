@@ -23,6 +23,7 @@ from poise.report.heat import HATCH
 from poise.report.limits import limits_section
 from poise.report.pieces import fold, section
 from poise.report.replicas import replicas_section
+from poise.report.scaling import scaling_section
 from poise.report.script import SCRIPT
 from poise.report.slowest import worst_section
 from poise.report.style import STYLE
@@ -75,6 +76,7 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
     parts += [
         latency_section(asked, policies, legend),
         blame_section(asked),
+        scaling_section(asked),
         replicas_section(asked, policies, about.pools),
         worst_section(asked, about.pools),
         everything_section(asked),

@@ -13,6 +13,7 @@ from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
 from poise.report.blame import Means, means
 from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
+from poise.report.scaling import Scalings, replica_hours, scalings
 from poise.report.seeds import fold, half_width, mean
 from poise.report.spending import dollars, joules, mean_utilisation, utilisation
 
@@ -38,6 +39,8 @@ class Metrics:
     preemptions, migrations, retries: totals over `requests`.
     hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
     blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
+    replica_hours: for which replicas had their devices, their start-up included.
+    scaling: what a scaler did (`report.scaling`), where there was one.
     notes: why a figure is None or needs a grain of salt, by its name.
     """
 
@@ -71,14 +74,17 @@ class Metrics:
     energy_j_per_mtok: float | None
     energy_j_per_mtok_output: float | None
     utilisation: Utilisation
+    replica_hours: float = 0.0
     blame: Means | None = None
+    scaling: Scalings | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists and numbers, ready for JSON; `blame` only where there is any."""
+        """Plain dictionaries, lists and numbers, ready for JSON; `blame` and `scaling` only where there is any."""
         told = asdict(self)
-        if self.blame is None:
-            del told["blame"]
+        for name in ("blame", "scaling"):
+            if told[name] is None:
+                del told[name]
         return told
 
 
@@ -189,7 +195,9 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
             mean_utilisation(run.replicas, run.ended_at),
             [utilisation(stats, run.ended_at) for stats in run.replicas],
         ),
+        replica_hours=replica_hours(run, ps(warmup_s)),
         blame=means(run, warmup_s),
+        scaling=scalings(run, cluster, warmup_s),
         notes=_notes(run, slo, tallies, duration_s, no_price, no_energy),
     )
 

@@ -16,15 +16,15 @@ _HOUR_S = 3600.0
 
 def pools_by_replica(cluster: Cluster) -> list[Pool]:
     """The pool of each replica, in the order of their ids."""
-    return [pool for pool in cluster.pools for _ in range(pool.replicas)]
+    return [pool for pool in cluster.pools for _ in range(pool.slots)]
 
 
 def uptime(stats: ReplicaStats, until: int, since: int = 0) -> int:
-    """Picoseconds that a replica was up between the instants `since` and `until`."""
+    """Picoseconds that a replica had its devices between the instants `since` and `until`, its start-up included."""
     if stats.up_from < 0:
         return 0
-    last = until if stats.up_until == NOT_YET else min(stats.up_until, until)
-    return max(last - max(stats.up_from, since), 0)
+    times = [*stats.before, (stats.up_from, until if stats.up_until == NOT_YET else stats.up_until)]
+    return sum(max(min(end, until) - max(begin, since), 0) for begin, end in times)
 
 
 def utilisation(stats: ReplicaStats, until: int) -> float | None:

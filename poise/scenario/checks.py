@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poise.core.errors import UserError
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
+from poise.scenario.choice import choices
 from poise.scenario.place import Path, Places
 from poise.scenario.schema import EngineSection, PoolSection, Scenario, SloSection
 from poise.scenario.schema_workload import (
@@ -24,6 +25,7 @@ def check(scenario: Scenario, places: Places) -> None:
         _pool(scenario, pool, ("cluster", "pools", at), places)
     _roles(scenario, places)
     _faults(scenario, places)
+    _scaling(scenario, places)
     _preemption(scenario, places)
     _run(scenario, places)
     _compare(scenario, places)
@@ -143,7 +145,7 @@ def _roles(scenario: Scenario, places: Places) -> None:
 
 
 def _faults(scenario: Scenario, places: Places) -> None:
-    replicas = sum(pool.replicas for pool in scenario.cluster.pools)
+    replicas = sum(max(pool.replicas, pool.max_replicas or 0) for pool in scenario.cluster.pools)
     for at, fault in enumerate(scenario.cluster.faults):
         path = ("cluster", "faults", at)
         if fault.replica >= replicas:
@@ -153,6 +155,57 @@ def _faults(scenario: Scenario, places: Places) -> None:
             )
         if fault.notice_s and fault.kind != "reclaimed":
             raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {fault.kind}; remove it")
+
+
+def _scaling(scenario: Scenario, places: Places) -> None:
+    """Bounds that hold the start, and a scaler that has something to decide and can know enough for it."""
+    for at, pool in enumerate(scenario.cluster.pools):
+        _bounds(pool, ("cluster", "pools", at), places)
+    if choices(scenario.policies.scaler) == [None]:
+        if choices(scenario.policies.forecast) != [None]:
+            raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
+        return
+    path = ("policies", "scaler")
+    if all(_fewest(pool) == (pool.max_replicas or pool.replicas) for pool in scenario.cluster.pools):
+        raise places.error(path, "no pool may change its size; give one max_replicas, as in 8")
+    if scenario.belief.gateways > 1:
+        said = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
+        raise places.error(("belief", "gateways"), said)
+    for at, fault in enumerate(scenario.cluster.faults):
+        if fault.kind == "join":
+            said = "join cannot be where a scaler decides who is there; remove the fault"
+            raise places.error(("cluster", "faults", at, "kind"), said)
+
+
+def _fewest(pool: PoolSection) -> int:
+    """The fewest instances that a scaler may leave."""
+    if pool.min_replicas is None:
+        return pool.replicas if pool.max_replicas is None else 1
+    return pool.min_replicas
+
+
+def _bounds(pool: PoolSection, path: Path, places: Places) -> None:
+    if pool.max_replicas is not None and pool.max_replicas < pool.replicas:
+        raise places.error(
+            (*path, "max_replicas"), f"{pool.max_replicas} must be at least replicas {pool.replicas}; raise it"
+        )
+    if pool.min_replicas is not None and pool.min_replicas > pool.replicas:
+        raise places.error(
+            (*path, "min_replicas"), f"{pool.min_replicas} must be at most replicas {pool.replicas}; lower it"
+        )
+    startup = pool.startup
+    if startup is None:
+        return
+    if "start_s" in pool.model_fields_set and pool.start_s:
+        raise places.error((*path, "startup"), "stands beside start_s; give one or the other")
+    if startup.weights_s is not None and startup.weights_from is not None:
+        raise places.error((*path, "startup", "weights_from"), "stands beside weights_s; give one or the other")
+    if startup.weights_gb_s is not None and startup.weights_from is None:
+        raise places.error((*path, "startup", "weights_gb_s"), "needs weights_from, as in disk; give it")
+    if startup.weights_from in ("remote", "disk") and startup.weights_gb_s is None:
+        raise places.error(
+            (*path, "startup", "weights_from"), f"{startup.weights_from} has no rate of its own; give weights_gb_s"
+        )
 
 
 def _preemption(scenario: Scenario, places: Places) -> None:

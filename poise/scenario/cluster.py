@@ -8,17 +8,28 @@ from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.model import Model
-from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool
+from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool, Startup
 from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.fitted import load_fitted
+from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
 from poise.scenario.checks import engine_of
+from poise.scenario.engine_cost import EngineCost
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
-from poise.scenario.schema import DeviceSection, EngineSection, FittedSection, MeasuredSection, PoolSection
+from poise.scenario.schema import (
+    DeviceSection,
+    EngineCostSection,
+    EngineSection,
+    FittedSection,
+    MeasuredSection,
+    PoolSection,
+    StartupSection,
+)
 
 SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
@@ -38,8 +49,12 @@ SCALES = {
 _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
-def build_cost(loaded: Loaded) -> Roofline | Measured | Fitted:
-    """The cost that was fitted to a recording, measured operators, or the roofline with the scenario's efficiencies."""
+Recipe = Roofline | Measured | Fitted | EngineCost
+"""What a scenario's section `cost` may come to."""
+
+
+def build_cost(loaded: Loaded) -> Recipe:
+    """The cost that was fitted to a recording, measured operators alone or under an engine, or the roofline."""
     given, places = loaded.scenario.cost, loaded.places
     if isinstance(given, FittedSection):
         at = ("cost", "fitted")
@@ -49,6 +64,11 @@ def build_cost(loaded: Loaded) -> Roofline | Measured | Fitted:
             raise places.error(at, str(error)) from None
     if isinstance(given, MeasuredSection):
         return _measured(loaded, given)
+    if isinstance(given, EngineCostSection):
+        if not engine_defaults(given.engine).known:
+            said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
+            raise places.error(("cost", "engine"), said)
+        return EngineCost(given.engine, given.version)
     return Roofline(**_efficiencies(loaded, given, ("cost",)))
 
 
@@ -76,7 +96,7 @@ def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[s
     return dict(given)
 
 
-def build_cluster(loaded: Loaded, cost: Roofline | Measured | Fitted) -> Cluster:
+def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
     """The cluster; raises ScenarioError, which points into the file, for unknown names and for what does not fit."""
     section = loaded.scenario.cluster
     pools = []
@@ -88,6 +108,8 @@ def build_cluster(loaded: Loaded, cost: Roofline | Measured | Fitted) -> Cluster
             kv_blocks(pools[-1])
         except UserError as error:
             raise _located(loaded, path, str(error)) from None
+        if each.startup is not None:
+            pools[-1] = replace(pools[-1], startup=_startup(loaded, each.startup, pools[-1], path))
     return Cluster(
         tuple(pools),
         link_bw=(section.link_gb_s or 0.0) * 1e9,
@@ -118,7 +140,23 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         name=pool.name,
         engine=_engine(engine_of(loaded.scenario, pool)),
         start_s=pool.start_s,
+        min_replicas=pool.min_replicas,
+        max_replicas=pool.max_replicas,
+        prewarmed=pool.prewarmed,
     )
+
+
+def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) -> Startup:
+    """The stages of a start; weights take their bytes on all devices over the rate at which these get them."""
+    seconds = section.weights_s or 0.0
+    if section.weights_from is not None:
+        own = {"host": pool.device.host_bw, "peer": pool.device.scaleout_bw}.get(section.weights_from, 0.0)
+        rate = section.weights_gb_s * 1e9 if section.weights_gb_s is not None else own * pool.devices
+        if not rate:
+            said = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
+            raise loaded.places.error((*path, "startup", "weights_from"), said)
+        seconds = footprint(pool).weights * pool.devices / rate
+    return Startup(section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.sigma)
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:

@@ -44,6 +44,7 @@ class Outcome:
 
     policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
     blamed: whether the figures say where the time of requests went.  stories: of the slowest requests, by number.
+    pools: the names of the cluster's pools.
     """
 
     policies: str
@@ -59,6 +60,7 @@ class Outcome:
     workload: Workload | None = None
     blamed: bool = False
     stories: dict[int, Story] = field(default_factory=dict)
+    pools: list[str] = field(default_factory=list)
 
     def add(self, seed: int, run: Run, metrics: Metrics) -> None:
         """Count the run of one seed; the first is kept for files."""
@@ -94,6 +96,7 @@ class Outcome:
         """The result as reports take it, with curves of the first seed."""
         from poise.report.blame import samples
         from poise.report.curves import latency_curves, replica_curves
+        from poise.report.scaling import pool_curves
         from poise.report.worst import as_rows, worst
 
         result, run = self.result(), self.first
@@ -101,6 +104,8 @@ class Outcome:
             return []
         slow = {name: as_rows(each) for name, each in worst(run, warmup_s).items()}
         latency, timeline = latency_curves(run, warmup_s), replica_curves(run)
+        if timeline:
+            timeline |= pool_curves(run, self.pools)
         blame = samples(run, warmup_s)
         return [
             Case(

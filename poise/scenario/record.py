@@ -11,6 +11,7 @@ from poise.core.spec import Belief, Cluster
 from poise.policies.find import SLOTS
 from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.policy import resolved_choice
+from poise.scenario.scaling import pool_specs
 from poise.scenario.simulate import replica_specs
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def simulation_header(
     specs = replica_specs(cluster, [cost.build(pool) for pool in cluster.pools], models)
     return header(
         specs, belief, policies, seed=seed, models=models, engines=_engines(cluster),
-        poise=__version__, kind="simulation", began={"at": 0},
+        pools=pool_specs(cluster) if policies.get("scaler") else (), poise=__version__, kind="simulation",
+        began={"at": 0},
     )  # fmt: skip
 
 
@@ -69,5 +71,5 @@ def _engines(cluster: Cluster) -> Sequence[Mapping[str, Any]]:
     return [
         {"name": pool.name or pool.model.name, **asdict(pool.engine)}
         for pool in cluster.pools
-        for _ in range(pool.replicas)
+        for _ in range(pool.slots)
     ]

@@ -52,7 +52,8 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     label, policies = only_bundle(problem)
     first = problem.traffic.make(problem.seeds[0])
     facts, notes = provenance(problem, first), _notes(problem)
-    outcome = Outcome(label, facts, len(problem.seeds), notes, workload=first, blamed=keep.blame)
+    pools = [pool.name or str(at) for at, pool in enumerate(problem.cluster.pools)]
+    outcome = Outcome(label, facts, len(problem.seeds), notes, workload=first, blamed=keep.blame, pools=pools)
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)

@@ -108,6 +108,29 @@ NamedDevice = Annotated[
 ]
 
 
+class StartupSection(Section):
+    """How a new instance comes to serve, stage by stage; medians in seconds."""
+
+    provision_s: float = Field(default=0.0, ge=0, description="the seconds until host and devices are there")
+    image_s: float = Field(default=0.0, ge=0, description="the seconds until the image is there")
+    engine_s: float = Field(default=0.0, ge=0, description="the seconds until the engine runs, without a model")
+    weights_s: float | None = Field(
+        default=None, ge=0, description="the seconds until the weights are in device memory"
+    )
+    weights_from: Literal["remote", "disk", "host", "peer"] | None = Field(
+        default=None, description="where the weights come from, instead of weights_s"
+    )
+    weights_gb_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="GB/s at which an instance gets them, or null for its devices' own host or peer link",
+    )
+    capture_s: float = Field(default=0.0, ge=0, description="the seconds of warm-up and graph capture")
+    sigma: float = Field(
+        default=0.0, ge=0, le=5, description="the spread of a start: standard deviation of its logarithm, as in 1.3"
+    )
+
+
 class PoolSection(Section):
     """Equal engine instances."""
 
@@ -128,6 +151,18 @@ class PoolSection(Section):
         default=EngineSection(), description="a mapping of engine fields that differ in this pool"
     )
     start_s: float = Field(default=0.0, ge=0, description="the seconds that an instance takes to start")
+    startup: StartupSection | None = Field(
+        default=None, description="the stages of a start instead of start_s, as in {image_s: 30, weights_from: host}"
+    )
+    min_replicas: Whole | None = Field(
+        default=None, ge=0, description="the fewest instances that a scaler may leave; null: 1 if there is a most"
+    )
+    max_replicas: Whole | None = Field(
+        default=None, ge=1, description="the most instances that a scaler may ask for; null: as many as at the start"
+    )
+    prewarmed: Whole = Field(
+        default=0, ge=0, description="the slots that are kept with all but the weights behind them, for a scaler"
+    )
 
 
 class FaultSection(Section):
@@ -180,6 +215,12 @@ class PoliciesSection(Section):
     )
     hedge: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who is sent to a second replica too, as in tail; null: nobody"
+    )
+    scaler: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="who says how many instances a pool has, as in kpa; null: as many as at the start"
+    )
+    forecast: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="who foretells a scaler how many requests will come, as in recent; null: nobody"
     )
     queue: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="an engine's order of admission, as in priority"
@@ -285,6 +326,13 @@ class MeasuredSection(Section):
     )
 
 
+class EngineCostSection(Section):
+    """Measured operators under an engine's own host times, as `poise validate` scores them."""
+
+    engine: str = Field(description="an engine, as in vllm, sglang or tensorrt-llm")
+    version: str = Field(default="", description='its version, as in "0.14", or nothing for the newest')
+
+
 def _named(value: Any) -> Any:
     """A cost that is only named, with all its defaults."""
     return {"measured": {"measured": {}}, "roofline": {}}.get(value, value) if isinstance(value, str) else value
@@ -292,7 +340,7 @@ def _named(value: Any) -> Any:
 
 def _costed(value: Any) -> str:
     """Which of the forms of a cost `value` has."""
-    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured")):
+    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured"), (EngineCostSection, "engine")):
         if isinstance(value, kind) or (isinstance(value, dict) and name in value):
             return f"[{name}]"
     return "[roofline]"
@@ -301,7 +349,8 @@ def _costed(value: Any) -> str:
 Cost = Annotated[
     Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")]
     | Annotated[FittedSection, Tag("[fitted]")]
-    | Annotated[MeasuredSection, Tag("[measured]")],
+    | Annotated[MeasuredSection, Tag("[measured]")]
+    | Annotated[EngineCostSection, Tag("[engine]")],
     Discriminator(_costed),
     BeforeValidator(_named),
 ]
@@ -325,7 +374,7 @@ class Scenario(Section):
     )
     cost: Cost = Field(
         default={},
-        description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}, or measured, or {fitted: FILE}",
+        description="the roofline's efficiencies, as in {gemm_bf16: 0.7}, measured, {engine: vllm} or {fitted: FILE}",
     )
     provenance: dict[str, Any] | None = Field(
         default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"

@@ -17,6 +17,7 @@ from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.policies import Policies
+from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
 from poise.sim.world import World
 
@@ -113,19 +114,28 @@ def build_world(
     estimators = [cost.build(pool) for pool in cluster.pools]
     for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
-        limits += [_limit(pool)] * pool.replicas
-        replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.replicas)]
+        limits += [_limit(pool)] * pool.slots
+        replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if told is None else told
+    pools = pool_specs(cluster) if policies.scaler is not None else []
+    check_scaling(cluster, policies, belief)
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
         Control(
             policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
-            predictor=policies.predictor, hedge=policies.hedge, belief=belief, seed=seed, index=index,
+            predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler, forecast=policies.forecast,
+            pools=pools, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip
+
+    def renew(number: int) -> Replica:
+        at = cluster.pool_of(number)
+        pool = cluster.pools[at]
+        return _replica(pool, estimators[at], kv_blocks(pool), policies, one_step)
+
     world = World(
-        cluster, workload, controls, replicas, limits,
+        cluster, workload, controls, replicas, limits, renew=renew,
         until_s=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
         progress=progress, after_event=after_event,
     )  # fmt: skip
@@ -133,6 +143,9 @@ def build_world(
     for predictor in [control.predictor for control in controls]:
         if predictor is not None and hasattr(predictor, "reveal"):
             predictor.reveal(lambda row: truth(row))  # a function, so that copies of a control share it
+    for forecast in [control.scaling.forecast for control in controls if control.scaling is not None]:
+        if forecast is not None and hasattr(forecast, "reveal"):
+            forecast.reveal(arrivals_of(workload))
     return world
 
 
@@ -141,9 +154,9 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
 
     estimators: one for each pool.  models: those that the workload names.
     """
-    joining = {fault.replica for fault in cluster.faults if fault.kind == "join"}
+    absent = {fault.replica for fault in cluster.faults if fault.kind == "join"}
     specs: list[ReplicaSpec] = []
-    for pool, estimator in zip(cluster.pools, estimators, strict=True):
+    for at, (pool, estimator) in enumerate(zip(cluster.pools, estimators, strict=True)):
         blocks, limit = kv_blocks(pool), _limit(pool)
         told = ReplicaSpec(
             _serves(pool, models), pool.role, limit, blocks * pool.engine.block_tokens,
@@ -152,8 +165,11 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             kv_token_bytes=estimator.kv_bytes(limit) / limit,
             link_bw=link_bw(cluster, pool),
             link_latency_s=cluster.link_latency_s,
+            pool=at,
         )  # fmt: skip
-        specs += [told._replace(up=number not in joining) for number in range(len(specs), len(specs) + pool.replicas)]
+        first = len(specs)
+        absent |= set(range(first + pool.replicas, first + pool.slots))
+        specs += [told._replace(up=number not in absent) for number in range(first, first + pool.slots)]
     return specs
 
 

@@ -131,7 +131,7 @@ def pool_names(cluster: Cluster) -> list[str]:
     names = [pool.name or pool.role for pool in cluster.pools]
     if len(set(names)) < len(names):
         names = [f"{name} {number}" for number, name in enumerate(names)]
-    return [name for name, pool in zip(names, cluster.pools, strict=True) for _ in range(pool.replicas)]
+    return [name for name, pool in zip(names, cluster.pools, strict=True) for _ in range(pool.slots)]
 
 
 def describe(problem: Problem) -> str:

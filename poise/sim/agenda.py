@@ -13,14 +13,15 @@ from typing import Final
 from poise.core.units import NEVER
 
 FAULT: Final = 0
-MEASURE: Final = 1
-DELIVER: Final = 2
-TRANSFER: Final = 3
-ARRIVE: Final = 4
-TIMEOUT: Final = 5
-WAKE: Final = 6
-STEP: Final = 7
-SAMPLE: Final = 8
+START: Final = 1
+MEASURE: Final = 2
+DELIVER: Final = 3
+TRANSFER: Final = 4
+ARRIVE: Final = 5
+TIMEOUT: Final = 6
+WAKE: Final = 7
+STEP: Final = 8
+SAMPLE: Final = 9
 """Kinds of things that happen, in their order at one instant."""
 
 ID_BITS: Final = 36

@@ -1,4 +1,4 @@
-"""Replicas that join, drain, are reclaimed or are lost, as the cluster's faults say."""
+"""Replicas that join, drain, are reclaimed or are lost, as the cluster's faults say or a scaler wants."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from poise.core.accounts import Accounts
 from poise.core.event import Draining, Event, Joined, Left, Lost
 from poise.core.flight import Flight
+from poise.core.records import NOT_YET
 from poise.core.replica import Replica
 from poise.core.spec import Cluster, Fault
 from poise.core.units import ps
@@ -18,7 +19,8 @@ class Lifecycle:
 
     news: brings what is believed up to date, as before a decision, so that none is made between a loss and its news.
     flights: what the control side has sent.  passed: whether a step of a replica that ends just now has been dealt
-    with.  gone: told of each replica that goes.  alive: by replica.
+    with.  gone: told of each replica that goes.  alive, draining: by replica.
+    changed: told of each replica that drains, has left or is lost, when the control side knows; None: nobody.
     made: output tokens that a client already has from a replica that was lost, by request.
     """
 
@@ -35,10 +37,12 @@ class Lifecycle:
         accounts: Accounts | None = None,
     ) -> None:
         self.alive = [True] * len(replicas)
+        self.draining = [False] * len(replicas)
+        self.replicas = replicas
+        self.changed: Callable[[int], None] | None = None
         self.made: dict[int, int] = {}
         self._accounts = accounts
         self._cluster = cluster
-        self._replicas = replicas
         self._flights = flights
         self._agenda = agenda
         self._turn = turn
@@ -48,30 +52,58 @@ class Lifecycle:
 
     def begin(self) -> None:
         """Enter all faults; who joins later is absent until then."""
+        first = 0
+        for pool in self._cluster.pools:
+            for number in range(first + pool.replicas, first + pool.slots):
+                self._absent(number)
+            first += pool.slots
         for fault in self._cluster.faults:
             if fault.kind == "join":
-                self.alive[fault.replica] = False
-                self._replicas[fault.replica].stats.up_from = -1
+                self._absent(fault.replica)
             self._later(ps(fault.at_s), self._happen, fault)
 
     def leave_if_idle(self, number: int) -> None:
         """A drained replica goes once nothing runs on it or is on its way to it."""
-        if self._replicas[number].sequences or any(number in flight.places for flight in self._flights()):
+        if self.replicas[number].sequences or any(number in flight.places for flight in self._flights()):
             return
         self._shut(number)
         self._turn(Left(self._agenda.now, number))
+        self._tell(number)
+
+    def drain(self, number: int) -> None:
+        """A replica takes no new requests, and leaves when it is empty."""
+        self.draining[number] = True
+        self._turn(Draining(self._agenda.now, number))
+        self.leave_if_idle(number)
+
+    def lease(self, number: int) -> None:
+        """The devices of a replica are taken, and paid for from now on."""
+        stats = self.replicas[number].stats
+        if stats.up_from >= 0:
+            stats.before.append((stats.up_from, stats.up_until))
+        stats.up_from, stats.up_until = self._agenda.now, NOT_YET
+
+    def end_lease(self, number: int) -> None:
+        """They are given back."""
+        self.replicas[number].stats.up_until = self._agenda.now
+
+    def serve(self, number: int) -> None:
+        """A replica is ready for requests."""
+        self.alive[number], self.draining[number] = True, False
+        self._turn(Joined(self._agenda.now, number))
 
     def close(self, now: int) -> None:
         """The run is over; every step that ends by now counts, and nobody was up longer."""
-        for replica, alive in zip(self._replicas, self.alive, strict=True):
+        for replica, alive in zip(self.replicas, self.alive, strict=True):
             stats = replica.stats
             if alive:
                 stats.up_until = now
                 replica.close(now, True)
             else:
-                stats.up_until = min(stats.up_until, now)
+                stats.up_until = now if stats.up_until == NOT_YET else min(stats.up_until, now)
             if stats.up_from > now:
                 stats.up_from = -1
+            stats.before = [(since, min(until, now)) for since, until in stats.before if since <= now]
 
     def _later(self, at: int, call: Callable[[Fault], None], fault: Fault) -> None:
         self._agenda.later(at, FAULT, lambda: call(fault))
@@ -79,8 +111,9 @@ class Lifecycle:
     def _happen(self, fault: Fault) -> None:
         number, now = fault.replica, self._agenda.now
         if fault.kind == "join":
-            start = self._cluster.pools[self._cluster.pool_of(number)].start_s
-            self._later(now + ps(start), self._join, fault)
+            self.lease(number)
+            stages = self._cluster.pools[self._cluster.pool_of(number)].stages
+            self._later(now + ps(stages.warming_s + stages.loading_s), self._join, fault)
         elif not self.alive[number]:
             return
         elif fault.kind == "lost":
@@ -88,20 +121,26 @@ class Lifecycle:
         else:
             if fault.kind == "reclaimed":
                 self._later(now + ps(fault.notice_s), self._lose, fault)
-            self._turn(Draining(now, number))
-            self.leave_if_idle(number)
+            self.drain(number)
+            self._tell(number)
 
     def _join(self, fault: Fault) -> None:
-        self.alive[fault.replica] = True
-        self._replicas[fault.replica].stats.up_from = self._agenda.now
-        self._turn(Joined(self._agenda.now, fault.replica))
+        self.serve(fault.replica)
+
+    def _absent(self, number: int) -> None:
+        self.alive[number] = False
+        self.replicas[number].stats.up_from = -1
+
+    def _tell(self, number: int) -> None:
+        if self.changed is not None:
+            self.changed(number)
 
     def _lose(self, fault: Fault) -> None:
         number, now = fault.replica, self._agenda.now
         if not self.alive[number]:
             return
         self._news()
-        replica = self._replicas[number]
+        replica = self.replicas[number]
         for row in replica.sequences:
             made = replica.progress(row, now, self._passed(number))
             if made:
@@ -110,10 +149,11 @@ class Lifecycle:
                 self._accounts.lose(row, replica)
         self._shut(number)
         self._turn(Lost(now, number))
+        self._tell(number)
 
     def _shut(self, number: int) -> None:
-        self.alive[number] = False
-        replica = self._replicas[number]
+        self.alive[number] = self.draining[number] = False
+        replica = self.replicas[number]
         replica.close(self._agenda.now, self._passed(number))
-        replica.stats.up_until = self._agenda.now
+        self.end_lease(number)
         self._gone(number)

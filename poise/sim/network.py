@@ -35,7 +35,7 @@ class Network:
     @classmethod
     def of(cls, cluster: Cluster) -> Network:
         """The cluster's links: as stated, or the scale-out bandwidth of each replica's devices together."""
-        rates = [link_bw(cluster, pool) for pool in cluster.pools for _ in range(pool.replicas)]
+        rates = [link_bw(cluster, pool) for pool in cluster.pools for _ in range(pool.slots)]
         return cls(rates, cluster.link_latency_s)
 
     def send(self, now: int, source: int, target: int, size: int) -> tuple[int, int]:

@@ -31,9 +31,15 @@ class Reports:
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
         self.delay = ps(belief.delay_s)
-        if self._caches and state.prefix is not None:
-            for number, replica in enumerate(replicas):
-                replica.pool.listener = self._listener(number, state.prefix if belief.prefix == "oracle" else None)
+        self._oracle = state.prefix if belief.prefix == "oracle" else None
+        for number in range(len(replicas)):
+            self.listen(number)
+
+    def listen(self, number: int) -> None:
+        """Hear of a replica's cache, where caches are reported; of one that is new, nothing is known yet."""
+        if self._caches:
+            self._changes = {key: entered for key, entered in self._changes.items() if key[0] != number}
+            self._replicas[number].pool.listener = self._listener(number, self._oracle)
 
     @property
     def watches(self) -> bool:

@@ -10,10 +10,10 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from poise.core.accounts import Accounts
-from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Scale, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Cancelled, Event, Finished, FirstToken, Lost, Refused, Tick
 from poise.core.made import made
@@ -34,6 +34,7 @@ from poise.sim.agenda import (
     ID_MASK,
     MEASURE,
     SAMPLE,
+    START,
     STEP,
     STEP_KEY,
     TAIL_MASK,
@@ -49,6 +50,7 @@ from poise.sim.hedging import Hedging
 from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network
 from poise.sim.reports import Reports
+from poise.sim.scaling import Scaling
 from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -57,17 +59,24 @@ if TYPE_CHECKING:
     from poise.workload.table import Workload
 
 
+BEAT: Final = 1
+"""The number of a wake that comes with the clock, for a scaler."""
+
+PATIENCE: Final = 1000
+"""Beats for which a scaler may let requests wait when nothing else is to come; then they are given up."""
+
+
 class World:
     """One simulated run.
 
-    control: the control side; several, where several gateways share the requests.
-    replicas: one for each replica of the cluster, in order; those that a `join` fault brings are absent until then.
-    limits: the longest request (prompt and output) that each replica can hold, in tokens.
-    until_s: no arrivals later than this; with `drain` what has arrived is finished, else the run stops there.
-    sample_s: period of the timeline in `Run.samples`, 0 for none.  blame: charge the time of every request to its
-    parts, for `Run.blame`.  diary: to be kept, with blame, instead of a trace.
-    after_event: called after each event (for tests).
-    progress: called now and then with (requests ended, requests).
+    control: the control side; several, where several gateways share the requests. replicas: one for each replica of the
+    cluster, in order; those that a `join` fault or a scaler brings are absent until then.  renew: makes the replica of
+    a number anew, for a slot that is filled again; needed where a scaler decides. limits: the longest request (prompt
+    and output) that each replica can hold, in tokens. until_s: no arrivals later than this; with `drain` what has
+    arrived is finished, else the run stops there. sample_s: period of the timeline in `Run.samples`, 0 for none.
+    blame: charge the time of every request to its parts, for `Run.blame`.  diary: to be kept, with blame, instead of a
+    trace. after_event: called after each event (for tests). progress: called now and then with (requests ended,
+    requests).
     """
 
     def __init__(
@@ -78,6 +87,7 @@ class World:
         replicas: Sequence[Replica],
         limits: Sequence[int],
         *,
+        renew: Callable[[int], Replica] | None = None,
         until_s: float | None = None,
         drain: bool = True,
         sample_s: float = 0.0,
@@ -124,6 +134,13 @@ class World:
             self._gone, self.accounts,
         )  # fmt: skip
 
+        self._make = renew
+        self.scaling: Scaling | None = None
+        self._beats = 0
+        if control.scaling is not None:
+            self.scaling = Scaling(cluster, self.lifecycle, self.agenda, control.seed, self._renew, self.run.scaled)
+            self.lifecycle.changed = self.scaling.changed
+
     def simulate(self) -> Run:
         """Run to the end; Ctrl-C ends it early and marks it so."""
         wall, cpu = time.perf_counter(), time.process_time()
@@ -152,6 +169,9 @@ class World:
 
     def _begin(self) -> None:
         self.lifecycle.begin()
+        if self.scaling is not None:
+            self.scaling.begin()
+            self._next_beat()
         if self.reports.period:
             self.agenda.push(self.reports.period, MEASURE)
         if self._sample:
@@ -166,6 +186,7 @@ class World:
         after_event, tell = self._after_event, self._tell
         handlers: dict[int, Callable[[int], None]] = {
             FAULT: agenda.do_later,
+            START: agenda.do_later,
             MEASURE: self._measure,
             DELIVER: agenda.do_later,
             TRANSFER: agenda.do_later,
@@ -251,7 +272,7 @@ class World:
                 else:
                     self._perform(action)
             return
-        if type(event) is Arrived:
+        if type(event) is Arrived or (type(event) is Tick and self.scaling is not None):
             self._refresh()
         elif type(event) is not Cancelled and type(event) is not Lost:  # their news came before they happened
             self._news()
@@ -297,6 +318,9 @@ class World:
             self.transfers.move(action)
         elif isinstance(action, Hedge):
             self._hedge(action)
+        elif isinstance(action, Scale):
+            assert self.scaling is not None
+            self.scaling.want(action)
         elif isinstance(action, Wake):
             self.agenda.push(action.at, WAKE)
 
@@ -426,8 +450,25 @@ class World:
                 made = max(made, replica.progress(row, self.agenda.now, self.passed(number)))
         return made
 
-    def _wake(self, _: int) -> None:
+    def _wake(self, number: int) -> None:
+        if number == BEAT:
+            self._beats += 1
+            if self._goes_on():
+                self._next_beat()
         self._turn(Tick(self.agenda.now))
+
+    def _next_beat(self) -> None:
+        scaling = self.control.scaling
+        assert scaling is not None
+        self.agenda.push((self.agenda.now // scaling.beat + 1) * scaling.beat, WAKE, BEAT)
+
+    def _renew(self, number: int) -> None:
+        """Another replica takes the place of one that is gone; the slot's figures go on."""
+        assert self._make is not None
+        old, new = self.replicas[number], self._make(number)
+        new.stats, new.slices = old.stats, old.slices
+        self.replicas[number] = new
+        self.reports.listen(number)
 
     # Reports and samples ---------------------------------------------------------------------------------------------
 
@@ -448,11 +489,22 @@ class World:
             self.agenda.push(now + self._sample, SAMPLE)
 
     def _goes_on(self) -> bool:
-        """Whether anything but reports and samples is still to come."""
-        return self.clients.next_key < END or any(map(self._matters, self.agenda.heap))
+        """Whether anything but reports, samples and beats is still to come."""
+        if self.clients.next_key < END or any(map(self._matters, self.agenda.heap)):
+            self._beats = 0
+            return True
+        return self.scaling is not None and self._may_be_served(self.scaling)
 
     def _matters(self, key: int) -> bool:
         kind = key >> ID_BITS & 15
         if kind == STEP:  # an entry of a batch that was cut since is void
             return self.replicas[key & ID_MASK].next_at == key >> AT_BITS
-        return kind not in (MEASURE, DELIVER, SAMPLE)
+        if kind == WAKE:
+            return key & ID_MASK != BEAT
+        return kind not in (START, MEASURE, DELIVER, SAMPLE)
+
+    def _may_be_served(self, scaling: Scaling) -> bool:
+        """Whether somebody waits for a replica that starts, or that the scaler may yet ask for."""
+        if not any(control.held for control in self.gateways.controls):
+            return False
+        return scaling.starting() or self._beats < PATIENCE

@@ -1,10 +1,10 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
-Builders: `a_request`, `a_replica`, `a_flight`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
-`check_order`, `check_admission`, `check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost in round
-numbers: `LinearCost`.  One replica alone: `drive`.
-A policy that breaks a rule raises `RuleBroken`, which names the policy, the rule and the input. The names are loaded
-when they are first asked for, and nothing here needs a test framework.
+Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
+`check_order`, `check_admission`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost
+in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises `RuleBroken`, which
+names the policy, the rule and the input. The names are loaded when they are first asked for, and nothing here needs a
+test framework.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from poise.testing.builders import a_cluster as a_cluster
     from poise.testing.builders import a_flight as a_flight
     from poise.testing.builders import a_lane as a_lane
+    from poise.testing.builders import a_pool as a_pool
     from poise.testing.builders import a_replica as a_replica
     from poise.testing.builders import a_request as a_request
     from poise.testing.cost import LinearCost as LinearCost
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from poise.testing.order import check_order as check_order
     from poise.testing.router import check_router as check_router
     from poise.testing.rule import RuleBroken as RuleBroken
+    from poise.testing.scaler import check_scaler as check_scaler
     from poise.testing.solo import Client as Client
     from poise.testing.solo import drive as drive
 
@@ -38,6 +40,7 @@ _HOMES = {
     "a_cluster": "builders",
     "a_flight": "builders",
     "a_lane": "builders",
+    "a_pool": "builders",
     "a_replica": "builders",
     "a_request": "builders",
     "check_admission": "admission",
@@ -45,6 +48,7 @@ _HOMES = {
     "check_order": "order",
     "check_replica": "invariants",
     "check_router": "router",
+    "check_scaler": "scaler",
     "check_world": "invariants",
     "drive": "solo",
 }

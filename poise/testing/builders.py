@@ -13,8 +13,9 @@ from poise.core.lane import LaneState
 from poise.core.policy import Victim
 from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
+from poise.core.scaling import PoolState
 from poise.core.spec import Engine, Role
-from poise.core.view import FlightView, LaneView
+from poise.core.view import FlightView, LaneView, PoolView
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.cost import LinearCost
 
@@ -99,19 +100,39 @@ def a_flight(
     return flight
 
 
+def a_pool(
+    *serving: int,
+    name: str = "",
+    wanted: int | None = None,
+    min_replicas: int = 0,
+    max_replicas: int = 100,
+    held: int = 0,
+    warm: int = 0,
+    start_s: float = 60.0,
+    warm_start_s: float = 10.0,
+) -> PoolView:
+    """Build a pool for scalers, in which these serve; `wanted` is how many it was last told to have (else these)."""
+    told = len(serving) if wanted is None else wanted
+    return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held)
+
+
 def a_cluster(
     *replicas: ReplicaColumns,
     now: int = 0,
     stage: str = "serve",
     needs: Iterable[str] | None = None,
     kv_rate: float = 100_000.0,
+    pools: Iterable[PoolView] = (),
+    rate: float = -1.0,
 ) -> ClusterColumns:
     """Build a `ClusterView` of the replicas in order (one idle replica by default); `now` in picoseconds.
 
     needs: the columns that may be read (None: all); reading another one raises `RuleBroken`.
-    kv_rate: KV tokens per second that a link between two replicas carries.
+    kv_rate: KV tokens per second that a link between two replicas carries.  pools, rate: what scalers read besides.
     """
-    return ClusterColumns(replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate)
+    return ClusterColumns(
+        replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate, pools=tuple(pools), rate=rate
+    )
 
 
 def a_chance(seed: int = 0, key: int = 0) -> Chance:

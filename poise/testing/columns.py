@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from poise.core.request import RequestView
 from poise.core.spec import Role
-from poise.core.view import REPORTED, FlightView
+from poise.core.view import REPORTED, FlightView, PoolView
 from poise.testing.rule import RuleBroken
 
 LOADS = ("requests", *REPORTED)
@@ -44,7 +44,7 @@ class ClusterColumns:
     """A `ClusterView` over hand-made replicas.
 
     needs: the columns that may be read; another one raises `RuleBroken`. None allows all.
-    kv_rate: KV tokens per second that a link carries.
+    kv_rate: KV tokens per second that a link carries.  pools, rate: for scalers, which take it for a `FleetView`.
     """
 
     def __init__(
@@ -55,11 +55,15 @@ class ClusterColumns:
         stage: str = "serve",
         needs: Iterable[str] | None = None,
         kv_rate: float = 100_000.0,
+        pools: Sequence[PoolView] = (),
+        rate: float = -1.0,
     ) -> None:
         self.now = now
         self.stage = stage
         self.needs = None if needs is None else tuple(needs)
         self.kv_rate = kv_rate
+        self.pools = tuple(pools)
+        self.rate = rate
         self.total_blocks = [replica.total_blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
         self.measured_at = [replica.measured_at for replica in replicas]
@@ -146,7 +150,8 @@ class ClusterColumns:
         """A copy of everything that the view shows, to compare with later."""
         columns = {name: tuple(column) for name, column in self._columns.items()}
         known = {name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "measured_at")}
-        return {"now": self.now, "stage": self.stage, "needs": self.needs, **columns, **known}
+        own = {name: getattr(self, name) for name in ("now", "stage", "needs", "rate")}
+        return {**own, "pools": tuple(map(repr, self.pools)), **columns, **known}
 
     def _read(self, name: str) -> list[int]:
         self._allow(name, name)

@@ -19,6 +19,7 @@ from poise.scenario.policy import reach
 from poise.scenario.read import parse_value
 from poise.scenario.write import check_writable, to_json, write_json
 from poise.truth.calibrate import calibrate
+from poise.truth.control import FLEET
 from poise.truth.recording import recorded
 from poise.truth.spoken import spoken
 from poise.truth.whatif import RECORDED, Asked, whatif
@@ -160,8 +161,9 @@ def _asked(wish: Wish) -> Asked:
 def _other(text: str) -> tuple[str, Choice]:
     """SLOT=NAME."""
     slot, _, name = text.partition("=")
-    if slot not in SLOTS or not name or slot == "router":
-        known = ", ".join(each for each in SLOTS if each != "router")
+    fixed = ("router", *FLEET)
+    if slot not in SLOTS or not name or slot in fixed:
+        known = ", ".join(each for each in SLOTS if each not in fixed)
         raise UserError(f"--policies {text}: give SLOT=NAME, the slot one of {known} (and routers by --router)")
     return slot, _chosen(name, f"--policies {text}")
 

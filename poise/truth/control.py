@@ -8,10 +8,13 @@ from typing import Any
 from poise.core.action import Action
 from poise.core.control import Control
 from poise.core.errors import TraceError
-from poise.core.header import belief_of, replicas_of
+from poise.core.header import belief_of, pools_of, replicas_of
 from poise.core.trace import ACTIONS, EVENTS, Trace
 from poise.live.fronts.choice import Fallback, Subset
 from poise.policies.find import build
+
+FLEET = ("scaler", "forecast")
+"""Slots that say how many engines there are; a recording has the engines that there were."""
 
 
 def control_of(header: Mapping[str, Any]) -> Control:
@@ -40,6 +43,9 @@ def control_of(header: Mapping[str, Any]) -> Control:
         admission=admission,
         predictor=policy_of(header, "predictor"),
         hedge=policy_of(header, "hedge"),
+        scaler=policy_of(header, "scaler"),
+        forecast=policy_of(header, "forecast"),
+        pools=pools_of(header),
     )
 
 

@@ -30,7 +30,7 @@ from poise.scenario.crew import Crew
 from poise.scenario.run import interrupts
 from poise.truth.calibrate import Calibration, Meter
 from poise.truth.cluster import cluster_of
-from poise.truth.control import policy_of
+from poise.truth.control import FLEET, policy_of
 from poise.truth.doubts import of_the_cost, of_the_recording
 from poise.truth.recording import Recorded
 from poise.truth.reproduce import Reproduction, reproduce
@@ -189,8 +189,8 @@ def whatif(
 
 
 def recorded_policies(day: Recorded) -> Policies:
-    """The bundle that the header names; slots that it does not name have their defaults."""
-    named = {slot: policy_of(day.header, slot) for slot in SLOTS}
+    """The bundle that the header names, but for the fleet; slots that it does not name have their defaults."""
+    named = {slot: policy_of(day.header, slot) for slot in SLOTS if slot not in FLEET}
     return Policies(**{slot: policy for slot, policy in named.items() if policy is not None})
 
 

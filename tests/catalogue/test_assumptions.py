@@ -78,9 +78,10 @@ def test_scenarios_go_by_shape() -> None:
 def test_engines_go_by_version() -> None:
     old, new = engine_defaults("vLLM", "v0.5.2"), engine_defaults("vllm", "vLLM 0.10.0, RHEL 9.6")
     assert (old.prefill_first, new.prefill_first) == (True, False)
-    assert engine_defaults("vLLM") == new
+    assert engine_defaults("vLLM") == engine_defaults("vLLM", "0.19") != new
     assert engine_defaults("TensorRT-LLM + Triton backend", "0.14.0").front_s < engine_defaults("trtllm", "1.1").front_s
     strange = engine_defaults("abacus")
+    new = engine_defaults("vLLM")
     assert (strange.name, strange.known, strange.token_budget) == ("abacus", False, new.token_budget)
 
 

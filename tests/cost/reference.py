@@ -38,7 +38,7 @@ class Slow:
         mine = contexts[::groups] if contexts else []
         decodes = max(1.0, len(contexts) / groups) if contexts else 0.0
         new = sum(chunk.tokens for chunk in chunks) / pool.data
-        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks))
+        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks)) / pool.data
         for index in range(model.layers):
             dense = index < model.dense_layers
             kind = "full" if index < model.full_layers else "window"
@@ -49,10 +49,26 @@ class Slow:
                 total += self.linear(kind, decodes, new)
             if kind != "linear":
                 total += sum(self.decode(kind, context) for context in mine)
-        for chunk in chunks:
-            total += self.prefill(chunk) / pool.data
+        prefills = [self.prefill(chunk) for chunk in chunks]
+        total += max([sum(prefills) / pool.data, *prefills])
+        total += self.longer(decodes, new, max([new, *(float(chunk.tokens) for chunk in chunks)]))
         total += pool.pipeline * self.hop(decodes + new)
         return total + self.head(decodes + len(chunks) / pool.data)
+
+    def longer(self, decodes: float, even: float, most: float) -> float:
+        """What the products of all layers take longer with `most` prompt tokens than with `even`, of average layers."""
+        model = self.pool.model
+        total = 0.0
+        for index in range(model.layers):
+            kind = "linear" if index >= model.full_layers + model.window_layers else "full"
+            here = self.weights(index < model.dense_layers, kind)
+            total += self.product(here, decodes + most) - self.product(here, decodes + even)
+        return total
+
+    def product(self, weights: float, tokens: float) -> float:
+        """So many weights read, or `tokens` tokens multiplied by them."""
+        bits, stream = BITS[self.pool.weights] / 8, float(getattr(self.use, f"stream_{self.pool.weights}"))
+        return max(weights * bits / (self.bandwidth * stream), 2 * weights * tokens / self.gemm_peak)
 
     def copies(self) -> float:
         """How many ranks keep each KV value."""
@@ -66,9 +82,9 @@ class Slow:
         count += 2 if dense or (model.moe and model.moe.shared) else 0
         return count * gemm + use.attention_s + 5 * use.light_s + (0 if dense else use.moe_s)
 
-    def matrices(self, dense: bool, kind: str, tokens: float) -> float:
-        """All GEMMs of a layer, weight by weight: what a rank holds whole, what is cut `tensor` ways."""
-        pool, model, tensor = self.pool, self.pool.model, self.pool.tensor
+    def weights(self, dense: bool, kind: str) -> float:
+        """A layer's weights without routed experts, one by one: what a rank holds whole, what is cut `tensor` ways."""
+        model, tensor = self.pool.model, self.pool.tensor
         if kind == "linear" and model.linear:
             here = model.linear.parameters(model.hidden) / tensor
         elif model.mla:
@@ -84,14 +100,19 @@ class Slow:
             here = model.hidden * model.head_dim * heads
         if kind == "linear" and not model.linear and model.mla:
             here = model.attention_parameters / tensor
-        bits, stream = BITS[pool.weights] / 8, float(getattr(self.use, f"stream_{pool.weights}"))
         if dense:
-            here += (3 if model.gated else 2) * model.hidden * model.ffn / tensor
-            return max(here * bits / (self.bandwidth * stream), 2 * here * tokens / self.gemm_peak)
-        moe = model.moe
+            return here + (3 if model.gated else 2) * model.hidden * model.ffn / tensor
+        assert model.moe is not None
+        return here + model.hidden * (3 * model.moe.shared * model.moe.shared_ffn + model.moe.experts) / tensor
+
+    def matrices(self, dense: bool, kind: str, tokens: float) -> float:
+        """All GEMMs of a layer."""
+        pool, model, tensor, moe = self.pool, self.pool.model, self.pool.tensor, self.pool.model.moe
+        total = self.product(self.weights(dense, kind), tokens)
+        if dense:
+            return total
         assert moe is not None
-        here += model.hidden * (3 * moe.shared * moe.shared_ffn + moe.experts) / tensor
-        total = max(here * bits / (self.bandwidth * stream), 2 * here * tokens / self.gemm_peak)
+        bits = BITS[pool.weights] / 8
         seen, expert = tokens * pool.data, 3 * model.hidden * moe.ffn + moe.bias
         missed: float = (1 - moe.active / moe.experts) ** seen
         touched = moe.experts * (1 - missed)
@@ -161,7 +182,7 @@ class Slow:
             return use.collective_s, device.scaleup_bw * use.link, True
         near = device.scaleup_domain == 1 and ranks <= 8
         order = (device.host_bw, device.scaleout_bw) if near else (device.scaleout_bw, device.host_bw)
-        return use.far_s, (order[0] or order[1]) * use.link, False
+        return use.far_s, (order[0] or order[1]) * (use.host_link if near else use.link), False
 
     def messages(self, dense: bool, tokens: float) -> float:
         pool, model = self.pool, self.pool.model
@@ -172,6 +193,11 @@ class Slow:
             size = tokens * token
             ring = 2 * (n - 1) * (alpha + size / n / beta)
             best = min(alpha + (n - 1) * size / beta, 2 * alpha + 2 * (n - 1) / n * size / beta) if direct else ring
+            inside = pool.device.scaleup_domain
+            if n > inside > 1 and n % inside == 0:
+                near, wide, _ = self.link(inside)
+                hosts, part = n // inside, size / inside
+                best = 2 * (near + (inside - 1) * part / wide) + 2 * (hosts - 1) * (alpha + part / hosts / beta)
             total += best * (2 if dense or pool.data == 1 else 1)
         if not dense and pool.data > 1:
             assert model.moe is not None

@@ -12,6 +12,7 @@ from poise.cost.collective import (
     all_gather,
     all_reduce,
     all_to_all,
+    far_all_reduce,
     one_shot_all_reduce,
     p2p,
     reduce_scatter,
@@ -60,6 +61,15 @@ def test_direct_forms(n: int, size: float, link: Link) -> None:
     halves = reduce_scatter(n, near).at(size) + all_gather(n, near).at(size)
     assert two_shot_all_reduce(n, near).at(size) == pytest.approx(halves)
     assert all_to_all(n, near).at(size) <= all_to_all(n, near._replace(direct=False)).at(size)
+
+
+@given(ranks, sizes, links)
+@settings(deadline=None)
+def test_an_all_reduce_over_hosts_scatters_inside_before_it_crosses(n: int, size: float, link: Link) -> None:
+    near, far = link._replace(direct=True), link._replace(direct=False, bandwidth=link.bandwidth / 8)
+    found = far_all_reduce(8 * n, 8, near, far).at(size)
+    assert found == pytest.approx(two_shot_all_reduce(8, near).at(size) + ring_all_reduce(n, far).at(size / 8))
+    assert found < ring_all_reduce(8 * n, far).at(size)
 
 
 @given(ranks, sizes, links)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poise.catalogue import device, model
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Engine, Pool
@@ -203,3 +204,22 @@ def test_hybrid_models_build() -> None:
 )
 def test_an_engine_is_known_however_it_is_spelt(spelt: str, known: str) -> None:
     assert framework(spelt) == known
+
+
+@pytest.mark.parametrize("name", ["H100", "B200"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_a_kernel_is_chosen_only_where_it_was_measured(name: str, engine: str) -> None:
+    probe = (256.0, 512.0 * 32, 4.0, 128.0)
+    found = TABLES.usual("prefill", device(name), "bf16", engine, probe)
+    assert found is not None
+    assert found.covers(*probe)
+    borrowed = TABLES.usual("prefill", device("GB200"), "bf16", engine, probe)
+    assert borrowed is not None
+    assert borrowed.borrowed
+    assert borrowed.covers(*probe)
+
+
+def test_models_published_in_fp8_by_blocks_take_kernels_for_that() -> None:
+    for name, form in (("minimax-m2.5", "fp8_block"), ("qwen3-235b-a22b", "fp8")):
+        costs = Measured().build(Pool(model(name), device("H100"), tensor=8, weights="fp8"))
+        assert f"moe {form}" in costs.describe()["tables"]  # type: ignore[operator]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from poise.policies.find import build, names
-from poise.testing import check_admission, check_batcher, check_order, check_router
+from poise.testing import check_admission, check_batcher, check_order, check_router, check_scaler
+
+NEEDED = {"slo_optimizer": {"profile": [[100, 100, 5.0], [1000, 100, 1.0]]}}
 
 
 @pytest.mark.parametrize("name", names("router"))
@@ -26,3 +28,8 @@ def test_order(name: str) -> None:
 @pytest.mark.parametrize("name", names("admission"))
 def test_admission(name: str) -> None:
     check_admission(lambda: build("admission", name))
+
+
+@pytest.mark.parametrize("name", names("scaler"))
+def test_scaler(name: str) -> None:
+    check_scaler(lambda: build("scaler", name, NEEDED.get(name)))

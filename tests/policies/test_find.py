@@ -14,13 +14,16 @@ from poise.policies.find import PLANNING, SLOTS, build, find, names
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 
+NEEDED = {("scaler", "slo_optimizer"): {"profile": [[100, 100, 5.0]]}, ("forecast", "constant"): {"rate": 2.0}}
+"""What has no default, for only the user can know it."""
+
 
 def test_every_file_is_found_by_its_name() -> None:
     assert {"round_robin", "least_requests", "least_tokens", "prefix_cache"} <= set(names("router"))
     for slot in (*SLOTS, *PLANNING):
         for name in names(slot):
             assert find(slot, name).__module__.endswith(f".{name}")
-            assert build(slot, name) is not None
+            assert build(slot, name, NEEDED.get((slot, name))) is not None
 
 
 def test_a_class_elsewhere_is_named_by_module_and_class() -> None:

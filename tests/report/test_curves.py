@@ -62,7 +62,7 @@ def test_a_replica_that_left_has_no_line_after():
 
 @given(st.lists(st.integers(0, 1000), min_size=MOMENTS + 1, max_size=3 * MOMENTS), st.integers(1, 10**12))
 def test_thinning_a_timeline_keeps_its_peaks(waiting, step):
-    run = a_run([], samples=[(at * step, 0, value, 0, 0) for at, value in enumerate(waiting)])
+    run = a_run([], samples=[(at * step, 0, value, 0, 0) for at, value in enumerate(waiting)], until=1000.0)
     xs, ys = replica_curves(run)["waiting"]["replica 0"]
     assert len(xs) <= MOMENTS
     assert max(ys) == max(waiting)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from poise.core.action import Move
+from poise.core.action import Move, Scale
+from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.model import Model
 from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec
-from poise.core.view import ClusterView
+from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Startup
+from poise.core.view import ClusterView, FleetView
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.early_reject import EarlyReject
 from poise.policies.admit.saturation import Saturation
@@ -49,6 +50,7 @@ from poise.policies.route.pull import Pull
 from poise.policies.route.random_choice import RandomChoice
 from poise.policies.route.round_robin import RoundRobin
 from poise.policies.route.session_affinity import SessionAffinity
+from poise.scenario.scaling import pool_specs
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -198,6 +200,21 @@ def eager_tail() -> Tail:
     return Tail(quantile=0.5, share=1.0, cancel_tokens=0, window=5, least=1)
 
 
+class Fickle:
+    """Another size for every pool at every beat, each of none to three; so replicas come and go all the time."""
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+
+    needs = ("requests", "waiting")
+
+    def scale(self, cluster: FleetView, chance: Chance) -> list[Scale]:
+        return [
+            Scale(number, int(4 * chance.draw(f"size {number}")), int(3 * chance.draw(f"warm {number}")))
+            for number in range(len(cluster.pools))
+        ]
+
+
 class KeepSessions:
     """Pin the KV of every session for a fixed time."""
 
@@ -234,13 +251,15 @@ class Case:
     admission: Callable[[], Any] = tuple
     predictor: Callable[[], Any] = NOBODY
     hedge: Callable[[], Any] = NOBODY
+    scaler: Callable[[], Any] = NOBODY
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
         limit = self.blocks * self.engine.block_tokens
-        joining = {fault.replica for fault in self.cluster.faults if fault.kind == "join"}
-        replicas = [
-            Replica(
+        absent = {fault.replica for fault in self.cluster.faults if fault.kind == "join"} | self._spare()
+
+        def renew(number: int) -> Replica:
+            return Replica(
                 self.engine,
                 self.cost,
                 self.blocks,
@@ -249,18 +268,21 @@ class Case:
                 queue=Priority() if self.ordered else None,
                 cache=KeepSessions(self.ttl) if self.ttl else None,
                 layers=LAYERS,
-                sends=role == "prefill",
+                sends=self.roles[number] == "prefill",
                 one_step=one_step,
             )
-            for role in self.roles
-        ]
+
+        replicas = [renew(number) for number in range(len(self.roles))]
         budget = self.engine.token_budget
         told = ReplicaSpec(
             capacity_tokens=limit, cache_tokens=limit, blocks=self.blocks,
             prefill_rate=budget / (self.cost.step_s + budget * self.cost.prompt_s),
             kv_token_bytes=self.cost.token_bytes, link_bw=self.cluster.link_bw,
         )  # fmt: skip
-        specs = [told._replace(role=role, up=number not in joining) for number, role in enumerate(self.roles)]
+        specs = [
+            told._replace(role=role, up=number not in absent, pool=self.cluster.pool_of(number))
+            for number, role in enumerate(self.roles)
+        ]
         index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
         controls = [
             Control(
@@ -271,6 +293,8 @@ class Case:
                 admission=self.admission(),
                 predictor=self.predictor(),
                 hedge=self.hedge(),
+                scaler=self.scaler(),
+                pools=pool_specs(self.cluster),
                 belief=self.belief,
                 seed=self.seed,
                 resume=self.resume,
@@ -280,11 +304,19 @@ class Case:
         ]
         hook = check_world if check else None
         world = World(
-            self.cluster, self.workload, controls, replicas, [limit] * len(self.roles),
+            self.cluster, self.workload, controls, replicas, [limit] * len(self.roles), renew=renew,
             until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, **options,
         )  # fmt: skip
         world.transfers.last_blocks = self.last_blocks
         return world
+
+    def _spare(self) -> set[int]:
+        """Slots that nobody has at the start."""
+        spare, first = set(), 0
+        for pool in self.cluster.pools:
+            spare |= set(range(first + pool.replicas, first + pool.slots))
+            first += pool.slots
+        return spare
 
 
 def _often(draw: st.DrawFn, percent: int) -> bool:
@@ -356,18 +388,33 @@ def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
     }
 
 
-def _faults(draw: st.DrawFn, step: int, replicas: int) -> tuple[Fault, ...]:
+def _faults(draw: st.DrawFn, step: int, replicas: int, joins: bool) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     if _often(draw, 40):
         for _ in range(draw(st.integers(1, 2))):
             at, notice = draw(st.integers(0, 200)), draw(st.integers(0, 100))
             kind = draw(st.sampled_from(("lost", "reclaimed", "drain")))
             faults.append(Fault(at * step / 1e12, kind, draw(st.integers(0, replicas - 1)), notice * step / 1e12))
-    if _often(draw, 20):
+    if joins and _often(draw, 20):
         number = draw(st.integers(0, replicas - 1))
         if all(fault.replica != number for fault in faults):
             faults.append(Fault(draw(st.integers(0, 100)) * step / 1e12, "join", number))
     return tuple(faults)
+
+
+def _pools(draw: st.DrawFn, unit: float, roles: list[str], engine: Engine, scaled: bool) -> tuple[Pool, ...]:
+    """A pool of one for each role; with a scaler of none to three, some pre-warmed."""
+    if not scaled:
+        return tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
+    return tuple(
+        Pool(
+            MODEL, DEVICE, role=role, engine=engine,  # type: ignore[arg-type]
+            min_replicas=draw(st.integers(0, 1)), max_replicas=draw(st.integers(1, 3)),
+            prewarmed=draw(st.integers(0, 1)),
+            startup=Startup(*(draw(st.integers(0, 9)) * unit for _ in range(5)), draw(st.sampled_from((0.0, 0.5)))),
+        )
+        for role in roles
+    )  # fmt: skip
 
 
 def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
@@ -377,8 +424,8 @@ def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """One random case; `step` is the tick of its clock in picoseconds."""
+def cases(draw: st.DrawFn, scaled_percent: int = 25) -> Case:
+    """One random case; `step` is the tick of its clock in picoseconds. So many of a hundred have a scaler."""
     step = 10 ** draw(st.sampled_from((2, 3, 6, 10)))
     unit = step / 1e12
     workload = _workload(draw, step)
@@ -410,19 +457,21 @@ def cases(draw: st.DrawFn) -> Case:
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas
-    pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
+    scaled = _often(draw, scaled_percent)
+    pools = _pools(draw, unit, roles, engine, scaled)
+    roles = [pool.role for pool in pools for _ in range(pool.slots)]
     cluster = Cluster(
         pools,
         link_bw=draw(st.sampled_from((1e3, 1e4, 1e6))) / unit,
         link_latency_s=draw(st.integers(0, 3)) * unit,
-        faults=_faults(draw, step, replicas),
+        faults=_faults(draw, step, len(roles), joins=not scaled),
     )
     belief = Belief(
         draw(st.sampled_from((0, 5, 50))) * unit,
         draw(st.sampled_from((0, 3))) * unit,
         _often(draw, 60),
         draw(st.sampled_from(("own", "reported", "oracle"))),
-        draw(st.sampled_from((1, 1, 2, 3))),
+        1 if scaled else draw(st.sampled_from((1, 1, 2, 3))),
     )
     return Case(
         seed=draw(st.integers(0, 2**32)),
@@ -447,4 +496,5 @@ def cases(draw: st.DrawFn) -> Case:
         admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
         hedge=_hedge(draw, step),
+        scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit) if scaled else NOBODY,
     )

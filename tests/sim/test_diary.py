@@ -68,6 +68,8 @@ def _check(diary: Diary, records: Records, row: int) -> None:
     if records.first_token_at[row] != NOT_YET:
         assert records.first_token_at[row] in [e.at for e in diary.happenings if e.what in ("first_token", "computed")]
     upset = {"preempted", "lost", "moved", "stands", "pulled", "moves", "goes_on"} & set(words)
+    if "copied" in words and records.output_tokens[row] == 1:
+        upset.add("copied")  # a copy whose first token is its last has won before it is followed
     if records.status[row] == FINISHED and not upset:
         admitted = next(e for e in diary.happenings if e.what == "admitted")
         computed = sum(e.told["tokens"] for e in diary.happenings if e.what == "computed" and e.told["whole"])

@@ -48,6 +48,12 @@ def test_fast_path_equals_reference(case: Case) -> None:
     compare(case)
 
 
+@given(cases(scaled_percent=100))
+@settings(max_examples=150)
+def test_fast_path_equals_reference_where_replicas_come_and_go(case: Case) -> None:
+    compare(case)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_fast_path_equals_reference_on_many(number: int) -> None:

@@ -15,15 +15,19 @@ import numpy as np
 import pytest
 
 from poise.cli import main
-from poise.core.spec import Belief, ReplicaSpec
+from poise.core.errors import UserError
+from poise.core.spec import Belief, Cluster, ReplicaSpec
+from poise.core.trace import Trace
 from poise.cost import Fitted
 from poise.cost.fitted import load_fitted
 from poise.policies import Policies
 from poise.policies.find import build
 from poise.report.figures import E2E, TTFT
 from poise.report.latency import latencies, summary
+from poise.scenario.record import simulation_header
 from poise.scenario.simulate import simulate
 from poise.truth.calibrate import calibrate
+from poise.truth.command import _other
 from poise.truth.recording import recorded
 from poise.truth.show import show_whatif
 from poise.truth.whatif import RECORDED, Asked, WhatIf, whatif
@@ -246,3 +250,18 @@ def test_the_interval_holds_the_true_difference() -> None:
             held += abs(gap.value - true) <= gap.half
     assert said >= 15, "most days are long enough to say"
     assert held >= 0.8 * said
+
+
+def test_a_fleet_that_a_scaler_changed_is_that_of_the_recording() -> None:
+    """One replica, then more as the load asks for them; a what-if has them when they came, and asks no scaler."""
+    (pool,) = cluster_of(1).pools
+    cluster = Cluster((replace(pool, max_replicas=3, start_s=2.0),))
+    scaler, load = {"keep_alive": {"concurrency": 4, "keep_s": 600.0}}, traffic(30.0, 400)
+    trace = Trace(simulation_header(cluster, TRUE, {"router": {"least_requests": {}}, "scaler": scaler}, Belief()))
+    policies = Policies(scaler=build("scaler", "keep_alive", scaler["keep_alive"]))
+    run = simulate(cluster, load, policies, cost=TRUE, trace=trace)
+    assert max(each.serving for each in run.scaled) == 3
+    found = whatif(recorded(trace), Asked({"round_robin": {"router": build("router", "round_robin")}}), TRUE)
+    assert found.reproduction.agreement == 1.0
+    with pytest.raises(UserError, match="give SLOT=NAME"):
+        _other("scaler=kpa")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, log, prod
@@ -131,15 +131,19 @@ class Curve:
         compute, moved = table.operator.least(at, table.format, self.figures)
         return max(found, float(compute), float(moved))
 
-    def answer(self, *at: float) -> Answer:
-        """Seconds with what stands behind them."""
+    def covers(self, *at: float) -> bool:
+        """Whether coordinates lie between shapes that were measured."""
         where = [octaves(each) for each in at]
         inside = sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
         within = all(axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True))
+        return inside >= 0.5 and within
+
+    def answer(self, *at: float) -> Answer:
+        """Seconds with what stands behind them."""
         table = self.table
         if self.borrowed:
             return Answer(self.seconds(*at), "borrowed", table.lent, table.label)
-        if inside < 0.5 or not within:
+        if not self.covers(*at):
             return Answer(self.seconds(*at), "extrapolated", table.lent, table.label)
         return Answer(self.seconds(*at), "measured", table.error, table.label)
 
@@ -206,26 +210,29 @@ class Tables:
         In this order: the format asked for; the same device, else the nearest relative by its datasheet; the engine
         and kernel asked for; the most rows.
         """
-        found = [table for table in self.tables if table.kind == kind]
-        if not found:
-            return None
-        best = min(found, key=lambda table: self._rank(table, device, form, framework, kernel))
-        return _curve(best, device, form)
+        best = self._best(kind, device, form, framework, kernel)
+        return None if best is None else _curve(best, device, form)
+
+    def _best(self, kind: str, device: Device, form: str, framework: str, kernel: str = "") -> Table | None:
+        """The table of `curve`, as it was measured."""
+        found = (table for table in self.tables if table.kind == kind)
+        return min(found, key=lambda table: self._rank(table, device, form, framework, kernel), default=None)
 
     def usual(self, kind: str, device: Device, form: str, framework: str, probe: tuple[float, ...]) -> Curve | None:
         """The table that a tuned engine runs by: its own, unless another on the same device is `SLOW` times faster.
 
         Some kernels are measured that no deployment would choose, and some with the host's time to launch them, which
-        CUDA graphs hide. They are compared at the coordinates `probe`, by their forms.
+        CUDA graphs hide. They are compared at the coordinates `probe`, and only where they were measured there: a
+        kernel for heads of one strange width says nothing of others.
         """
-        own = self.curve(kind, device, form, framework)
-        if own is None or own.borrowed:
-            return own
-        figures = own.figures
-        rivals = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, own.table.device, form)]
-        times = {t: float(t.operator.seconds(probe, form, figures, t.shape)) for t in rivals if t.framework != VIDUR}
-        best = min(times, key=lambda table: times[table], default=own.table)
-        return own if times.get(own.table, 0.0) <= SLOW * times[best] else _curve(best, device, form)
+        found = self._best(kind, device, form, framework)
+        if found is None:
+            return None
+        here = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, found.device, found.format)]
+        rivals = [curve for t in here if t.framework != VIDUR and (curve := _curve(t, device, form)).covers(*probe)]
+        own = min((c for c in rivals if c.table.framework == found.framework), key=_timed(probe), default=None)
+        best = min(rivals, key=_timed(probe), default=_curve(found, device, form))
+        return own if own is not None and own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)
@@ -238,6 +245,11 @@ class Tables:
             -table.rows,
             -("graph" in table.kernel),
         )
+
+
+def _timed(probe: tuple[float, ...]) -> Callable[[Curve], float]:
+    """What sorts curves by their seconds at a shape."""
+    return lambda curve: curve.seconds(*probe)
 
 
 def _curve(table: Table, device: Device, form: str) -> Curve:

@@ -90,6 +90,7 @@ class Gateway:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; the port. Engines are taken up by `scout.add`."""
         self.host = host
+        self.world.begin()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return await self.server.listen(host, port, tls)
 

@@ -190,6 +190,7 @@ class Scout:
         at, reading, names = visit.engine.at, visit.reading, visit.engine.models
         blocks = reading.total_blocks if reading else 0
         tokens = blocks * reading.block_tokens if reading else 0
+        pools = self._world.settings.pools
         return ReplicaSpec(
             model=self._desk.models.number(names[0]) if len(names) == 1 else -1,
             role=at.role,
@@ -198,6 +199,7 @@ class Scout:
             up=False,
             blocks=blocks,
             prefill_rate=at.prefill_rate,
+            pool=pools.index(at.role) if at.role in pools else -1 if pools else 0,
         )
 
     def _act(self, transitions: list[Transition]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from poise.core.spec import Role
 from poise.live.wire.limits import Limits, PoolLimits
 
 
@@ -15,6 +16,7 @@ class Settings:
     request_s: longest life of a request.  ttft_s: deadline of the first token of requests that bring none.
     bytes_per_token: to guess prompt tokens, until usage teaches better.
     error_bytes: of an engine's error answer that are kept to be passed on.
+    pools: the roles of the engines in each pool that a scaler decides on.
     """
 
     held_s: float = 60.0
@@ -23,5 +25,6 @@ class Settings:
     ttft_s: float = 0.0
     bytes_per_token: float = 4.0
     error_bytes: int = 65_536
+    pools: tuple[Role, ...] = ()
     clients: Limits = field(default_factory=Limits)
     engines: PoolLimits = field(default_factory=PoolLimits)

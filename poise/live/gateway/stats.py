@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from poise.core.scaling import Scaling
 from poise.live.gateway.fleet import DRAINING, EJECTED, SERVING, STARTING
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
@@ -245,3 +246,20 @@ class Stats:
             for kind, count in engine.failures.items():
                 failed.add_metric([engine.name, kind], count)
         yield from (up, flying, age, hedges, won, failed)
+        if world.control.scaling is not None:
+            yield from self._pools(world.control.scaling)
+
+    def _pools(self, scaling: Scaling) -> Iterator[Metric]:
+        """What a scaler wants, for whoever starts and stops engines."""
+        wanted = GaugeMetricFamily(
+            "poise_desired_replicas", "Engines that a pool is to have, by the scaler", labels=["pool"]
+        )
+        serving = GaugeMetricFamily("poise_serving_replicas", "Engines of a pool that serve", labels=["pool"])
+        state = self._world.control.state
+        for number, pool in enumerate(scaling.pools):
+            up = sum(
+                engine.status == SERVING and state.replicas[engine.slot].pool == number for engine in self._world.fleet
+            )
+            wanted.add_metric([pool.name], pool.wanted)
+            serving.add_metric([pool.name], up)
+        yield from (wanted, serving)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Wake
+from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Scale, Wake
 from poise.core.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, Refused, Stayed, Tick
@@ -119,6 +119,20 @@ class World:
             self._move(action)  # type: ignore[arg-type]
         elif kind is Hedge:
             self._hedge(action)  # type: ignore[arg-type]
+        elif kind is Scale:
+            self._say(action)  # type: ignore[arg-type]
+
+    def begin(self) -> None:
+        """Ask the scaler, if there is one, at each multiple of its period from now on."""
+        scaling = self.control.scaling
+        if scaling is not None:
+            self._wake((self.clock() // scaling.beat + 1) * scaling.beat)
+
+    def _say(self, action: Scale) -> None:
+        """Whoever starts engines reads the metric `poise_desired_replicas`; a gateway starts none."""
+        scaling = self.control.scaling
+        assert scaling is not None
+        log.info("pool %s is to have %d engines", scaling.pools[action.pool].name, action.replicas)
 
     def _dispatch(self, action: Dispatch) -> None:
         trip = self.trips.get(action.request)
@@ -144,6 +158,9 @@ class World:
             self._later(at, lambda: self._tick(at))
             return
         self._woken.discard(at)
+        scaling = self.control.scaling
+        if scaling is not None and not at % scaling.beat:
+            self.begin()
         self.turn(Tick(self.clock()))
 
     def _move(self, action: Move) -> None:

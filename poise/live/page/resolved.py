@@ -14,7 +14,7 @@ from poise.live.page.merge import Json
 from poise.live.page.seen import plain
 
 PLAIN = (bool, int, float, str)
-PARTS = ("route", "admit", "rank", "rebalance", "foretell", "second")
+PARTS = ("route", "admit", "rank", "rebalance", "foretell", "second", "scale", "foresee")
 """Methods by which a parameter is known to be a policy itself."""
 
 
@@ -34,6 +34,8 @@ def resolved(gateway: Gateway) -> Json:
 def _policies(control: Control) -> Json:
     slots: dict[str, Any] = {"router": control.router, "mover": control.mover, "order": control.order}
     slots |= {"predictor": control.predictor, "hedge": control.hedges and control.hedges.hedger}
+    if control.scaling is not None:
+        slots |= {"scaler": control.scaling.scaler, "forecast": control.scaling.forecast}
     told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
     told["admission"] = [policy(each) for each in control.admission]
     return told

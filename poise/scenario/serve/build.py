@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from poise.core.errors import UserError
 from poise.core.estimate import Chunk, StepShape
 from poise.core.header import header
 from poise.core.shadow import shadowed
-from poise.core.spec import Belief, Engine, Pool, ReplicaSpec
+from poise.core.spec import Belief, Engine, Pool, PoolSpec, ReplicaSpec
 from poise.core.units import SECOND, seconds
 from poise.cost import Roofline
 from poise.live.fronts.choice import Fallback, Subset
@@ -45,7 +46,7 @@ from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.share import with_tenants
 
-GATE = ("router", "mover", "order", "admission", "predictor", "hedge")
+GATE = ("router", "mover", "order", "admission", "predictor", "hedge", "scaler", "forecast")
 """Slots that a gateway fills; the others are decided inside engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
@@ -68,6 +69,7 @@ class Plan:
     exact: Exact | None
     policies: dict[str, Any]
     tls: ssl.SSLContext | None
+    pools: list[PoolSpec]
 
 
 def plan(loaded: LoadedGateway) -> Plan:
@@ -97,6 +99,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
+    pools = _pools(loaded, engines, scaled=policies["scaler"] is not None)
     control = Control(
         router,
         [ReplicaSpec(up=False)] * slots,
@@ -105,6 +108,9 @@ def plan(loaded: LoadedGateway) -> Plan:
         admission=admission,
         predictor=policies["predictor"],
         hedge=policies["hedge"],
+        scaler=policies["scaler"],
+        forecast=policies["forecast"],
+        pools=pools,
         belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
         seed=gateway.seed,
         tries=gateway.tries,
@@ -112,7 +118,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     )
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
-        {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded),
+        {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
     )  # fmt: skip
 
 
@@ -176,11 +182,11 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         for engine in gateway.world.fleet.slots
     ]
     names = gateway.desk.models.listed()
-    picker = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
+    picker: dict[str, Any] = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
         control.state.replicas, control.state.belief, plan.policies,
-        seed=section.seed, resume=False, models=names, engines=engines,
+        seed=section.seed, resume=False, models=names, engines=engines, pools=plan.pools,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
         block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
     )  # fmt: skip
@@ -201,6 +207,26 @@ def _policies(loaded: LoadedGateway) -> dict[str, Any]:
             raise loaded.places.error(("policies", slot), f"names {len(offered)}; {cure}")
         filled[slot] = offered[0][1]
     return filled
+
+
+def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], *, scaled: bool) -> list[PoolSpec]:
+    """The pools that a scaler decides on, each with the engines of its role that the file names."""
+    sections, places = loaded.gateway.pools, loaded.places
+    if scaled and not sections:
+        raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
+    if sections and not scaled:
+        raise places.error(("pools",), "nobody decides on them; name policies.scaler, or leave them out")
+    told = []
+    for at, each in enumerate(sections):
+        if each.role in [other.role for other in sections[:at]]:
+            raise places.error(("pools", at, "role"), f"{each.role} has a pool already; give each role one")
+        if each.min_replicas > each.max_replicas:
+            said = f"{each.min_replicas} is above max_replicas {each.max_replicas}; lower it"
+            raise places.error(("pools", at, "min_replicas"), said)
+        here = sum(engine.role == each.role for engine in engines)
+        start = min(max(here, each.min_replicas), each.max_replicas)
+        told.append(PoolSpec(each.name or each.role, start, each.min_replicas, each.max_replicas, start_s=each.start_s))
+    return told
 
 
 def _shadow(loaded: LoadedGateway) -> Any:
@@ -292,6 +318,7 @@ def _settings(loaded: LoadedGateway) -> Settings:
         held=limits.held,
         request_s=limits.request_s,
         ttft_s=limits.ttft_s,
+        pools=tuple(pool.role for pool in loaded.gateway.pools),
         clients=Limits(
             body_bytes=int(limits.body_mb * MIB),
             bodies_bytes=int(limits.bodies_mb * MIB),

@@ -65,6 +65,16 @@ class DiscoverSection(Section):
     period_s: float = Field(default=5.0, gt=0, description="the seconds between two looks, as in 5")
 
 
+class PoolSection(Section):
+    """Engines of one role, whose number a scaler decides."""
+
+    name: str = Field(default="", description="a name for the pool; its role if not given")
+    role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what its engines compute")
+    min_replicas: Whole = Field(default=1, ge=0, description="the fewest engines that it may have")
+    max_replicas: Whole = Field(ge=1, description="the most engines that it may have, as in 8")
+    start_s: float = Field(default=0.0, ge=0, description="the seconds until a new engine serves, 0 for unknown")
+
+
 class EnvoySection(Section):
     """Where Envoy asks for endpoints; needs the extra `envoy`."""
 
@@ -158,6 +168,9 @@ class Gateway(Section):
         default=[], description="a list of engines, as in [http://10.0.0.1:8000, http://10.0.0.2:8000]"
     )
     discover: DiscoverSection = Field(default=DiscoverSection(), description="a section discover, as in {file: FILE}")
+    pools: list[PoolSection] = Field(
+        default=[], description="a list of pools for policies.scaler, as in [{max_replicas: 8}]"
+    )
     slots: Whole = Field(default=0, ge=0, description="how many engines there may be at once, 0 for twice as many")
     envoy: EnvoySection | None = Field(default=None, description="a section envoy, as in {port: 9002}")
     policies: PoliciesSection = Field(

@@ -1,4 +1,4 @@
-"""Loads that a row leaves out, borrowed from rows of the same source and workload that state them."""
+"""Loads and layouts that a row leaves out, borrowed from rows of the same workload or run that state them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from poise.truth.validate.row import Row
 
 _WORKLOAD = re.compile(r"\bworkload ([\w-]+)")
 _STAGE = re.compile(r"\bstage (-?\d+)")
+_DAY = re.compile(r"\bmeasured (\d{4}-\d\d-\d\d)")
+_WORKERS = re.compile(r"prefill workers=.*?; decode workers=.*?\)(?=;|$)")
+
+RUN_BORROWED = "layout of the same run's other row"
+"""What is said of a row that borrows a layout."""
 
 BORROWED = "lengths and load of workload {}"
 """What is said of a row that borrows."""
@@ -26,7 +31,34 @@ def borrow(rows: Sequence[Row]) -> list[Row]:
         name = _name(row)
         if name and row.load and row.prompt and row.output:
             lenders.setdefault((row.source, name), []).append(row)
-    return [_filled(row, lenders) for row in rows]
+    return _laid_out([_filled(row, lenders) for row in rows])
+
+
+def _laid_out(rows: Sequence[Row]) -> list[Row]:
+    """The rows, pools of unstated numbers filled in where a row of the same run states them.
+
+    A run is known by everything but its layout: engine, version, model, device, formats, lengths, load and day.
+    """
+    known: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row.disagg and _DAY.search(row.notes) and _WORKERS.search(row.notes) and "workers=?" not in row.notes:
+            known.setdefault(_run(row), row)
+    return [_relaid(row, known.get(_run(row))) if row.disagg and "workers=?" in row.notes else row for row in rows]
+
+
+def _run(row: Row) -> tuple[object, ...]:
+    day = _DAY.search(row.notes)
+    stated = (row.source, row.engine, row.version, row.model, row.device, row.precision)
+    return (*stated, row.prompt, row.output, row.load, day[1] if day else "")
+
+
+def _relaid(row: Row, one: Row | None) -> Row:
+    if one is None:
+        return row
+    found = _WORKERS.search(one.notes)
+    assert found is not None
+    notes = f"{_WORKERS.sub(found[0], row.notes)}; borrowed: {RUN_BORROWED}"
+    return replace(row, notes=notes, devices=one.devices, tensor=one.tensor, expert=one.expert, data=one.data)
 
 
 def borrows(row: Row) -> str:

@@ -18,6 +18,7 @@ from poise.truth.spoken import spoken
 from poise.truth.validate.against import TOLERANCE, read_scores, worse
 from poise.truth.validate.expected import spread
 from poise.truth.validate.folder import Answered, answer_folder
+from poise.truth.validate.regret import regrets
 from poise.truth.validate.rowfile import write_answers
 from poise.truth.validate.score import Score, scores
 
@@ -46,7 +47,7 @@ def validate_folder(wish: Wish) -> bool:
     _check_places(wish)
     with Bars() as bars:
         found = answer_folder(_folder(wish), jobs, None if wish.quiet else bars)
-    scored = [*scores(found.answers), *found.operators]
+    scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
     _say_faults(found)
     if not wish.quiet and wish.json != "-":
         from poise.truth.validate.show import show_scores

@@ -17,15 +17,19 @@ from poise.catalogue.assumptions import (
     scenario_of,
 )
 from poise.catalogue.engines import EngineDefaults, engine_defaults
-from poise.core.errors import UserError
+from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
+from poise.cost import kv_blocks
 from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
 from poise.truth.validate.row import Row
 
 WIDEST_MLA = 8
-"""Ranks over which latent attention is cut at most; engines take data ranks beyond a host's devices."""
+"""Ranks over which latent attention is cut, where more clients than `RANK_CLIENTS` share each of a wider group."""
+
+RANK_CLIENTS = 32
+"""Clients of a rank from which on data ranks are taken to be meant: every rank of a tensor group keeps all latents."""
 
 SWEEP_BUDGET = 2048
 """Tokens of a step in a vendor's sweep, and a whole prompt at least: engines set up for the nominal prompt."""
@@ -179,7 +183,7 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
     if row.disagg:
         if set(sides) != {"prefill", "decode"}:
             raise NotCoveredError("prefill and decode are apart, but their layouts are not stated")
-        return (_side(base, "prefill", sides["prefill"], assumed), _side(base, "decode", sides["decode"], assumed))
+        return tuple(_side(base, side, sides[side], load.clients, assumed) for side in ("prefill", "decode"))
     tensor, data = max(row.tensor, 1), max(row.data, 1)
     pipeline = max(row.pipeline, 1)
     if not row.tensor and row.devices:
@@ -194,23 +198,42 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
     return (replace(pool, replicas=max(replicas, 1)),)
 
 
-def _side(base: Pool, role: str, fields: list[str], assumed: list[str]) -> Pool:
+def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[str]) -> Pool:
     """One side of a pair of pools from its notes; 0 replicas stand for a number that is not stated."""
     workers, tensor, data, _, expert = fields
-    if workers == "?":
-        assumed.append(f"as many {role} workers as are balanced, their number is not stated")
-    pool = _laid(base, int(tensor), 1, max(int(data), 1), int(expert or 1))
-    return replace(pool, role=role, replicas=0 if workers == "?" else max(int(workers), 1))  # type: ignore[arg-type]
+    pool = _laid(base, int(tensor), 1, max(int(data), 1), int(expert or 1), clients if workers == "?" else 0)
+    if workers != "?":
+        return replace(pool, role=role, replicas=max(int(workers), 1))  # type: ignore[arg-type]
+    assumed.append(f"as many {role} workers as are balanced, their number is not stated")
+    return replace(_held(pool, role, assumed), role=role, replicas=0)  # type: ignore[arg-type]
 
 
-def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int) -> Pool:
+def _held(pool: Pool, role: str, assumed: list[str]) -> Pool:
+    """The pool on twice the devices, and again, until they hold the model: a smaller layout is none that was run."""
+    tensor = pool.tensor
+    while tensor < WIDEST_MLA and not _fits(replace(pool, tensor=tensor)):
+        tensor *= 2
+    if tensor > pool.tensor:
+        assumed.append(f"tensor {tensor} for {role}, {pool.tensor} cannot hold the model")
+    return replace(pool, tensor=tensor)
+
+
+def _fits(pool: Pool) -> bool:
+    try:
+        return kv_blocks(pool) > 0
+    except CapacityError:
+        return False
+
+
+def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int, clients: int = 0) -> Pool:
     """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides.
 
-    A tensor degree that does not divide the heads, or of more than `WIDEST_MLA` ranks that would all keep the same
-    latents, is one of data ranks: sources that do not tell attention's layout from the experts' write it so.
+    A tensor degree that does not divide the heads is one of data ranks, and so is one of many latent ranks that
+    `clients` crowd: sources that do not tell attention's layout from the experts' write it so.
     """
     engine = base.engine
-    if base.model.heads % tensor or (base.model.mla is not None and tensor > WIDEST_MLA):
+    crowded = base.model.mla is not None and tensor > WIDEST_MLA and clients > RANK_CLIENTS * tensor
+    if base.model.heads % tensor or crowded:
         tensor, data = 1, tensor * data
     if data > 1:
         engine = replace(engine, token_budget=engine.token_budget * data)

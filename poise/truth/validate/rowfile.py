@@ -1,38 +1,44 @@
-"""Every answer as a line of a CSV table: what was measured, predicted, assumed, and how sure that is."""
+"""Every answer as a line of a table: what was measured, predicted, assumed, and how sure that is."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from poise.report.files import replacing
 from poise.truth.validate.answer import Answer
-from poise.truth.validate.expected import expected_error
+from poise.truth.validate.expected import stated_error
 
 COLUMNS = (
     "place", "source", "engine", "engine_version", "model", "gpu", "n_gpus", "tp", "isl", "osl", "concurrency_or_rate",
-    "metric", "unit", "quality", "value", "predicted", "naive", "expected_error", "assumed", "why",
+    "metric", "unit", "quality", "value", "predicted", "naive", "expected_error", "error_bound", "assumed", "why",
 )  # fmt: skip
 
 
 def write_answers(answers: Sequence[Answer], path: Path) -> None:
-    """Write one line an answer, whole or not at all; what is not known is empty."""
+    """Write one line an answer, whole or not at all; what is not known is empty. A `.json` file holds objects."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for answer in answers:
         row = answer.row
+        stated = None if answer.predicted is None else stated_error(answer)
         table.writerow((
             row.place, row.source, row.engine, row.version, row.model, row.device, row.devices, row.tensor,
             f"{row.prompt:g}", f"{row.output:g}", row.load, row.metric, row.unit, row.quality, f"{row.value:.6g}",
             _figure(answer.predicted), _figure(answer.naive),
-            _figure(None if answer.predicted is None else expected_error(answer)),
+            _figure(stated and stated.median), _figure(stated and stated.p90),
             "; ".join(answer.assumed), answer.why,
         ))  # fmt: skip
+    written = text.getvalue()
+    if path.suffix == ".json":
+        lines = (json.dumps(line, ensure_ascii=False) for line in csv.DictReader(io.StringIO(written)))
+        written = "[\n" + ",\n".join(lines) + "\n]\n"
     with replacing(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(written.encode())
 
 
 def _figure(value: float | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from poise.truth.validate.answer import Answer
+from poise.truth.validate.expected import stated_error
 
 ALL = "all"
 """What stands for a column over which a total is taken."""
@@ -23,7 +24,8 @@ class Score:
 
     n, answered: rows, and those that have a prediction.  bias: median signed error.  median_ape, p90_ape: of absolute
     errors.  naive_bias, naive_median_ape: of the bare roofline.  quality: `C` for rows whose source contradicts itself,
-    which are in no total; else `AB`.
+    which are in no total; else `AB`.  expected_ape: the median of the errors stated with the answers.  inside: the
+    share of answers that are off by no more than the bound stated with each, which should be nine in ten.
     """
 
     source: str
@@ -39,6 +41,8 @@ class Score:
     naive_bias: float | None
     naive_median_ape: float | None
     quality: str = "AB"
+    expected_ape: float | None = None
+    inside: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -90,7 +94,10 @@ def _parted(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
 
 
 def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
-    off = np.array([answer.off for answer in answers if answer.predicted is not None])
+    given = [answer for answer in answers if answer.predicted is not None]
+    off = np.array([answer.off for answer in given])
+    stated = [stated_error(answer) for answer in given]
+    inside = [float(abs(answer.off) <= each.p90) for answer, each in zip(given, stated, strict=True)]
     naive = np.array([answer.naive / answer.row.value - 1 for answer in answers if answer.naive is not None])
     source, device, model, engine, metric = group
     return Score(
@@ -103,6 +110,8 @@ def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
         naive_bias=_median(naive),
         naive_median_ape=_median(np.abs(naive)),
         quality=quality,
+        expected_ape=_median([each.median for each in stated]),
+        inside=float(np.mean(inside)) if inside else None,
     )  # fmt: skip
 
 

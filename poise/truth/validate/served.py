@@ -16,10 +16,10 @@ from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.policies import Policies
 from poise.policies.batch.prefill_first import PrefillFirst
+from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.simulate import simulate
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.cost import EngineCost, cost_for
 from poise.truth.validate.load import RATE_REQUESTS, WAVES
 from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream
@@ -50,7 +50,8 @@ def served_outcome(condition: Condition) -> Outcome:
             found = _rate(condition)
         case _:
             found = _queued(condition)
-    return replace(found.later(engine_defaults(condition.engine, condition.version).front_s), notes=notes)
+    front = engine_defaults(condition.engine, condition.version).front(condition.prompt)
+    return replace(found.later(front), notes=notes)
 
 
 def balanced(condition: Condition) -> Condition:

@@ -10,6 +10,8 @@ from typing import TextIO
 from poise.report.table import show
 from poise.report.wording import MISSING
 from poise.truth.validate.answer import Answer
+from poise.truth.validate.expected import kept
+from poise.truth.validate.regret import PREFIX, regrets
 from poise.truth.validate.score import ALL, Score, by_device, by_source, totals
 
 HEAD = ("n", "answered", "bias", "median", "p90", "naive bias", "naive median")
@@ -42,8 +44,18 @@ def show_scores(
     )
     rows = [(s.metric, *cells(s), _best(peers.get(s.metric, {}))) for s in totals(answers)]
     show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
+    head = ("source", "metric", "conditions", "median", "p90", "median at random")
+    show("Regret of the configuration predicted best", head, [_regret(s) for s in regrets(answers)], out)
+    median, bound = kept(answers)
+    out.write(f"Stated errors, each device by the others': {median:.0%} of answers are within the expected error, ")
+    out.write(f"{bound:.0%} within the bound for nine in ten\n\n")
     _list("Not answered", [answer.why for answer in answers if answer.why], out)
     _list("Assumed", [said for answer in answers if answer.predicted is not None for said in answer.assumed], out)
+
+
+def _regret(score: Score) -> tuple[str, ...]:
+    name = (score.source, score.metric.removeprefix(PREFIX))
+    return (*name, f"{score.n:,}", _share(score.median_ape), _share(score.p90_ape), _share(score.naive_median_ape))
 
 
 def show_operators(scored: Sequence[Score], out: TextIO) -> None:

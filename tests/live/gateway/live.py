@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from poise.core.control import Control
-from poise.core.policy import Admission, Hedger, Order, Router
-from poise.core.spec import Belief, ReplicaSpec
+from poise.core.policy import Admission, Hedger, Order, Router, Scaler
+from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 from poise.core.trace import Trace
 from poise.live.engine.emulated import Emulated
 from poise.live.engine.options import Options
@@ -108,6 +108,8 @@ class Live:
         belief: Belief | None = None,
         period_s: float = 0.05,
         build: Callable[..., Gateway] = Gateway,
+        scaler: Scaler | None = None,
+        pools: Sequence[PoolSpec] = (),
         **given: Any,
     ) -> None:
         options = [Options(MODEL, port=0, speed=speed, faults=True)] * engines if isinstance(engines, int) else engines
@@ -115,7 +117,7 @@ class Live:
         slots = [ReplicaSpec(up=False)] * (len(self.engines) + 1)
         self.control = Control(
             router or LeastRequests(), slots, order=order, admission=admission, tries=tries, resume=False,
-            belief=belief, hedge=hedge,
+            belief=belief, hedge=hedge, scaler=scaler, pools=pools,
         )  # fmt: skip
         self.settings = settings or Settings(
             held_s=10, engines=PoolLimits(connect_s=1.0, head_s=1.0, stall_s=1.0, idle_s=2.0)

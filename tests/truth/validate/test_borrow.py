@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.truth.validate.borrow import borrow
+from poise.truth.validate.borrow import RUN_BORROWED, borrow
 from poise.truth.validate.condition import read_condition
 from tests.truth.validate.made import row
 
@@ -23,3 +23,18 @@ def test_what_states_its_load_and_what_finds_no_lender_stays() -> None:
     stranger = row(load="", prompt=0.0, output=0.0, notes="workload dance; stage 0")
     elsewhere = row(source="another", load="", prompt=0.0, output=0.0, notes="workload chat; stage 0")
     assert borrow([OTHER, SAME, stranger, elsewhere]) == [OTHER, SAME, stranger, elsewhere]
+
+
+WORKERS = "prefill workers={0} x (tp{1},dp1); decode workers={0} x (tp{1},dp1); measured 2026-02-0{2}"
+
+
+def test_a_run_that_does_not_count_its_workers_takes_those_of_its_other_row() -> None:
+    stated = row(disagg=True, devices=8, tensor=4, load="concurrency=8", notes=WORKERS.format(1, 4, 7))
+    silent = row(disagg=True, devices=0, load="concurrency=8", notes=WORKERS.format("?", 1, 7))
+    elsewhen = row(disagg=True, devices=0, load="concurrency=8", notes=WORKERS.format("?", 1, 8))
+    _, found, alone = borrow([stated, silent, elsewhen])
+    assert (found.devices, found.tensor) == (8, 4)
+    reading = read_condition(found)
+    assert [(pool.tensor, pool.replicas) for pool in reading.condition.pools] == [(4, 1), (4, 1)]
+    assert RUN_BORROWED in reading.assumed[0]
+    assert alone == elsewhen

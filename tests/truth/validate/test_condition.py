@@ -33,11 +33,19 @@ def test_experts_of_a_dense_model_are_passed_over() -> None:
     assert _of(expert=4).pools[0].expert == 1
 
 
-@pytest.mark.parametrize(("model", "tensor", "laid"), [("DeepSeek-R1", 48, (1, 48)), ("DeepSeek-R1", 16, (1, 16)),
+@pytest.mark.parametrize(("model", "tensor", "laid"), [("DeepSeek-R1", 48, (1, 48)), ("DeepSeek-R1", 16, (16, 1)),
     ("DeepSeek-R1", 8, (8, 1)), ("Llama-3.1-70B", 16, (16, 1)), ("Qwen2.5-7B", 8, (1, 8))])  # fmt: skip
 def test_degrees_that_cannot_cut_attention_are_data_ranks(model: str, tensor: int, laid: tuple[int, int]) -> None:
     (pool,) = _of(model=model, devices=tensor, tensor=tensor).pools
     assert (pool.tensor, pool.data) == laid
+
+
+def test_a_layout_that_cannot_hold_the_model_is_widened_until_it_does() -> None:
+    notes = "prefill workers=? x (tp1,dp1); decode workers=? x (tp1,dp1)"
+    changes = {"model": "Llama-3.1-70B", "disagg": True, "devices": 0, "load": "concurrency=8", "notes": notes}
+    reading = read_condition(row(**changes))
+    assert [pool.tensor for pool in reading.condition.pools] == [2, 2]
+    assert sum("cannot hold the model" in said for said in reading.assumed) == 2
 
 
 def test_llama_cpp_gives_devices_layers_in_turn() -> None:

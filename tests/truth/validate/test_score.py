@@ -10,7 +10,7 @@ import pytest
 from poise.core.errors import UserError
 from poise.truth.validate.against import read_scores, worse
 from poise.truth.validate.answer import Answer
-from poise.truth.validate.expected import expected_error, kind_of, spread
+from poise.truth.validate.expected import kind_of, spread, stated_error
 from poise.truth.validate.score import ALL, by_device, by_source, scores, totals
 from tests.truth.validate.made import row
 
@@ -96,7 +96,7 @@ def test_the_spread_over_devices_is_what_is_expected() -> None:
 
 
 def test_every_answer_has_an_expected_error() -> None:
-    assert expected_error(_answer(11.0)) > 0
+    assert 0 < stated_error(_answer(11.0)).median <= stated_error(_answer(11.0)).p90
     assert kind_of(_answer(1.0, metric="itl_mean_ms", load="qps=4")) == "tpot rate"
     assert kind_of(_answer(1.0, metric="output_throughput_per_gpu", load="inf")) == "throughput queued"
-    assert expected_error(_answer(1.0, metric="layer_prompt_ms", load="nothing known")) == 1.0
+    assert stated_error(_answer(1.0, metric="layer_prompt_ms", load="nothing known")) == (1.0, 1.0)

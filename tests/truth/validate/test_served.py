@@ -8,9 +8,9 @@ import pytest
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
 from poise.core.units import SECOND
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.cost import cost_for
 from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
 from tests.truth.validate.made import row
 
@@ -24,7 +24,7 @@ def test_one_client_alone_takes_its_prefill_and_its_steps() -> None:
     estimator = cost_for(condition.pools[0], "vLLM", "")
     first, rest = prefill_s(estimator, 1, 512, 8192), decode_s(estimator, 1, 512, 63)
     found = served_outcome(condition)
-    front = engine_defaults("vLLM", "0.15.1").front_s
+    front = engine_defaults("vLLM", "0.15.1").front(512)
     assert found.latency["ttft"]["mean"] == pytest.approx(front + first)
     assert found.latency["tpot"]["mean"] == pytest.approx(rest / 63, rel=1e-3)
     assert found.flow["output"] == pytest.approx(64 / (first + rest), rel=1e-3)
@@ -39,7 +39,7 @@ def test_all_start_together_so_the_first_token_waits_for_other_prompts() -> None
 def test_a_low_rate_is_one_request_at_a_time_and_a_high_one_queues() -> None:
     low, high = (served_outcome(_of(load=f"qps={rate}", notes="200 requests")) for rate in (0.01, 10_000))
     estimator = cost_for(_of().pools[0], "vLLM", "")
-    front = engine_defaults("vLLM", "0.15.1").front_s
+    front = engine_defaults("vLLM", "0.15.1").front(512)
     assert low.latency["ttft"]["p50"] == pytest.approx(front + prefill_s(estimator, 1, 512, 8192))
     assert low.flow["request"] == pytest.approx(0.01, rel=0.2)
     assert high.latency["ttft"]["mean"] > 5 * low.latency["ttft"]["mean"]
@@ -111,7 +111,7 @@ def test_equal_requests_of_an_engine_with_prompts_first_stay_together() -> None:
     condition = _of(engine="SGLang", version="0.5.9", load="concurrency=16", prompt=4096.0, notes="vendor sweep")
     estimator = cost_for(condition.pools[0], "SGLang", "0.5.9")
     each = prefill_s(estimator, 1, 4096, 4096)
-    front = engine_defaults("SGLang").front_s
+    front = engine_defaults("SGLang").front(4096)
     assert served_outcome(condition).latency["ttft"]["mean"] == pytest.approx(front + each * 17 / 2, rel=0.05)
 
 

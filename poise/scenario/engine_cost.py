@@ -1,24 +1,36 @@
-"""Which step costs answer: the one place where an estimator is chosen, and the naive one that is set beside it."""
+"""Step costs of an engine: measured operators under its own host times, as `poise validate` scores them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
-from poise.catalogue.engines import engine_defaults
+from poise.catalogue.engines import Reached, engine_defaults
 from poise.core.estimate import Estimator, Piece, StepShape
-from poise.core.spec import Pool
-from poise.cost import Measured, Roofline
-from poise.cost.efficiency import Efficiencies
+from poise.core.spec import Device, Pool
+from poise.cost import Measured
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
     """The estimator of `pool` under `engine` at `version`, with the engine's own host times."""
     known = engine_defaults(engine, version)
-    estimator = Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s).build(pool)
+    reached = known.reached_on(pool.device)
+    joined = pool.devices > 1
+    step_s = known.step_s + joined * known.joined_step_s
+    step_s += pool.model.layers * (reached.layer_s + joined * reached.joined_s)
+    sequence_s = known.sequence_s + joined * known.joined_sequence_s
+    pool = replace(pool, device=_slower(pool.device, reached))
+    estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s).build(pool)
     slower = known.ungrouped.get(pool.device.vendor)
     if slower is None or pool.model.mla is not None:
         return estimator
     return Ungrouped(estimator, slower * pool.model.heads / pool.model.kv_heads)
+
+
+def _slower(device: Device, reached: Reached) -> Device:
+    """What an engine makes of a device."""
+    peaks = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")
+    left = {name: getattr(device, name) * reached.arithmetic for name in peaks}
+    return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)
 
 
 class Ungrouped:
@@ -51,18 +63,12 @@ class Ungrouped:
         return {**self.inner.describe(), "kv_reading": self.times}
 
 
-def naive_cost(pool: Pool) -> Estimator:
-    """The bare roofline: every efficiency 1, every fixed time 0."""
-    bare = {f.name: 0.0 if f.name.endswith("_s") else 1.0 for f in fields(Efficiencies)}
-    return Roofline(**bare).build(pool)
-
-
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """`cost_for` one engine, as the recipe that `simulate` takes."""
+    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest."""
 
-    engine: str
-    version: str
+    engine: str = "vllm"
+    version: str = ""
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""

@@ -1,0 +1,22 @@
+"""The same rate always: a forecast that knows nothing, beside which others show what they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.chance import Chance
+
+
+@dataclass(slots=True)
+class Constant:
+    """Foretell `rate` requests a second."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise ValueError(f"rate {self.rate} is no rate; give requests a second")
+
+    def foresee(self, now: int, until: int, chance: Chance) -> float:
+        """The rate."""
+        return self.rate

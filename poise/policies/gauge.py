@@ -1,0 +1,91 @@
+"""What scalers measure of a pool, and what they remember of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import ceil
+from typing import Final
+
+from poise.core.view import FleetView, PoolView
+
+NEEDS: Final = {
+    "requests": "requests",
+    "waiting": "waiting",
+    "running": "running",
+    "tokens": "tokens",
+    "queued_tokens": "queued_tokens",
+    "kv": "free_blocks",
+}
+"""Metrics of a pool, and the column that each is read from."""
+
+
+def check_metric(metric: str) -> None:
+    """ValueError for a metric that there is not."""
+    if metric not in NEEDS:
+        raise ValueError(f"metric {metric!r} is none of {', '.join(NEEDS)}; name one of them")
+
+
+def needs(metric: str) -> tuple[str, ...]:
+    """The columns that a metric is read from."""
+    return (NEEDS[metric],)
+
+
+def total(cluster: FleetView, pool: PoolView, metric: str) -> float:
+    """A metric summed over a pool's serving replicas.
+
+    requests and waiting count those held at the gateway for the pool too; kv is each replica's share of KV blocks used.
+    """
+    column: Sequence[int] = getattr(cluster, NEEDS[metric])
+    if metric == "kv":
+        blocks = cluster.total_blocks
+        return sum(1 - column[each] / blocks[each] for each in pool.serving if blocks[each])
+    return sum(column[each] for each in pool.serving) + (pool.held if metric in ("requests", "waiting") else 0)
+
+
+def count(amount: float, each: float) -> int:
+    """How many of `each` make up `amount`, up to the error of floats."""
+    return ceil(amount / each - 1e-9)
+
+
+class Lately:
+    """Values of the last `length` picoseconds, in order."""
+
+    __slots__ = ("_values", "length")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._values: deque[tuple[int, float]] = deque()
+
+    def add(self, now: int, value: float) -> None:
+        """`value` was seen at `now`; what is older than the window is let go."""
+        self._values.append((now, value))
+        self.trim(now)
+
+    def trim(self, now: int) -> None:
+        """Let go of what is older than the window."""
+        while self._values and self._values[0][0] <= now - self.length:
+            self._values.popleft()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def mean(self) -> float:
+        """Their mean, 0 of none."""
+        return self.sum / len(self._values) if self._values else 0.0
+
+    @property
+    def sum(self) -> float:
+        """Their sum."""
+        return sum(value for _, value in self._values)
+
+    @property
+    def most(self) -> float:
+        """The highest, 0 of none."""
+        return max((value for _, value in self._values), default=0.0)
+
+    @property
+    def least(self) -> float:
+        """The lowest, 0 of none."""
+        return min((value for _, value in self._values), default=0.0)

@@ -1,0 +1,1 @@
+"""Scalers: how many replicas each pool has. One file each."""

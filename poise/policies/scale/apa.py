@@ -1,0 +1,78 @@
+"""AIBrix's Application-specific Pod Autoscaler: a band around the target, and a limit on each step.
+
+AIBrix (arXiv 2504.03648, "LLM-specific autoscaling"; code at e3e10f9, podautoscaler/algorithm/apa.go), after Huo et
+al., J. Phys.: Conf. Ser. 2451 (2023). With r = metric / target per replica and n replicas: up to min(⌈n·r⌉,
+⌈rate_up·n⌉) where r > 1 + tolerance_up, down to max(⌈n·r⌉, ⌊n / rate_down⌋) where r < 1 − tolerance_down. The metric is
+a mean over a window. Defaults are the code's: tolerances 0.1, rates 2, window 180 s (metrics/client.go), 300 s in which
+a higher wish stands (ScaleDownCooldownWindow). Of the metric and target, which are the user's there, the default is the
+KV cache half used. n is there what the pool was told to have; the metric is of those that serve. A pool of none that is
+asked for gets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor
+
+from poise.core.action import Scale
+from poise.core.chance import Chance
+from poise.core.units import ps
+from poise.core.view import FleetView, PoolView
+from poise.policies.gauge import Lately, check_metric, count, needs, total
+
+
+@dataclass(slots=True)
+class Apa:
+    """Leave a metric alone within a band, else go towards the target by bounded steps.
+
+    target: of the metric, per replica.  metric: requests, waiting, running, tokens, queued_tokens or kv (a share).
+    tolerance_up, tolerance_down: shares of the target.  rate_up, rate_down: the most that a step multiplies or divides
+    by. window_s: that the metric is a mean over.  cooldown_s: for how long a higher wish stands.
+    """
+
+    target: float = 0.5
+    metric: str = "kv"
+    tolerance_up: float = 0.1
+    tolerance_down: float = 0.1
+    rate_up: float = 2.0
+    rate_down: float = 2.0
+    window_s: float = 180.0
+    cooldown_s: float = 300.0
+    period_s: float = 10.0
+    _seen: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _wishes: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_metric(self.metric)
+        if self.target <= 0 or self.period_s <= 0 or min(self.rate_up, self.rate_down) < 1:
+            raise ValueError("target and period_s are above 0, and rate_up and rate_down are 1 or more")
+        if not (self.tolerance_up >= 0 and 0 <= self.tolerance_down <= 1):
+            raise ValueError("tolerance_up is not below 0, and tolerance_down lies in [0, 1]")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The column read."""
+        return needs(self.metric)
+
+    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
+        """A wish for each pool."""
+        return [
+            Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
+        ]
+
+    def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
+        now, has = cluster.now, pool.wanted
+        if not has:
+            return 1 if pool.held else 0
+        seen = self._seen.setdefault(number, Lately(ps(self.window_s)))
+        seen.add(now, total(cluster, pool, self.metric) / max(len(pool.serving), 1))
+        ratio = seen.mean / self.target
+        wish = has
+        if ratio > 1 + self.tolerance_up:
+            wish = min(count(has * ratio, 1), ceil(self.rate_up * has))
+        elif ratio < 1 - self.tolerance_down:
+            wish = max(count(has * ratio, 1), floor(has / self.rate_down))
+        wishes = self._wishes.setdefault(number, Lately(ps(self.cooldown_s)))
+        wishes.add(now, wish)
+        return wish if wish > has else min(has, int(max(wishes.most, wish)))

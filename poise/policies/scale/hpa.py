@@ -1,0 +1,67 @@
+"""Kubernetes' Horizontal Pod Autoscaler (autoscaling/v2), on an average value per replica.
+
+"Algorithm details" of its documentation: desired = ⌈metric / target⌉, where the metric is a total and the target what
+one replica is to have of it; none within a tolerance of where the pool is. Going down, the highest wish of the
+stabilisation window counts; going up, at most twice as many or `pods` more in one period. The defaults are those of
+kube-controller-manager and of the API's default behaviour: tolerance 0.1, a decision every 15 s, a window of 300 s down
+and none up, +100 % or 4 pods in 15 s. A pool of none is not scaled, as there. metric and target are the user's there;
+the defaults here are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poise.core.action import Scale
+from poise.core.chance import Chance
+from poise.core.units import ps
+from poise.core.view import FleetView, PoolView
+from poise.policies.gauge import Lately, check_metric, count, needs, total
+
+
+@dataclass(slots=True)
+class Hpa:
+    """Keep a metric at `target` for each replica.
+
+    metric: requests, waiting, running, tokens, queued_tokens or kv (a share).  tolerance: a share of the target.
+    stabilisation_s: for how long a higher wish stands.  percent, pods: what may be added in one period.
+    """
+
+    target: float = 16.0
+    metric: str = "requests"
+    tolerance: float = 0.1
+    stabilisation_s: float = 300.0
+    percent: float = 100.0
+    pods: int = 4
+    period_s: float = 15.0
+    _wishes: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_metric(self.metric)
+        if self.target <= 0 or self.period_s <= 0 or min(self.tolerance, self.stabilisation_s, self.percent) < 0:
+            raise ValueError(
+                "target and period_s are above 0, and tolerance, stabilisation_s and percent are not below"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The column read."""
+        return needs(self.metric)
+
+    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
+        """A wish for each pool that has a replica."""
+        return [
+            Scale(number, self._wish(cluster, number, pool), pool.warm)
+            for number, pool in enumerate(cluster.pools)
+            if pool.wanted
+        ]
+
+    def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
+        value, has = total(cluster, pool, self.metric), pool.wanted
+        ratio = value / (self.target * has)
+        wish = has if abs(ratio - 1) <= self.tolerance + 1e-9 else count(value, self.target)
+        wishes = self._wishes.setdefault(number, Lately(ps(self.stabilisation_s)))
+        wishes.add(cluster.now, wish)
+        most = max(has + self.pods, int(has * (1 + self.percent / 100)))
+        return min(wish, most) if wish > has else min(has, int(max(wishes.most, wish)))

@@ -1,0 +1,60 @@
+"""What a scaler must be told of a cluster's pools, and what cannot be where one decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from poise.core.errors import ScenarioError
+from poise.core.spec import Belief, Cluster, PoolSpec
+from poise.policies import Policies
+
+if TYPE_CHECKING:
+    from poise.workload.table import Workload
+
+
+def check_scaling(cluster: Cluster, policies: Policies, belief: Belief) -> None:
+    """ScenarioError for what cannot be where a scaler decides, and for bounds that hold nothing."""
+    for at, pool in enumerate(cluster.pools):
+        least, most = pool.bounds
+        if not 0 <= least <= pool.replicas <= most:
+            raise ScenarioError(
+                f"cluster.pools.{at}.replicas: {pool.replicas} is not within min_replicas {least} and max_replicas "
+                f"{most}; give a number of replicas to start with that is"
+            )
+    if policies.scaler is None:
+        return
+    if belief.gateways > 1:
+        raise ScenarioError(
+            f"belief.gateways: {belief.gateways} each know their own requests alone, and a scaler must know all; give 1"
+        )
+    if any(fault.kind == "join" for fault in cluster.faults):
+        raise ScenarioError("cluster.faults: a replica cannot join where a scaler decides who is there; remove it")
+
+
+def arrivals_of(workload: Workload) -> Callable[[int, int], int]:
+    """How many requests arrive from one instant until before another; only open arrivals are known beforehand."""
+    if workload.concurrency or workload.after_offsets is not None:
+        raise ScenarioError(
+            "policies.forecast: the arrivals of this workload follow its answers, so that no truth is known before; "
+            "take recent, or constant"
+        )
+    import numpy as np
+
+    arrival = workload.arrival
+
+    def count(since: int, until: int) -> int:
+        return int(np.searchsorted(arrival, until) - np.searchsorted(arrival, since))
+
+    return count
+
+
+def pool_specs(cluster: Cluster) -> list[PoolSpec]:
+    """What the control side is told of each pool beforehand."""
+    return [
+        PoolSpec(
+            pool.name or str(at), pool.replicas, *pool.bounds, pool.prewarmed,
+            pool.stages.warming_s + pool.stages.loading_s, pool.stages.loading_s,
+        )
+        for at, pool in enumerate(cluster.pools)
+    ]  # fmt: skip

@@ -1,0 +1,75 @@
+"""Scalers in a scenario: stages of a start, bounds, and what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.core.errors import UserError
+from poise.core.trace import Trace
+from poise.cost.memory import footprint
+from poise.scenario.build import build
+from poise.scenario.load import load
+from poise.scenario.record import trace_header
+from poise.scenario.resolve import resolved, write_yaml
+from poise.scenario.run import Keep, run
+from poise.truth.control import replayed
+
+POOL = "{device: H100, model: llama-3.1-8b, replicas: 1, max_replicas: 3, startup: {image_s: 2, weights_from: host}}"
+SCENARIO = f"""
+cluster: {{pools: [{POOL}]}}
+workload: {{poisson: {{rate: 30, duration_s: 40, prompt_tokens: 500, output_tokens: 100}}}}
+policies: {{scaler: {{kpa: {{target: 8, stable_s: 10.0, panic_s: 2.0}}}}, forecast: recent}}
+"""
+
+
+def problem(tmp_path: Path, text: str = SCENARIO) -> Any:
+    path = tmp_path / "s.yaml"
+    path.write_text(text, encoding="utf-8")
+    return build(load(path))
+
+
+def test_weights_take_their_bytes_over_the_host_links(tmp_path: Path) -> None:
+    (pool,) = problem(tmp_path).cluster.pools
+    assert pool.startup is not None
+    assert pool.startup.weights_s == pytest.approx(footprint(pool).weights / pool.device.host_bw)
+    assert (pool.bounds, pool.slots, pool.startup.warming_s) == ((1, 3), 3, 2.0)
+
+
+def test_a_run_scales_its_record_replays_and_its_resolution_is_the_same(tmp_path: Path) -> None:
+    asked = problem(tmp_path)
+    trace = Trace(trace_header(asked))
+    outcome = run(asked, keep=Keep(trace=trace))
+    told = outcome.as_dict()
+    assert told["scaling"]["scale_ups"] >= 1 and told["replica_hours"] > 0
+    for recorded, decided in replayed(trace):
+        assert sorted(map(str, recorded)) == sorted(map(str, decided))
+    write_yaml(resolved(asked), tmp_path / "again.yaml")
+    again = build(load(tmp_path / "again.yaml"))
+    assert again.cluster == asked.cluster
+    assert run(again).as_dict()["per_seed"][0]["scaling"] == told["per_seed"][0]["scaling"]
+
+
+WRONG = {
+    "replicas: 1, max_": ("replicas: 5, max_", "max_replicas: 3 must be at least replicas 5"),
+    "replicas: 1, max": ("replicas: 1, min_replicas: 2, max", "min_replicas: 2 must be at most replicas 1"),
+    "max_replicas: 3,": ("", "no pool may change its size"),
+    "weights_from: host": ("weights_from: disk", "disk has no rate of its own; give weights_gb_s"),
+    "image_s: 2": ("image_s: 2, weights_s: 3", "stands beside weights_s"),
+    "image_s: 2, weights_from: host": ("weights_gb_s: 3", "needs weights_from"),
+    "startup:": ("start_s: 3, startup:", "stands beside start_s"),
+    "forecast: recent": ("forecast: recenf", "no forecast; did you mean recent"),
+    "{scaler: {kpa: {target: 8, stable_s: 10.0, panic_s: 2.0}}, ": ("{", "nobody asks for it; name a scaler"),
+    "policies:": ("belief: {gateways: 2}\npolicies:", "2 know their own requests alone"),
+    "{pools:": ("{faults: [{at_s: 1, kind: join, replica: 0}], pools:", "join cannot be where a scaler decides"),
+}
+
+
+@pytest.mark.parametrize("found", WRONG, ids=lambda each: each[:20])
+def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, found: str) -> None:
+    instead, said = WRONG[found]
+    with pytest.raises(UserError) as error:
+        problem(tmp_path, SCENARIO.replace(found, instead, 1))
+    assert said in str(error.value) and "s.yaml" in str(error.value)
