@@ -46,7 +46,7 @@ WHOLE = frozenset({Kind.REDUCE_GRAD, Kind.UNSHARD, Kind.RESHARD})
 """The kinds that concern a stage as a whole and so have no microbatch."""
 
 _NAMES = [kind.name for kind in Kind]
-_FORM = re.compile(rf"(\d+)({'|'.join(sorted(_NAMES, key=len, reverse=True))})(\d*)")
+_FORM = re.compile(rf"(\d{{1,9}})({'|'.join(sorted(_NAMES, key=len, reverse=True))})(\d{{0,9}})")
 
 
 class Op(NamedTuple):
