@@ -16,6 +16,9 @@ from poise.pipeline.schedule import Schedule
 
 Ints = NDArray[np.int64]
 
+_SPARSE = 100
+"""How many (stage, microbatch) pairs there may be to an operation before the schedule is surely incomplete."""
+
 _GRADIENT = "I (with a W) or one B"
 
 
@@ -86,12 +89,26 @@ def graph_of(schedule: Schedule) -> Graph:
             f"rank {rank[index]}, slot {index - first[rank[index]]}: {ops[index]} is outside the schedule's "
             f"{schedule.stages} stages and {schedule.microbatches} microbatches; number both from 0"
         )
+    _plausible(schedule, ops)
     key = stage * schedule.microbatches + microbatch
     tables = [_table(schedule, first, key, kind, which, ops) for which in ((0,), (1, 3), (2, 3))]
     graph = Graph(schedule, first, rank, stage, microbatch, kind, *tables)
     _complete(graph, ops, key)
     _ordered(graph)
     return graph
+
+
+def _plausible(schedule: Schedule, ops: list[Op]) -> None:
+    """A number far beyond what the operations can fill is a fault to be named before tables of its size are made."""
+    if schedule.stages * schedule.microbatches <= _SPARSE * len(ops) + len(schedule.skipped):
+        return
+    there = {(op.stage, op.microbatch) for op in ops} | schedule.skipped
+    batches = range(schedule.microbatches)
+    missing = next((s, b) for s in range(schedule.stages) for b in batches if (s, b) not in there)
+    raise ScheduleError(
+        f"{missing[0]}F{missing[1]} never runs: {len(ops)} operations are too few for {schedule.stages} stages and "
+        f"{schedule.microbatches} microbatches, the largest numbers that occur; number both from 0 without gaps"
+    )
 
 
 def _table(schedule: Schedule, first: list[int], key: Ints, kind: Ints, which: tuple[int, ...], ops: list[Op]) -> Ints:

@@ -102,6 +102,7 @@ def test_swapped_receives_name_the_pair() -> None:
     [
         (("0F0 0B0 0F1", "1F0 1B0 1F1 1B1"), "0B1 never runs: stage 0 .rank 0. has no backward of microbatch 1"),
         (("0F0 0B0", "1F0 1B0 1F1 1B1"), "0F1 never runs"),
+        (("0F0 0B0 0F999999999", "1F0 1B0"), "0F1 never runs: 5 operations are too few for 2 stages and 1000000000"),
         (("0F0 0I0", "1F0 1B0"), "0W0 never runs: stage 0 .rank 0. has no weight gradient"),
         (("0F0 0B0 0B0", "1F0 1B0"), "rank 0, slot 2: 0B0 repeats 0B0"),
         (("0F0 0I0 0B0 0W0", "1F0 1B0"), "repeats|beside an I"),

@@ -53,6 +53,7 @@ def test_empty_cells_wait_and_overlapping_cells_are_two() -> None:
     ("content", "said"),
     [
         ("0F0,0X0\n", "rank 0, slot 1: '0X0' is no operation; write stage"),
+        ("0F0,0F12345678901\n", "'0F12345678901' is no operation"),
         ("0F0,0B\n", "'0B': B needs a microbatch; write 0B0"),
         ("0F0,0REDUCE_GRAD1\n", "REDUCE_GRAD takes no microbatch"),
         ("", "without operations"),
