@@ -55,7 +55,7 @@ class Wish:
 
 def plan_fleet(wish: Wish) -> bool:
     """Find a plan, print and write what was asked for; returns whether it was interrupted."""
-    from poise.plan.plan import plan
+    from poise.plan.plan import Ways, plan
     from poise.scenario.compare.command import jobs_of
     from poise.scenario.meter import Bars
     from poise.scenario.write import check_writable
@@ -67,11 +67,8 @@ def plan_fleet(wish: Wish) -> bool:
     jobs, places = jobs_of(wish.jobs), _places(wish)
     asked = ask(wish)
     with Bars() as bars:
-        meter = None if wish.quiet else bars
-        found = plan(
-            asked, jobs=jobs, ray=wish.ray or "", time_s=wish.time_s, meter=meter,
-            told=None if wish.quiet else _better(),
-        )  # fmt: skip
+        ways = Ways(jobs, wish.ray or "", wish.time_s, None if wish.quiet else bars, None if wish.quiet else Better())
+        found = plan(asked, ways)
     _show(wish, found)
     _write(wish, found, places)
     if found.best is None and not found.found.interrupted:
@@ -181,7 +178,7 @@ def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     return pairs
 
 
-class _better:
+class Better:
     """Says each better fleet as it is found, on the terminal."""
 
     def __init__(self) -> None:
@@ -190,6 +187,7 @@ class _better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
+        """Say this one, where somebody looks on."""
         from poise.plan.show import counted
 
         fleet = trial.fleet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -30,18 +30,19 @@ class Confirmed:
     sure: Trial | None
 
 
-def confirm(found: Found, limits: Limits) -> Confirmed:
+def confirm(found: Found, limits: Limits, stopped: Callable[[], bool] = bool) -> Confirmed:
     """Look at the best fleets again, under fresh seeds where there are any, until one is sure.
 
     A recorded load has no fresh traffic: its interval is that over blocks of its own time. A fleet that is not sure is
-    also tried with one more replica in each pool, in the order of what is made least.
+    also tried with one more replica in each pool, in the order of what is made least. stopped: whether to end with what
+    there is.
     """
     bench, order = found.bench, count()
     queue = [(found.rank(trial), next(order), trial) for trial in _candidates(found)]
     heapq.heapify(queue)
     best: Trial | None = None
     for _ in range(CANDIDATES):
-        if not queue:
+        if not queue or stopped():
             break
         _, _, trial = heapq.heappop(queue)
         demand = bench.demand

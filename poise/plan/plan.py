@@ -20,12 +20,13 @@ from poise.plan.fleet import unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
 from poise.plan.prices import Price
-from poise.plan.search import Found, Meter, search
+from poise.plan.search import Found, Meter, ending, search
 from poise.plan.space import Space, space
 from poise.plan.spot import Spot, spot
 from poise.plan.traffic import Source, read_demand
 from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
+from poise.scenario.run import interrupts
 
 SEEDS = 5
 """Seeds of generated load: one is searched, all of them confirm."""
@@ -75,22 +76,35 @@ class Plan:
     space: Space
     found: Found
     best: Trial | None
-    sure: Trial | None
-    unlimited: Trial | None
-    changes: Changes | None
-    scaling: Autoscale | None
-    spot: Spot | None
-    first_s: float | None
-    wall_s: float
+    sure: Trial | None = None
+    unlimited: Trial | None = None
+    changes: Changes | None = None
+    scaling: Autoscale | None = None
+    spot: Spot | None = None
+    first_s: float | None = None
+    wall_s: float = 0.0
 
     @property
     def ranked(self) -> list[Trial]:
         """The best trial of each make of fleet that holds, the plan's own first, its variants of settings left out."""
         seen: dict[tuple[str, ...], Trial] = {}
-        held = sorted(self.found.best.values(), key=self.found.rank)
-        for trial in [*([self.best] if self.best else []), *held]:
-            seen.setdefault(tuple(sorted(unit_name(pool) for pool in trial.fleet.pools)), trial)
+        for trial in [*([self.best] if self.best else []), *self._held]:
+            if self.best is None or trial.value(self.ask.goal) >= self.best.value(self.ask.goal):
+                seen.setdefault(_make(trial), trial)
         return list(seen.values())
+
+    @property
+    def refuted(self) -> list[Trial]:
+        """Fleets that would be better and held in the search, but not under all seeds; the best of each make."""
+        seen: dict[tuple[str, ...], Trial] = {}
+        for trial in self._held:
+            if self.best is not None and trial.value(self.ask.goal) < self.best.value(self.ask.goal):
+                seen.setdefault(_make(trial), trial)
+        return list(seen.values())
+
+    @property
+    def _held(self) -> list[Trial]:
+        return sorted(self.found.best.values(), key=self.found.rank)
 
     @property
     def setting(self) -> Setting:
@@ -107,59 +121,81 @@ class Plan:
         return [one for one in self.ranked if not any(_beats(other, one) for other in self.ranked)]
 
 
-def plan(
-    ask: Ask,
-    *,
-    jobs: int = 1,
-    ray: str = "",
-    time_s: float | None = None,
-    meter: Meter | None = None,
-    told: Callable[[Trial], None] | None = None,
-) -> Plan:
-    """Find the plan. jobs, ray, time_s, meter, told: as `search` takes them.
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How a search is run: processes, or the address of a Ray cluster; the seconds it may take; who is told of it."""
 
-    CapacityError where no device holds the model; where the SLO cannot be met the plan has no best, and says why.
+    jobs: int = 1
+    ray: str = ""
+    time_s: float | None = None
+    meter: Meter | None = None
+    told: Callable[[Trial], None] | None = None
+
+
+def plan(ask: Ask, ways: Ways | None = None) -> Plan:
+    """Find the plan.
+
+    Ctrl-C and the time limit end it with the best so far. CapacityError where no device holds the model; where the SLO
+    cannot be met the plan has no best, and says why.
     """
-    since = time.perf_counter()
-    probe = Pool(ask.model, ask.devices[0])
-    demand, workload = read_demand(ask.source, probe, ask.seeds, ask.requests)
-    per_hour = {name: each.per_hour for name, each in ask.prices.items()}
-    kinds = units(
-        ask.model,
-        ask.devices,
-        per_hour,
-        formats=ask.formats,
-        engine=ask.engine,
-        longest=demand.longest,
-        widest=ask.widest,
-    )
-    if not kinds.able:
-        raise CapacityError(next(iter(kinds.refused.values())))
+    since, ways = time.perf_counter(), ways or Ways()
+    demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.seeds, ask.requests)
+    kinds = _units(ask, demand)
     available = {name: each.limit for name, each in ask.prices.items() if each.limit is not None}
     limits = Limits(ask.goal, available)
     where = space(kinds.able, demand, ask.goal, ask.cost, available=available, split=ask.split, mix=ask.mix)
     bench = Bench(demand, ask.goal, ask.cost, ask.belief, ask.front_s)
     before_s = time.perf_counter() - since
-    found = search(where, bench, limits, jobs=jobs, ray=ray, time_s=time_s, meter=meter, told=told)
-    if found.interrupted:
-        best, sure = found.winner, None
-    else:
-        confirmed = confirm(found, limits)
-        best, sure = confirmed.best, confirmed.sure
-    whole = best is not None and not found.interrupted
-    unlimited = None
-    if best is None and not found.interrupted and limits != Limits(free := ask.goal.unlimited):
-        unlimited = search(
-            where, replace(bench, goal=free), Limits(free), jobs=jobs, ray=ray, time_s=time_s, meter=meter
-        ).winner
-    return Plan(
-        ask, demand, workload, kinds, where, found, best, sure, unlimited,
-        changes=changes(best, found.trials, bench) if best and whole else None,
-        scaling=autoscale(demand, best.fleet.replicas) if best else None,
-        spot=spot(best.fleet, ask.prices, bench) if best and whole else None,
-        first_s=None if found.first_s is None else before_s + found.first_s,
-        wall_s=time.perf_counter() - since,
+    found = _search(where, bench, limits, ways, ways.time_s)
+    left_s = None if ways.time_s is None else ways.time_s - (time.perf_counter() - since)
+    first_s = None if found.first_s is None else before_s + found.first_s
+    answer = Plan(ask, demand, workload, kinds, where, found, found.winner, first_s=first_s)
+    if not found.interrupted:
+        answer = _finished(answer, limits, ways, left_s)
+    scaling = autoscale(demand, answer.best.fleet.replicas) if answer.best else None
+    return replace(answer, scaling=scaling, wall_s=time.perf_counter() - since)
+
+
+def _units(ask: Ask, demand: Demand) -> Units:
+    per_hour = {name: each.per_hour for name, each in ask.prices.items()}
+    kinds = units(
+        ask.model, ask.devices, per_hour,
+        formats=ask.formats, kv=ask.kv, engine=ask.engine, longest=demand.longest, widest=ask.widest,
     )  # fmt: skip
+    if not kinds.able:
+        raise CapacityError(next(iter(kinds.refused.values())))
+    return kinds
+
+
+def _search(where: Space, bench: Bench, limits: Limits, ways: Ways, time_s: float | None) -> Found:
+    return search(where, bench, limits, jobs=ways.jobs, ray=ways.ray, time_s=time_s, meter=ways.meter, told=ways.told)
+
+
+def _finished(plan: Plan, limits: Limits, ways: Ways, left_s: float | None) -> Plan:
+    """The plan with what is looked at once the search is over; an interruption leaves out the rest."""
+    found, free = plan.found, plan.ask.goal.unlimited
+    with interrupts() as stop, ending(stop, left_s):
+        confirmed = confirm(found, limits, stop.is_set)
+        best = confirmed.best
+        if best is not None:
+            plan = replace(plan, best=best, sure=confirmed.sure)
+            if not stop.is_set():
+                plan = replace(plan, changes=changes(best, found.trials, found.bench))
+            if not stop.is_set():
+                plan = replace(plan, spot=spot(best.fleet, plan.ask.prices, found.bench))
+        elif not stop.is_set():
+            plan = replace(plan, best=None)
+            if limits != Limits(free):
+                wide = replace(found.bench, goal=free)
+                again = _search(plan.space, wide, Limits(free), replace(ways, told=None), left_s)
+                plan = replace(plan, unlimited=again.winner)
+        found.interrupted = stop.is_set()
+    return plan
+
+
+def _make(trial: Trial) -> tuple[str, ...]:
+    """What a fleet is made of, without numbers."""
+    return tuple(sorted(unit_name(pool) for pool in trial.fleet.pools))
 
 
 def _beats(one: Trial, other: Trial) -> bool:

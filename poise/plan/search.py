@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from poise.plan.kind import Kind
+from poise.plan.kind import Kind, Same
 from poise.plan.limits import Limits
 from poise.plan.polish import fewer, variants
 from poise.plan.ray import RayCrew
@@ -98,18 +99,26 @@ def search(
     best does not depend on where it is found.
     """
     found, since = Found(bench), time.perf_counter()
-    with interrupts() as stop, RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
-        timer = threading.Timer(time_s, stop.set) if time_s is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        try:
+    with interrupts() as stop, ending(stop, time_s):
+        with RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
             _Running(space, bench, limits, found, crew, meter, told, since).run()
-        finally:
-            if timer is not None:
-                timer.cancel()
         found.interrupted = stop.is_set()
     return found
+
+
+@contextmanager
+def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
+    """Within the block `stop` is set after so many seconds; None: it is not."""
+    if time_s is None:
+        yield
+        return
+    timer = threading.Timer(max(time_s, 0.0), stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
@@ -131,13 +140,15 @@ class _Running:
     kinds: dict[str, Kind] = field(default_factory=dict)
     ended: int = 0
     begun: int = 0
+    _first: Trial | None = None
 
     def run(self) -> None:
         """Kinds, then the settings of the best."""
-        first, *others = self.space.kinds or (None,)
-        if first is not None:  # at once and in this process: an answer to begin with
-            self._done(_climbed(next(self._errands([first], NEAR)), lambda: False))
-        self._work(others, NEAR)
+        first = next((kind for kind in self.space.kinds if isinstance(kind, Same)), None)
+        if first is not None:  # at once and in this process: an answer to begin with, of a kind that is quickly tried
+            errand = next(self._errands([first], NEAR))
+            self._done(climb(first, errand.bench, errand.limits.why, held=self._held))
+        self._work([kind for kind in self.space.kinds if kind is not first], NEAR)
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
@@ -165,6 +176,13 @@ class _Running:
         winner = self.found.winner
         return float("inf") if winner is None else winner.value(self.bench.goal)
 
+    def _held(self, trial: Trial) -> None:
+        """A first fleet that holds, while its ladder is still climbed."""
+        if self._first is None:
+            self._first, self.found.first_s = trial, time.perf_counter() - self.since
+            if self.told is not None:
+                self.told(trial)
+
     def _done(self, sized: Sized) -> None:
         before = self.found.winner
         self.found.add(sized)
@@ -172,7 +190,7 @@ class _Running:
         now = self.found.winner
         if now is not None and self.found.first_s is None:
             self.found.first_s = time.perf_counter() - self.since
-        if self.told is not None and now is not None and now is not before:
+        if self.told is not None and now is not None and now is not before and now is not self._first:
             self.told(now)
         if self.meter is not None:
             self.meter("kinds of fleet", self.ended, max(self.begun, self.ended))

@@ -73,6 +73,9 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
     yield from _risk(plan, best)
+    if plan.refuted:
+        first = plan.refuted[0].fleet
+        yield f"held in the search but not under all seeds: {first.written} (${first.price_per_hour:.2f}/h)"
     yield from _changes(plan)
     if plan.scaling is not None:
         each = plan.scaling

@@ -27,12 +27,17 @@ class Sized:
 
 
 def climb(
-    kind: Kind, bench: Bench, allowed: Callable[[Fleet], str], stopped: Callable[[], bool] = lambda: False
+    kind: Kind,
+    bench: Bench,
+    allowed: Callable[[Fleet], str],
+    stopped: Callable[[], bool] = bool,
+    held: Callable[[Trial], None] = lambda trial: None,
 ) -> Sized:
     """Try rungs from the closed form's on, up until one holds, and halve what lies between.
 
     allowed: why a fleet is not worth a trial, empty where it is; what holds for a rung holds for those above it, and so
-    does a share of arrivals that meets the SLO. stopped: whether to end with what there is.
+    does a share of arrivals that meets the SLO. stopped: whether to end with what there is.  held: is told of each rung
+    that holds, as it is found.
     """
     sized = Sized(kind.name)
     low, high, rung, step = kind.floor - 1, 0, kind.first, 1
@@ -45,6 +50,7 @@ def climb(
             high, sized.why = rung, why
         elif (trial := _tried(sized, bench, fleet)).meets(bench.goal):
             high, sized.best = rung, trial
+            held(trial)
         else:
             low = rung
         if high:

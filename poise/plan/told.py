@@ -31,6 +31,7 @@ def told(plan: Plan) -> dict[str, Any]:
         "why_none": [] if best is not None else nothing(plan),
         "without_limits": None if plan.unlimited is None else plan.unlimited.as_dict(),
         "next_best": [trial.as_dict() for trial in plan.ranked[1:]],
+        "refuted": [trial.as_dict() for trial in plan.refuted],
         "pareto": [trial.as_dict() for trial in plan.pareto],
         "changes": None if plan.changes is None else asdict(plan.changes),
         "autoscaling": None if plan.scaling is None else {**asdict(plan.scaling), "saved_at_most": plan.scaling.saved},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from poise.cli import main
+from poise.plan import confirm
 
 QUICK = ["--requests", "200", "--seeds", "2", "--jobs", "1"]
 LOAD = ["--rate", "20", "--prompt-tokens", "{lognormal: {mean: 500, cv: 0.8}}", "--output-tokens", "80"]
@@ -80,6 +82,26 @@ def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixtur
     assert main(["simulate", str(out / "scenario.yaml"), "--json", "-"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["slo_attainment"] == pytest.approx(found["plan"]["attainment"], abs=0.02)
+
+
+def test_ctrl_c_while_it_confirms_gives_the_best_so_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = confirm.confirm
+
+    def interrupted(*given: Any) -> confirm.Confirmed:
+        signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    monkeypatch.setattr("poise.plan.plan.confirm", interrupted)
+    assert plan(*ASK, *LOAD, *QUICK, "--json", "-") == 130
+    found = json.loads(capsys.readouterr().out)
+    assert found["search"]["interrupted"] and found["plan"]["attainment"] >= 0.99 and found["changes"] is None
+
+
+def test_formats_of_the_kv_cache_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "--kv", "fp8", "--no-split", "--no-mix")
+    assert {pool["kv"] for pool in found["plan"]["pools"]} == {"fp8"}
 
 
 def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
