@@ -342,8 +342,8 @@ def calibrate(
     if profiles is not None:
         if recording is not None or prior is not None or of != Of():
             raise UserError(
-                "--profiles: fits operators, so neither RECORDING nor --prior, --model, --device or --tensor has a part in "
-                "it; leave them"
+                "--profiles: fits operators, so neither RECORDING nor --prior, --model, --device or --tensor has a "
+                "part in it; leave them"
             )
         calibrate_profiles(profiles, out, quiet)
         return

@@ -136,7 +136,8 @@ def _too_few(log: Log, name: str, count: int) -> str:
         seen = f"{broken:,} broken ones" if broken else "none"
         return (
             f"{name}: of {log.lines:,} lines, {seen} that vLLM or SGLang write of their load (`Avg prompt "
-            "throughput: …`, `Decode batch. …`); give the log of an engine that serves traffic, or what `poise serve --record` wrote"
+            "throughput: …`, `Decode batch. …`); give the log of an engine that serves traffic, or what "
+            "`poise serve --record` wrote"
         )
     why = f" (left out: {told(dict(log.left))})" if log.left else ""
     return (

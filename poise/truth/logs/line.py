@@ -87,6 +87,7 @@ _STEP = re.compile(
     r"iteration elapsed time: (\d+(?:\.\d+)?) ms( \(dummy\))?"
 )
 _CORE = re.compile(r"EngineCore_DP(\d+)")
+_BEGINS = re.compile(r"Avg prompt throughput: |\b(?:Prefill|Decode) batch(?: \[\d+\])?[.,] |\bIteration\(\d+\): ")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 _SAID = (
     ("capacity", re.compile(r"GPU KV cache size: ([\d,]+) tokens")),
@@ -105,6 +106,8 @@ def line_of(text: str) -> Line | None:
     """The line read; None for one that says nothing here."""
     text = _COLOUR.sub("", text).rstrip().rstrip(",") if "\x1b" in text else text.rstrip().rstrip(",")
     try:
+        if len(_BEGINS.findall(text)) > 1:  # two that ran into one another
+            return UNREADABLE
         if "Avg prompt throughput: " in text:
             return _vllm(text)
         if " batch" in text and (found := _SGLANG.search(text)):

@@ -1,9 +1,9 @@
 """From the lines of a log to rows of a regression: how long a step took, and what was in it.
 
 Between two lines an engine took n steps and gave G tokens, one for each request that decodes in a step. With R of them
-at both ends n = G / R, so a step took R / (G per second), and had R decodes, the mean of the KV tokens at both ends, and
-1/n of the prompt tokens of the window. That holds where the engine was busy all along and R about the same, so other
-windows are left out, each for a reason that is counted.
+at both ends n = G / R, so a step took R / (G per second). In it were R decodes, the mean of the KV tokens at both ends,
+and 1/n of the prompt tokens of the window. That holds where the engine was busy all along and R about the same, so
+other windows are left out, each for a reason that is counted.
 """
 
 from __future__ import annotations

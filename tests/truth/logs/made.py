@@ -21,7 +21,7 @@ SGLANG_START = (
 )
 
 
-def phases(seed: int = 1, many: int = 40) -> list[int]:
+def phases(seed: int, many: int) -> list[int]:
     """How many requests are under way, phase by phase."""
     return np.random.default_rng(seed).choice([2, 5, 10, 20, 40, 80], size=many).tolist()  # type: ignore[no-any-return]
 
@@ -77,15 +77,15 @@ class Made:
         return Step(self.now, seconds, prompts, decodes, context, int(self.held.sum()))
 
 
-def _run(engine: Made, seed: int, write: Callable[[Step], Iterator[str]]) -> Iterator[str]:
+def _run(engine: Made, seed: int, many: int, write: Callable[[Step], Iterator[str]]) -> Iterator[str]:
     random = np.random.default_rng(seed)
-    for target in phases(seed):
+    for target in phases(seed, many):
         length = float(random.choice([150, 400, 1000]))
         for step in engine.steps(600, target, length):
             yield from write(step)
 
 
-def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = False) -> str:
+def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = False, many: int = 40) -> str:
     """The log of vLLM."""
     engine = Made(cost, together=True, seed=seed, noise=noise)
     begun, asked, given, number = 0.0, 0, 0, 0
@@ -94,9 +94,9 @@ def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = Fal
         nonlocal begun, asked, given, number
         if iterations:
             yield (
-                f"(EngineCore_DP0 pid=10) INFO 11-22 09:00:01 [core.py:359] Iteration({number}): {len(step.prompts)} context "
-                f"requests, {sum(step.prompts)} context tokens, {step.decodes} generation requests, {step.decodes} "
-                f"generation tokens, iteration elapsed time: {step.seconds * 1000:.2f} ms\n"
+                f"(EngineCore_DP0 pid=10) INFO 11-22 09:00:01 [core.py:359] Iteration({number}): {len(step.prompts)} "
+                f"context requests, {sum(step.prompts)} context tokens, {step.decodes} generation requests, "
+                f"{step.decodes} generation tokens, iteration elapsed time: {step.seconds * 1000:.2f} ms\n"
             )
         number += 1
         asked, given = asked + sum(step.prompts), given + step.decodes + len(step.prompts)
@@ -105,19 +105,19 @@ def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = Fal
             yield vllm_line(asked / span, given / span, len(engine.held), step.held / CAPACITY)
             asked = given = 0
 
-    return START + "".join(_run(engine, seed, write))
+    return START + "".join(_run(engine, seed, many, write))
 
 
 def vllm_line(prompts: float, generated: float, running: int, usage: float, hits: float = 0.0) -> str:
     """A line of `loggers.py`."""
     return (
-        f"(APIServer pid=1) INFO 11-22 09:00:05 [loggers.py:259] Engine 000: Avg prompt throughput: {prompts:.1f} tokens/s, "
-        f"Avg generation throughput: {generated:.1f} tokens/s, Running: {running} reqs, Waiting: 0 reqs, GPU KV cache "
-        f"usage: {usage * 100:.1f}%, Prefix cache hit rate: {hits * 100:.1f}%\n"
+        f"(APIServer pid=1) INFO 11-22 09:00:05 [loggers.py:259] Engine 000: Avg prompt throughput: {prompts:.1f} "
+        f"tokens/s, Avg generation throughput: {generated:.1f} tokens/s, Running: {running} reqs, Waiting: 0 reqs, "
+        f"GPU KV cache usage: {usage * 100:.1f}%, Prefix cache hit rate: {hits * 100:.1f}%\n"
     )
 
 
-def sglang(cost: Fitted, seed: int = 1, noise: float = 0.0, dot: str = ".") -> str:
+def sglang(cost: Fitted, seed: int = 1, noise: float = 0.0, dot: str = ".", many: int = 40) -> str:
     """The log of SGLang's scheduler; its lines of prompts are written when a batch is made."""
     engine = Made(cost, together=False, seed=seed, noise=noise)
     begun, given, decoded = 0.0, 0, 0
@@ -136,7 +136,7 @@ def sglang(cost: Fitted, seed: int = 1, noise: float = 0.0, dot: str = ".") -> s
             yield sglang_line(len(engine.held), step.held, given / (step.now - begun), dot)
             begun, given = step.now, 0
 
-    return SGLANG_START + "".join(_run(engine, seed, write))
+    return SGLANG_START + "".join(_run(engine, seed, many, write))
 
 
 def sglang_line(running: int, tokens: int, generated: float, dot: str = ".") -> str:
