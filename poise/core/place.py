@@ -28,6 +28,19 @@ class Demand:
         return sum(bucket.rate for bucket in self.buckets)
 
 
+class Tenancy(NamedTuple):
+    """What the requests of a bucket take of a device that others share, as parts of its time and of its memory.
+
+    time, memory: by being there at all (weights, read at each step).  time_rate, memory_rate: for each request per
+    second beyond that.
+    """
+
+    time: float
+    memory: float
+    time_rate: float
+    memory_rate: float
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Something that can be had any number of times and serves requests: an engine in a layout on some devices.
@@ -37,6 +50,7 @@ class Unit:
     device, devices: which devices one takes and how many of them; for limits on what is available.
     role: which phase it serves; a unit that serves both is mixed.
     latency_s, energy_j: of a request under the whole demand, where that was measured (0: unsaid).
+    tenancies: for each bucket what it takes of one that it shares (empty: it shares with nobody, or nobody asks).
     """
 
     name: str
@@ -47,14 +61,16 @@ class Unit:
     role: Role = "mixed"
     latency_s: float = 0.0
     energy_j: float = 0.0
+    tenancies: tuple[Tenancy, ...] = ()
 
 
 class Share(NamedTuple):
-    """Requests per second of a bucket that go to a unit; both by index."""
+    """Requests per second of a bucket that go to a unit, both by index; `copy`: to which one of it (-1: unsaid)."""
 
     bucket: int
     unit: int
     rate: float
+    copy: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,10 @@ def ask(wish: Wish) -> Ask:
     """The question that the options state; UserError for what cannot be one."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
-    from poise.cost import Measured
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import Ask
     from poise.plan.traffic import Source
+    from poise.scenario.engine_cost import EngineCost
 
     slo, attainment = read_slo(wish.slo)
     if wish.minimize not in AIMS:
@@ -92,7 +92,6 @@ def ask(wish: Wish) -> Ask:
         raise UserError(f"--engine {wish.engine}: is not known; give {', '.join(ENGINES)}")
     devices = tuple(dict.fromkeys(device(name) for name in _names(wish.devices, "--devices", "H100,L40S")))
     prices, basis = _prices(wish, devices)
-    known = engine_defaults(wish.engine)
     return Ask(
         source=Source(
             wish.traffic, wish.rate, _length(wish.prompt_tokens, "--prompt-tokens"),
@@ -105,14 +104,13 @@ def ask(wish: Wish) -> Ask:
         basis=basis,
         formats=_formats(wish.formats, "--formats"),
         kv=_formats(wish.kv, "--kv"),
-        engine=known.engine(),
-        cost=Measured(cpu_step_s=known.step_s, cpu_sequence_s=known.sequence_s),
+        engine=engine_defaults(wish.engine).engine(),
+        cost=EngineCost(wish.engine),
         split=not wish.no_split,
         mix=not wish.no_mix,
         widest=wish.widest,
         requests=wish.requests,
         seeds=wish.seeds,
-        front_s=known.front_s,
     )  # fmt: skip
 
 

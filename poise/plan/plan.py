@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
-from poise.cost import Fitted, Measured, Roofline
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.change import Changes, changes
 from poise.plan.confirm import confirm
@@ -26,6 +26,8 @@ from poise.plan.spot import Spot, spot
 from poise.plan.traffic import Source, read_demand
 from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
+from poise.scenario.cluster import Recipe
+from poise.scenario.engine_cost import EngineCost
 from poise.scenario.run import interrupts
 
 SEEDS = 5
@@ -38,7 +40,7 @@ class Ask:
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
     whether prefill and decode may be apart, and whether one role may have several kinds of replica.  widest: devices of
-    one replica.  requests: of one simulation.  front_s: seconds that the engine's server adds before the first token.
+    one replica.  requests: of one simulation.
     """
 
     source: Source
@@ -50,14 +52,13 @@ class Ask:
     formats: tuple[Format, ...] = ("bf16", "fp8")
     kv: tuple[Format, ...] = ("bf16",)
     engine: Engine = field(default_factory=Engine)
-    cost: Roofline | Measured | Fitted = field(default_factory=Measured)
+    cost: Recipe = field(default_factory=EngineCost)
     belief: Belief = field(default_factory=Belief)
     split: bool = True
     mix: bool = True
     widest: int = WIDEST
     requests: int = REQUESTS
     seeds: int = SEEDS
-    front_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def plan(ask: Ask, ways: Ways | None = None) -> Plan:
     available = {name: each.limit for name, each in ask.prices.items() if each.limit is not None}
     limits = Limits(ask.goal, available)
     where = space(kinds.able, demand, ask.goal, ask.cost, available=available, split=ask.split, mix=ask.mix)
-    bench = Bench(demand, ask.goal, ask.cost, ask.belief, ask.front_s)
+    bench = Bench(demand, ask.goal, ask.cost, ask.belief, engine_defaults(ask.engine.name).front(demand.prompt))
     before_s = time.perf_counter() - since
     found = _search(where, bench, limits, ways, ways.time_s)
     left_s = None if ways.time_s is None else ways.time_s - (time.perf_counter() - since)

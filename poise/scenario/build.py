@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poise.core.spec import Belief, Cluster, Slo
-from poise.cost import Fitted, Measured, Roofline
 from poise.policies import Policies
-from poise.scenario.cluster import build_cluster, build_cost
+from poise.scenario.cluster import Recipe, build_cluster, build_cost
 from poise.scenario.load import Loaded
 from poise.scenario.policy import build_policies
 from poise.scenario.traffic import Traffic
@@ -21,7 +20,7 @@ class Problem:
     cluster: Cluster
     traffic: Traffic
     bundles: list[tuple[str, Policies]]
-    cost: Roofline | Measured | Fitted
+    cost: Recipe
     slo: Slo
     belief: Belief
     seeds: list[int]

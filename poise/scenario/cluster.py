@@ -8,6 +8,7 @@ from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool, Startup
@@ -16,11 +17,13 @@ from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
 from poise.scenario.checks import engine_of
+from poise.scenario.engine_cost import EngineCost
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
 from poise.scenario.schema import (
     DeviceSection,
+    EngineCostSection,
     EngineSection,
     FittedSection,
     MeasuredSection,
@@ -46,8 +49,12 @@ SCALES = {
 _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
-def build_cost(loaded: Loaded) -> Roofline | Measured | Fitted:
-    """The cost that was fitted to a recording, measured operators, or the roofline with the scenario's efficiencies."""
+Recipe = Roofline | Measured | Fitted | EngineCost
+"""What a scenario's section `cost` may come to."""
+
+
+def build_cost(loaded: Loaded) -> Recipe:
+    """The cost that was fitted to a recording, measured operators alone or under an engine, or the roofline."""
     given, places = loaded.scenario.cost, loaded.places
     if isinstance(given, FittedSection):
         at = ("cost", "fitted")
@@ -57,6 +64,11 @@ def build_cost(loaded: Loaded) -> Roofline | Measured | Fitted:
             raise places.error(at, str(error)) from None
     if isinstance(given, MeasuredSection):
         return _measured(loaded, given)
+    if isinstance(given, EngineCostSection):
+        if not engine_defaults(given.engine).known:
+            said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
+            raise places.error(("cost", "engine"), said)
+        return EngineCost(given.engine, given.version)
     return Roofline(**_efficiencies(loaded, given, ("cost",)))
 
 
@@ -84,7 +96,7 @@ def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[s
     return dict(given)
 
 
-def build_cluster(loaded: Loaded, cost: Roofline | Measured | Fitted) -> Cluster:
+def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
     """The cluster; raises ScenarioError, which points into the file, for unknown names and for what does not fit."""
     section = loaded.scenario.cluster
     pools = []

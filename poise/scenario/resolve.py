@@ -15,7 +15,7 @@ from poise.scenario.checks import decides_by, engine_of, source_of
 from poise.scenario.choice import chosen_in
 from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
-from poise.scenario.schema import FittedSection, MeasuredSection, PoolSection
+from poise.scenario.schema import EngineCostSection, FittedSection, MeasuredSection, PoolSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload
 from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
@@ -46,6 +46,8 @@ def _cost(problem: Problem) -> dict[str, Any]:
     section = problem.loaded.scenario.cost
     if isinstance(section, FittedSection):
         return {"fitted": str(problem.loaded.file(section.fitted, ("cost", "fitted")).resolve())}
+    if isinstance(section, EngineCostSection):
+        return section.model_dump()
     use = {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)}
     if isinstance(section, MeasuredSection):
         return {

@@ -326,6 +326,13 @@ class MeasuredSection(Section):
     )
 
 
+class EngineCostSection(Section):
+    """Measured operators under an engine's own host times, as `poise validate` scores them."""
+
+    engine: str = Field(description="an engine, as in vllm, sglang or tensorrt-llm")
+    version: str = Field(default="", description='its version, as in "0.14", or nothing for the newest')
+
+
 def _named(value: Any) -> Any:
     """A cost that is only named, with all its defaults."""
     return {"measured": {"measured": {}}, "roofline": {}}.get(value, value) if isinstance(value, str) else value
@@ -333,7 +340,7 @@ def _named(value: Any) -> Any:
 
 def _costed(value: Any) -> str:
     """Which of the forms of a cost `value` has."""
-    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured")):
+    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured"), (EngineCostSection, "engine")):
         if isinstance(value, kind) or (isinstance(value, dict) and name in value):
             return f"[{name}]"
     return "[roofline]"
@@ -342,7 +349,8 @@ def _costed(value: Any) -> str:
 Cost = Annotated[
     Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")]
     | Annotated[FittedSection, Tag("[fitted]")]
-    | Annotated[MeasuredSection, Tag("[measured]")],
+    | Annotated[MeasuredSection, Tag("[measured]")]
+    | Annotated[EngineCostSection, Tag("[engine]")],
     Discriminator(_costed),
     BeforeValidator(_named),
 ]
@@ -366,7 +374,7 @@ class Scenario(Section):
     )
     cost: Cost = Field(
         default={},
-        description="efficiencies of the roofline by name, as in {gemm_bf16: 0.7}, or measured, or {fitted: FILE}",
+        description="the roofline's efficiencies, as in {gemm_bf16: 0.7}, measured, {engine: vllm} or {fitted: FILE}",
     )
     provenance: dict[str, Any] | None = Field(
         default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"

@@ -18,6 +18,7 @@ from poise.plan.deploy.setting import Setting
 from poise.plan.deploy.yaml import dump
 from poise.plan.fleet import Fleet
 from poise.scenario.cluster import SCALES
+from poise.scenario.engine_cost import EngineCost
 
 
 def scenario(fleet: Fleet, setting: Setting) -> str:
@@ -50,6 +51,8 @@ def cost(setting: Setting) -> Any:
         if not setting.cost_file:
             raise UserError("cost was fitted, and no file is named; give the one that `poise calibrate` wrote")
         return {"fitted": setting.cost_file}
+    if isinstance(recipe, EngineCost):
+        return {"engine": recipe.engine, **({"version": recipe.version} if recipe.version else {})}
     changed = _changed(recipe)
     if isinstance(recipe, Measured):
         tables = changed.pop("tables", None)

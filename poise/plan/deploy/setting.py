@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from poise.core.spec import Belief, Slo
-from poise.cost import Fitted, Measured, Roofline
+from poise.cost import Roofline
+from poise.scenario.cluster import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Setting:
     seeds: tuple[int, ...] = (0,)
     warmup_s: float = 0.0
     belief: Belief = field(default_factory=Belief)
-    cost: Roofline | Measured | Fitted = field(default_factory=Roofline)
+    cost: Recipe = field(default_factory=Roofline)
     cost_file: str = ""
     longest: int = 0
     engine: Literal["", "vllm", "sglang"] = ""

@@ -11,9 +11,10 @@ from multiprocessing import get_context
 from poise.core.errors import PoiseError
 from poise.core.spec import Pool
 from poise.cost import kv_blocks
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s, static_outcome
 from poise.truth.validate.condition import Condition, NotCoveredError, Reading, read_condition
-from poise.truth.validate.cost import cost_for, naive_cost
+from poise.truth.validate.naive import naive_cost
 from poise.truth.validate.outcome import Outcome
 from poise.truth.validate.row import Row
 from poise.truth.validate.scenario import scenario_outcome

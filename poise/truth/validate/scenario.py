@@ -10,8 +10,8 @@ from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.cost import cost_for
 from poise.truth.validate.load import Load
 from poise.truth.validate.outcome import Outcome
 from poise.truth.validate.served import served_outcome

@@ -16,10 +16,10 @@ from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.policies import Policies
 from poise.policies.batch.prefill_first import PrefillFirst
+from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.simulate import simulate
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.cost import EngineCost, cost_for
 from poise.truth.validate.load import RATE_REQUESTS, WAVES
 from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream

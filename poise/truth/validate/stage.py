@@ -16,8 +16,8 @@ from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.answer import Answer
-from poise.truth.validate.cost import cost_for
 from poise.truth.validate.row import Row
 
 SOURCE = "helix_profiles"

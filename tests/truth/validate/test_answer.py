@@ -8,7 +8,7 @@ from poise.truth.validate import answer
 from poise.truth.validate.answer import answer_rows
 from poise.truth.validate.batch import decode_s
 from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.cost import naive_cost
+from poise.truth.validate.naive import naive_cost
 from tests.truth.validate.made import row
 
 

@@ -9,7 +9,8 @@ from poise.catalogue.engines import Reached, engine_defaults
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
-from poise.truth.validate.cost import cost_for, naive_cost
+from poise.scenario.engine_cost import cost_for
+from poise.truth.validate.naive import naive_cost
 
 POOL = Pool(model("llama-3.1-8b"), device("MI300X"))
 

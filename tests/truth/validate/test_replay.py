@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from poise.core.errors import TraceError
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import read_condition
-from poise.truth.validate.cost import cost_for
 from poise.truth.validate.replay import METRICS, replay
 from tests.truth.validate.made import row
 

@@ -8,9 +8,9 @@ import pytest
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
 from poise.core.units import SECOND
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.cost import cost_for
 from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
 from tests.truth.validate.made import row
 

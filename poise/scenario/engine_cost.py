@@ -1,14 +1,13 @@
-"""Which step costs answer: the one place where an estimator is chosen, and the naive one that is set beside it."""
+"""Step costs of an engine: measured operators under its own host times, as `poise validate` scores them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from poise.catalogue.engines import Reached, engine_defaults
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Device, Pool
-from poise.cost import Measured, Roofline
-from poise.cost.efficiency import Efficiencies
+from poise.cost import Measured
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
@@ -64,18 +63,12 @@ class Ungrouped:
         return {**self.inner.describe(), "kv_reading": self.times}
 
 
-def naive_cost(pool: Pool) -> Estimator:
-    """The bare roofline: every efficiency 1, every fixed time 0."""
-    bare = {f.name: 0.0 if f.name.endswith("_s") else 1.0 for f in fields(Efficiencies)}
-    return Roofline(**bare).build(pool)
-
-
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """`cost_for` one engine, as the recipe that `simulate` takes."""
+    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest."""
 
-    engine: str
-    version: str
+    engine: str = "vllm"
+    version: str = ""
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""

@@ -1,0 +1,161 @@
+"""RL autoscaling: whether Q-learning finds a better target of concurrency than the default, and how good a one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import poise as ps
+from poise.claims.bench import Bench
+from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.claims.sweep import Ratio, at_least, at_most, every, ratio, times
+from poise.core.chance import Chance
+from poise.core.policy import Scaler
+from poise.policies.scale.concurrency_rl import ConcurrencyRl, State
+from poise.policies.scale.kpa import Kpa
+from poise.report.intervals import over_seeds
+
+CLAIM = Claim(
+    system="RL autoscaling of concurrency",
+    paper="arXiv 2005.14410",
+    year=2020,
+    slot="scaler",
+    policies=("concurrency_rl",),
+    others=("kpa",),
+    headline="Q-learning finds, for each kind of work, a concurrency better than the default of 100 in few iterations",
+    conditions="Knative services of synthetic work on CPUs, no LLM; throughput over latency is the reward",
+    here="1 to 8 replicas of Llama-3.1-8B on an A100 each, starts of 5 s; chat (prompts of 300 and outputs of 200 "
+    "tokens, 40 per second) and documents (3000 and 200, 7 per second), Poisson; windows of 10 s, both to learn and "
+    "to take means over; 150 of these, of which the latter half counts. Fixed targets of 10, 50, 110 and 230 "
+    "stand for a search of the grid; hill climbing adds the same step as long as the reward does not fall, and turns "
+    "back if it does",
+    trust="abstract",
+)
+
+
+class Work(NamedTuple):
+    """Requests of one kind: how many a second, and their tokens."""
+
+    rate: float
+    prompt_tokens: int
+    output_tokens: int
+
+
+WORKS = {"chat": Work(40.0, 300, 200), "documents": Work(7.0, 3000, 200)}
+CLUSTER = ps.Cluster.of("A100", count=8).replicas(4, model="llama-3.1-8b", min_replicas=1, max_replicas=8, start_s=5.0)
+WINDOW_S, WINDOWS, SEEDS = 10.0, 150, 4
+GRID = (10, 50, 110, 230)
+NOISE = (
+    "150 windows are few visits to each state (16 targets times two shares of use), a window's reward is noisy, and "
+    "rate of learning, discount and share of drawn actions are ours"
+)
+DEFAULT, RL, HILL = "default", "Q-learning", "hill climbing"
+
+
+@dataclass(slots=True)
+class HillClimbing(ConcurrencyRl):
+    """The same target, moved on while the reward does not fall and back when it does; learns nothing."""
+
+    _way: int = field(default=-1, init=False, repr=False, compare=False)
+    _before: float = field(default=0.0, init=False, repr=False, compare=False)
+
+    def _act(self, state: State, chance: Chance) -> None:
+        reward = self._reward()
+        if reward < self._before or not self.low <= self.target + self._way * self.step <= self.high:
+            self._way = -self._way
+        self._before = reward
+        self._kpa.target += self._way * self.step
+
+
+def scalers() -> dict[str, Callable[[], Scaler]]:
+    """What is compared: learned targets and fixed ones."""
+
+    def fixed(target: float) -> Callable[[], Scaler]:
+        return lambda: Kpa(target=target, utilisation=1.0, stable_s=WINDOW_S, panic_s=WINDOW_S / 10)
+
+    return {
+        RL: lambda: ConcurrencyRl(window_s=WINDOW_S, stable_s=WINDOW_S),
+        HILL: lambda: HillClimbing(window_s=WINDOW_S, stable_s=WINDOW_S),
+        DEFAULT: fixed(100.0),
+        **{str(target): fixed(float(target)) for target in GRID},
+    }
+
+
+class Told(NamedTuple):
+    """Of the latter half of a run, seed by seed: output tokens per second over seconds of latency, and what it took."""
+
+    reward: list[float]
+    hours: list[float]
+
+
+def measure(bench: Bench) -> Findings:
+    """Kinds of work × scalers."""
+    found = {name: {way: _told(bench, work, build) for way, build in scalers().items()} for name, work in WORKS.items()}
+    best = {name: _best(told) for name, told in found.items()}
+    criteria = [
+        _against(found, "A higher reward than the default target of 100, for each kind of work", "better than default",
+                 dict.fromkeys(found, DEFAULT), 1.0, headline=True),
+        _against(found, "Nine tenths of the best fixed target's reward or more within 75 windows, for each kind",
+                 "in few iterations", best, 0.9, headline=True),
+        _against(found, "At least nine tenths of hill climbing's reward", "nothing is said",
+                 dict.fromkeys(found, HILL), 0.9),
+        _dearer(found),
+    ]  # fmt: skip
+    return Findings(criteria, [_curve(name, told) for name, told in found.items()])
+
+
+def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Told:
+    windows = WINDOWS // (5 if bench.quick else 1)
+    told = Told([], [])
+    for seed in range(bench.seeds(SEEDS)):
+        load = ps.workload.poisson(
+            work.rate, duration_s=windows * WINDOW_S, prompt_tokens=work.prompt_tokens,
+            output_tokens=work.output_tokens, seed=seed,
+        )  # fmt: skip
+        result = bench.simulate(CLUSTER, load, ps.Policies(scaler=build()), seed=seed)
+        late = result.metrics(warmup_s=windows * WINDOW_S / 2)
+        told.reward.append((late.output_tokens_per_s or 0.0) / (late.e2e_s.mean or 1.0))
+        told.hours.append(late.replica_hours)
+    return told
+
+
+def _best(told: Mapping[str, Told]) -> str:
+    """The fixed target with the highest reward in the mean."""
+    return max(map(str, GRID), key=lambda target: sum(told[target].reward))
+
+
+def _against(
+    found: Mapping[str, Mapping[str, Told]], asks: str, paper: str, other: Mapping[str, str], least: float, *,
+    headline: bool = False,
+) -> Criterion:  # fmt: skip
+    """What Q-learning earns over what another does."""
+    gains = {name: ratio(told[other[name]].reward, told[RL].reward) for name, told in found.items()}
+    met = every(at_least(each, least) for each in gains.values())
+    against = {name: f"a target of {other[name]}" if other[name].isdigit() else other[name] for name in gains}
+    said = "; ".join(f"{name}: {times(each)} times that of {against[name]}" for name, each in gains.items())
+    return Criterion(asks, paper, said, met, headline, "" if met else NOISE)
+
+
+def _dearer(found: Mapping[str, Mapping[str, Told]]) -> Criterion:
+    """The reward knows no price."""
+    gains: dict[str, Ratio] = {name: ratio(told[DEFAULT].hours, told[RL].hours) for name, told in found.items()}
+    met = every(at_most(each, 1.0) for each in gains.values())
+    return Criterion(
+        "It takes no more replica-hours than the default", "nothing is said",
+        "; ".join(f"{name}: {times(each)} times" for name, each in gains.items()), met,
+        why="" if met else "throughput over latency has no price in it: fewer requests at each replica are more "
+        "replicas, which shortens latency",
+    )  # fmt: skip
+
+
+def _curve(name: str, told: Mapping[str, Told]) -> Curve:
+    """Reward by fixed target; of what is learned, and of the default, a level line."""
+
+    def points(ways: Sequence[str]) -> list[Point]:
+        found = [over_seeds(told[way].reward) for way in ways]
+        return [Point(float(target), each.value, each.half) for target, each in zip(GRID, found, strict=True)]
+
+    lines = {"fixed": points([str(target) for target in GRID])}
+    lines |= {way: points([way] * len(GRID)) for way in (RL, HILL, DEFAULT)}
+    return Curve(f"Reward: {name}", "target of concurrency", "number", lines)

@@ -1,0 +1,55 @@
+"""A scenario that asks for an engine's costs gets what validation scores, and says where it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poise.core.errors import ScenarioError
+from poise.core.estimate import StepShape
+from poise.scenario.build import Problem, build
+from poise.scenario.engine_cost import EngineCost, cost_for
+from poise.scenario.load import load
+from poise.scenario.resolve import resolved, write_yaml
+
+TEXT = """\
+model: llama-3.1-70b
+cluster: {pools: [{device: H100, tensor: 4}]}
+workload: {poisson: {rate: 1, requests: 2, prompt_tokens: 100, output_tokens: 10}}
+cost: COST
+"""
+
+
+def built(folder: Path, cost: str) -> Problem:
+    path = folder / "scenario.yaml"
+    path.write_text(TEXT.replace("COST", cost), encoding="utf-8")
+    return build(load(path))
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"), [("vllm", ""), ("vllm", "0.6"), ("SGLang", ""), ("tensorrt-llm", "1.0")]
+)
+def test_steps_are_those_that_validation_scores(tmp_path: Path, engine: str, version: str) -> None:
+    problem = built(tmp_path, f'{{engine: {engine}, version: "{version}"}}')
+    assert problem.cost == EngineCost(engine, version)
+    pool = problem.cluster.pools[0]
+    for decodes in (1, 32, 200):
+        ours, scored = (
+            each.step(StepShape(decodes)) for each in (problem.cost.build(pool), cost_for(pool, engine, version))
+        )
+        assert ours == scored
+    write_yaml(resolved(problem), tmp_path / "again.yaml")
+    assert build(load(tmp_path / "again.yaml")).cost == problem.cost
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{engine: triton}", r"scenario.yaml:4: cost.engine: 'triton' is no engine"),
+        ("{engine: vllm, versoin: 1}", "versoin"),
+    ],
+)
+def test_mistakes_point_into_the_file(tmp_path: Path, given: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        built(tmp_path, given)
