@@ -230,7 +230,7 @@ class _Reading:
         if len(known) == 2 and None not in known:
             each = sum((held or 0.0) / count for held, count in zip(known, counts, strict=True)) / 2
         for line in self.steps.pop(engine, ()):
-            kv = 0.0 if not line.running else None if each is None else each * line.running
+            kv = None if each is None else each * line.running
             self.log.iterations.append(Row(line.seconds, 1.0, line.prompt_tokens, 0.0, line.running, kv))
 
     def end(self) -> Log:

@@ -69,6 +69,13 @@ def test_without_the_size_of_the_cache_reads_of_it_are_kept_and_named() -> None:
     assert known.cost.kv_token_s == TRUE.kv_token_s and known.kept["kv_token_s"].endswith("kept at 4e-08 s")
 
 
+def test_iterations_alone_are_all_taken() -> None:
+    """Without windows nobody knows what decodes read, so their steps are not left out beside those of prompts alone."""
+    lines = vllm(TRUE, iterations=True, many=2).splitlines(keepends=True)
+    found = fitted("".join(line for line in lines if "Avg prompt" not in line))
+    assert found.rows == 1200 and set(found.kept) == {"pair_s", "kv_token_s"} and not found.left
+
+
 def steady(line: Callable[[int], str], many: int = 40) -> str:
     return "".join(map(line, range(many)))
 
