@@ -308,7 +308,11 @@ def engine(
 def calibrate(
     recording: Annotated[
         Path | None,
-        typer.Argument(help="What `poise serve --record` wrote.", metavar="[RECORDING]", show_default=False),
+        typer.Argument(
+            help="What `poise serve --record` wrote, or a log of vLLM or SGLang.",
+            metavar="[RECORDING|LOG]",
+            show_default=False,
+        ),
     ] = None,
     profiles: Annotated[
         Path | None,
@@ -320,22 +324,40 @@ def calibrate(
     prior: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An earlier cost, for what the load does not tell.")
     ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose log it is; kept in the cost.")] = None,
+    device: Annotated[str | None, typer.Option(metavar="NAME", help="What the log ran on; kept in the cost.")] = None,
+    tensor: Annotated[
+        int | None, typer.Option(metavar="N", help="Devices of the log's model; kept in the cost.")
+    ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
-    """Fit the step cost of engines to a recording of them, or the cost of operators to profiles."""
-    from poise.truth.command import Fit, calibrate_file, calibrate_profiles
+    """Fit the step cost of engines to a recording or a log of them, or the cost of operators to profiles."""
+    from poise.truth.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
+    from poise.truth.logs.command import Of, is_log
 
+    of = Of(model, device, tensor)
     if profiles is not None:
-        if recording is not None or prior is not None:
-            raise UserError("--profiles: fits operators, so neither RECORDING nor --prior has a part in it; leave them")
+        if recording is not None or prior is not None or of != Of():
+            raise UserError(
+                "--profiles: fits operators, so neither RECORDING nor --prior, --model, --device or --tensor has a "
+                "part in it; leave them"
+            )
         calibrate_profiles(profiles, out, quiet)
         return
     if recording is None:
-        raise UserError("nothing to fit to; give a RECORDING of `poise serve --record`, or --profiles DIR")
-    calibrate_file(Fit(recording, out, prior, json_file, quiet))
+        raise UserError(
+            "nothing to fit to; give a RECORDING of `poise serve --record`, the LOG of an engine, or --profiles DIR"
+        )
+    fit = Fit(recording, out, prior, json_file, quiet)
+    if is_log(recording):
+        calibrate_log(fit, of)
+        return
+    if of != Of():
+        raise UserError("--model, --device, --tensor: say whose log it is, and this is a recording; leave them")
+    calibrate_file(fit)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from poise.truth.whatif import RECORDED, Asked, whatif
 
 if TYPE_CHECKING:
     from poise.truth.calibrate import Calibration, Meter
+    from poise.truth.logs.command import Of
     from poise.truth.recording import Recorded
     from poise.truth.whatif import WhatIf
 
@@ -71,8 +72,26 @@ def calibrate_file(fit: Fit) -> None:
         show_day(day)
         show_calibration(found)
     _write_json({"coefficients": found.cost.coefficients, **found.as_dict()}, fit.json)
+    _keep(found.cost, fit)
+
+
+def calibrate_log(fit: Fit, of: Of) -> None:
+    """Fit a step cost to the log of an engine, print it and write what was asked for."""
+    from poise.truth.logs.command import fit_file, show_log
+
+    _check_places(fit.json, None)
     if fit.out is not None:
-        save_fitted(found.cost, fit.out)
+        check_writable(fit.out, "--out")
+    found = fit_file(fit.recording, of, None if fit.prior is None else load_fitted(fit.prior))
+    if not fit.quiet and fit.json != "-":
+        show_log(found)
+    _write_json({"coefficients": found.cost.coefficients, **found.cost.about}, fit.json)
+    _keep(found.cost, fit)
+
+
+def _keep(cost: Fitted, fit: Fit) -> None:
+    if fit.out is not None:
+        save_fitted(cost, fit.out)
         if not fit.quiet:
             print(f"Wrote {fit.out}; a scenario names it as cost: {{fitted: {fit.out}}}", file=spoken(fit.json))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from poise.core.records import STATUS
 from poise.core.spec import Slo
@@ -21,7 +21,7 @@ from poise.truth.whatif import RECORDED, WhatIf
 FIGURES: tuple[Figure, ...] = (TTFT[0], TTFT[1], TTFT[4], TPOT[0], TPOT[4], E2E[0], E2E[4])
 """The figures that are set side by side."""
 
-_MEANING = {
+MEANING = {
     "step_s": "a step",
     "prompt_token_s": "a prompt token computed",
     "pair_s": "a query and a key of prompts",
@@ -50,7 +50,7 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
     out = file or sys.stdout
     rows = []
     for name, value in found.cost.coefficients.items():
-        rows.append((_MEANING[name], duration(value), _sure(found, name, value)))
+        rows.append((MEANING[name], duration(value), sure(found, name, value)))
     show(f"Step cost, fitted to {found.requests:,} requests", ("time of", "", "standard error"), rows, out)
     off = [
         (_LABELS[name], write(each["median"], "share", 3), write(each["p90"], "share", 3))
@@ -63,7 +63,20 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
         out.write(f"Note: {note}.\n")
 
 
-def _sure(found: Calibration, name: str, value: float) -> str:
+class Told(Protocol):
+    """Coefficients, and how far to trust them."""
+
+    @property
+    def errors(self) -> dict[str, float | None]:
+        """The standard error of each."""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Those that were not fitted, and why."""
+
+
+def sure(found: Told, name: str, value: float) -> str:
+    """How far a coefficient is to be trusted, in a few characters."""
     error = found.errors.get(name)
     if name in found.kept:
         return "kept"

@@ -1,0 +1,194 @@
+"""What one line of an engine's log says, whichever engine and generation of it wrote the line.
+
+The wordings are those of vLLM's `v1/metrics/loggers.py` (and `engine/metrics.py` before it), of its
+`--enable-logging-iteration-details`, and of SGLang's scheduler (`managers/scheduler_metrics_mixin.py` and what followed
+it). Fields are found by name, so that more of them, fewer, or others between them do no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A line that engines write every so often about the time since the last one.
+
+    running: requests at the end of it.  generated: tokens/s.  prompts: prompt tokens/s, where the line says it.
+    tokens: KV tokens held at the end.  usage: the share of the cache that they are.  hits: of prompts in the prefix
+    cache, a share.  preempted, speculative: whether requests were, whether draft tokens were accepted.
+    engines: whose figures are added up in it.
+    """
+
+    engine: str
+    running: int
+    generated: float
+    prompts: float | None = None
+    tokens: int | None = None
+    usage: float | None = None
+    hits: float = 0.0
+    preempted: bool = False
+    speculative: bool = False
+    engines: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """A batch of prompts: how many, the tokens computed and those cached, and requests that decode besides."""
+
+    engine: str
+    requests: int
+    tokens: int
+    cached: int
+    running: int
+
+    @property
+    def pairs(self) -> float:
+        """Queries and keys that meet, the prompts of a batch taken alike."""
+        return self.tokens * (self.cached + (self.tokens + self.requests) / 2) / self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One step: tokens of prompts, requests that decode, the tokens they got, and seconds."""
+
+    engine: str
+    prompt_tokens: int
+    running: int
+    generated: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Anything else that counts: `capacity` (KV tokens), `interval` (decode steps of a window), `mixed`, `preempted`,
+    `speculative` (about the window before)."""
+
+    name: str
+    value: int = 1
+
+
+class Unreadable:
+    """A line that begins like one of these and does not go on like it."""
+
+
+UNREADABLE = Unreadable()
+
+Line = Window | Prompts | Iteration | Said | Unreadable
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_VLLM = re.compile(r"(?:Engine (\d+): |(\d+) Engines Aggregated: )?(?=Avg prompt throughput: )")
+_SGLANG = re.compile(r"\b(Prefill|Decode) batch(?: \[\d+\])?[.,] ")
+_RANK = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.,]+((?: [A-Z]+\d+)*)\]")
+_ITERATION = re.compile(r"\bIteration\(\d+\): ")
+_STEP = re.compile(
+    r"(\d+) context requests, (\d+) context tokens, (\d+) generation requests, (\d+) generation tokens, "
+    r"iteration elapsed time: (\d+(?:\.\d+)?) ms( \(dummy\))?"
+)
+_CORE = re.compile(r"EngineCore_DP(\d+)")
+_BEGINS = re.compile(r"Avg prompt throughput: |\b(?:Prefill|Decode) batch(?: \[\d+\])?[.,] |\bIteration\(\d+\): ")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
+_SAID = (
+    ("capacity", re.compile(r"GPU KV cache size: ([\d,]+) tokens")),
+    ("capacity", re.compile(r"\bmax_total_num_tokens=(\d+)")),
+    ("interval", re.compile(r"\bdecode_log_interval=(\d+)")),
+    ("mixed", re.compile(r"\benable_mixed_chunk=True()")),
+    ("preempted", re.compile(r"#retracted_reqs: (?=[1-9])()|is preempted by PreemptionMode()")),
+    ("speculative", re.compile(r"SpecDecoding metrics: ()|Speculative metrics: ()")),
+)
+_BLOCKS = re.compile(r"# (?:GPU|cuda) blocks: (\d+)")
+BLOCK = 16
+"""Tokens of a block where a log tells blocks alone, vLLM's default while it did."""
+
+
+def line_of(text: str) -> Line | None:
+    """The line read; None for one that says nothing here."""
+    text = _COLOUR.sub("", text).rstrip().rstrip(",") if "\x1b" in text else text.rstrip().rstrip(",")
+    try:
+        if len(_BEGINS.findall(text)) > 1:  # two that ran into one another
+            return UNREADABLE
+        if "Avg prompt throughput: " in text:
+            return _vllm(text)
+        if " batch" in text and (found := _SGLANG.search(text)):
+            return _sglang(text, found)
+        if "Iteration(" in text and (found := _ITERATION.search(text)):
+            return _iteration(text, found.end())
+    except (KeyError, ValueError):
+        return UNREADABLE
+    return _said(text)
+
+
+def _vllm(text: str) -> Line:
+    found = _VLLM.search(text)
+    assert found is not None
+    told = _fields(text[found.end() :])
+    return Window(
+        str(int(found[1] or 0)),
+        int(_number(told["Running"], " reqs")),
+        _number(told["Avg generation throughput"], " tokens/s"),
+        _number(told["Avg prompt throughput"], " tokens/s"),
+        usage=_number(told["GPU KV cache usage"], "%") / 100 if "GPU KV cache usage" in told else None,
+        hits=_number(told["Prefix cache hit rate"], "%") / 100 if "Prefix cache hit rate" in told else 0.0,
+        preempted=any(not told.get(name, "0").startswith("0") for name in ("Preemptions", "Swapped")),
+        engines=int(found[2] or 1),
+    )
+
+
+def _sglang(text: str, found: re.Match[str]) -> Line:
+    told = _fields(text[found.end() :])
+    rank = _RANK.search(text)
+    engine = rank[1].strip() if rank else ""
+    if found[1] == "Prefill":
+        if not (requests := _whole(told["#new-seq"])):
+            raise ValueError("a batch of nothing")
+        return Prompts(
+            engine, requests, _whole(told["#new-token"]), _whole(told["#cached-token"]), _whole(told["#running-req"])
+        )
+    tokens = told.get("#token", told.get("#full token"))
+    # Of several pools the share is not that of the tokens told.
+    usage = told.get("token usage")
+    return Window(
+        engine,
+        _whole(told["#running-req"]),
+        _number(told["gen throughput (token/s)"]),
+        tokens=None if tokens is None else _whole(tokens),
+        usage=None if usage is None else _number(usage),
+        speculative="accept len" in told and _number(told["accept len"]) != 1,
+    )
+
+
+def _iteration(text: str, begin: int) -> Line | None:
+    found = _STEP.match(text, begin)
+    if not found:
+        return UNREADABLE
+    core = _CORE.search(text)
+    counts = [int(each) for each in found.groups()[:4]]
+    if found[6] or not any(counts):
+        return None
+    return Iteration(str(int(core[1] if core else 0)), counts[1], counts[2], counts[3], float(found[5]) / 1000)
+
+
+def _said(text: str) -> Said | None:
+    for name, pattern in _SAID:
+        if found := pattern.search(text):
+            return Said(name, int((found[1] or "1").replace(",", "") or 1))
+    if found := _BLOCKS.search(text):
+        return Said("capacity", int(found[1]) * BLOCK)
+    return None
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(part.split(": ", 1) for part in text.split(", ") if ": " in part)
+
+
+def _number(text: str, unit: str = "") -> float:
+    """A number with its unit and nothing else but a full stop, or ValueError."""
+    found = _NUMBER.match(text)
+    if not found or text[found.end() :].removesuffix(".") != unit:
+        raise ValueError(text)
+    return float(found[1])
+
+
+def _whole(text: str) -> int:
+    return int(text)
