@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 WORKS = {"chat": Work(40.0, 300, 200), "documents": Work(7.0, 3000, 200)}
 CLUSTER = ps.Cluster.of("A100", count=8).replicas(4, model="llama-3.1-8b", min_replicas=1, max_replicas=8, start_s=5.0)
-WINDOW_S, WINDOWS, SEEDS = 10.0, 150, 4
+WINDOW_S, WINDOWS, SEEDS = 10.0, 150, 6
 GRID = (10, 50, 110, 230)
 NOISE = (
     "150 windows are few visits to each state (16 targets times two shares of use), a window's reward is noisy, and "
