@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from poise.core.action import Hedge
 from poise.core.trace import replay
 from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
@@ -79,7 +80,8 @@ async def survived(seed: int, faults: int, requests: int, engines: int = 3, hedg
         fresh = Live(engines, build("router", "prefix_cache"), settings=FAST, hedge=hedge)
         if hedge is not None:
             fleet = list(live.gateway.world.fleet)
-            assert sum(engine.hedges for engine in fleet) > sum(engine.hedges_won for engine in fleet) > 0
+            assert any(isinstance(action, Hedge) for action in live.trace.actions)
+            assert all(engine.hedges >= engine.hedges_won for engine in fleet), "who wins is a matter of real time"
         assert replay(live.trace.events, fresh.control) == list(live.trace.actions)
     good = sum(answer.whole for answer in answers)
     return good, len(answers) - good
