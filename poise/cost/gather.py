@@ -11,7 +11,7 @@ from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
 from poise.cost.efficiency import Efficiencies
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
-from poise.cost.ramp import Latent, Line, Ramp, Surface, spread
+from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.tables import Curve, Slice, Tables
 
 SKEW = 2.0
@@ -19,7 +19,10 @@ SKEW = 2.0
 and OLMoE has 1.1 to 6 times the mean on the busiest expert (allenai/OLMoE, Apache-2.0)."""
 
 PROBE = 64.0
-"""Tokens of the step at which kernels are chosen."""
+"""Decodes of the step at which kernels of attention are chosen."""
+
+MOST_OCTAVES = 18
+"""Octaves of tokens for each of which kernels of products are chosen; beyond, the last one's."""
 
 
 WEIGHTS = {"bf16": "bf16", "fp8": "fp8", "int8": "int8", "int4": "int4_wo", "fp4": "nvfp4"}
@@ -69,6 +72,23 @@ class Gather:
         self._routed, self._reducers = self._expert(), self._all_reducers()
         self._exchange, self._hop = self._exchanges(), self.roofline.hop()
 
+    def tried(self, kind: str, form: str, *rest: float) -> Tried:
+        """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens."""
+        octaves = [2.0**at for at in range(MOST_OCTAVES)]
+        found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves])
+        if not found:
+            raise self._lacking(kind)
+        for m, curve, before in zip(octaves, found, (None, *found), strict=False):
+            if curve is not before:
+                self.curves.setdefault(f"{kind} {form}" if before is None else f"{kind} {form} from {m:g}", curve)
+        slices = {curve: curve.slice(1, *rest) for curve in found}
+        return Tried([slices[curve] for curve in found])
+
+    def _lacking(self, kind: str) -> ScenarioError:
+        return ScenarioError(
+            f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
+        )
+
     def curve(self, kind: str, form: str, *probe: float) -> Curve:
         """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
         found = self.curves.get(f"{kind} {form}")
@@ -79,9 +99,7 @@ class Gather:
                 else self.tables.curve(kind, self.device, form, self._framework)
             )
             if found is None:
-                raise ScenarioError(
-                    f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
-                )
+                raise self._lacking(kind)
             self.curves[f"{kind} {form}"] = found
         return found
 
@@ -104,9 +122,9 @@ class Gather:
         per_sequence = use.sample_sequence_s + gathered.per_byte_s
         return product + use.light_s + use.sample_s + gathered.fixed_s + per_sequence * sampled
 
-    def _product(self, n: float, k: float, form: str) -> Slice:
+    def _product(self, n: float, k: float, form: str) -> Tried:
         """A product with (n × k) weights, by its tokens."""
-        return self.curve("gemm", form, PROBE, n, k).slice(1, n, k)
+        return self.tried("gemm", form, n, k)
 
     def _products(self) -> list[tuple[float, float, float, str]]:
         """(how often, n, k, format) of an average layer's products without routed experts."""
@@ -145,7 +163,7 @@ class Gather:
                 found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
         return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
 
-    def _expert(self) -> Slice | None:
+    def _expert(self) -> Tried | None:
         """A layer's routed experts on a device, by their mean load, which is even."""
         moe, pool = self.model.moe, self.pool
         if moe is None:
@@ -153,7 +171,7 @@ class Gather:
         sliced = pool.tensor * pool.data / pool.expert
         ranks = 1.0 if self._dispatches else float(pool.expert)
         rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, ranks, SKEW)
-        return self.curve("moe", self.form, PROBE * moe.active / moe.experts, *rest).slice(1, *rest)
+        return self.tried("moe", self.form, *rest)
 
     @property
     def _dispatches(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import exp, log2, sqrt
 from typing import NamedTuple
 
-from poise.cost.tables import Curve
+from poise.cost.tables import Curve, Slice
 
 
 def spread(most: int) -> list[float]:
@@ -36,6 +36,21 @@ class Ramp:
         lines = self._lines
         fixed, slope = lines[index] if index < len(lines) else lines[-1]
         return fixed + slope * x
+
+
+class Tried:
+    """An operator by its tokens, by the kernel that was chosen for their octave (the nearest one)."""
+
+    __slots__ = ("_kernels",)
+
+    def __init__(self, kernels: Sequence[Slice]) -> None:
+        """kernels: for 1, 2, 4, … tokens; the last one for all beyond."""
+        self._kernels = kernels
+
+    def seconds(self, tokens: float) -> float:
+        """Seconds of `tokens` tokens."""
+        octave = round(log2(tokens)) if tokens > 1 else 0
+        return self._kernels[min(octave, len(self._kernels) - 1)].seconds(tokens)
 
 
 class Surface:

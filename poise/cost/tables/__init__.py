@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, log, prod
@@ -225,14 +225,23 @@ class Tables:
         CUDA graphs hide. They are compared at the coordinates `probe`, and only where they were measured there: a
         kernel for heads of one strange width says nothing of others.
         """
+        return next(iter(self.tried(kind, device, form, framework, (probe,))), None)
+
+    def tried(
+        self, kind: str, device: Device, form: str, framework: str, probes: Sequence[tuple[float, ...]]
+    ) -> tuple[Curve, ...]:
+        """`usual` at each of several coordinates; where nothing was measured, the choice at the nearest before.
+
+        Empty where no table has the kind.
+        """
         found = self._best(kind, device, form, framework)
         if found is None:
-            return None
+            return ()
         here = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, found.device, found.format)]
-        rivals = [curve for t in here if t.framework != VIDUR and (curve := _curve(t, device, form)).covers(*probe)]
-        own = min((c for c in rivals if c.table.framework == found.framework), key=_timed(probe), default=None)
-        best = min(rivals, key=_timed(probe), default=_curve(found, device, form))
-        return own if own is not None and own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
+        curves = [_curve(t, device, form) for t in here if t.framework != VIDUR]
+        chosen = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
+        last = next(filter(None, chosen), _curve(found, device, form))
+        return tuple(last := curve or last for curve in chosen)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)
@@ -250,6 +259,15 @@ class Tables:
 def _timed(probe: tuple[float, ...]) -> Callable[[Curve], float]:
     """What sorts curves by their seconds at a shape."""
     return lambda curve: curve.seconds(*probe)
+
+
+def _by_trial(rivals: Sequence[Curve], framework: str, probe: tuple[float, ...]) -> Curve | None:
+    """The fastest of `framework` at a shape, or the fastest of all where that is `SLOW` times faster; None of none."""
+    own = min((c for c in rivals if c.table.framework == framework), key=_timed(probe), default=None)
+    best = min(rivals, key=_timed(probe), default=None)
+    if own is None or best is None:
+        return best
+    return own if own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
 
 
 def _curve(table: Table, device: Device, form: str) -> Curve:
