@@ -16,6 +16,9 @@ from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Format
 
+LEVELS = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
+"""Percentiles at which the lengths of a benchmark's set are kept."""
+
 _DATA = Path(__file__).with_name("assumptions.json")
 
 _BRACKETS = re.compile(r"\s*[(\[].*$")
@@ -35,7 +38,10 @@ _FORMATS: tuple[tuple[str, Format], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The load of one benchmark set: mean tokens, and the limits that its server and interactive scenarios set."""
+    """The load of one benchmark set: its lengths, and the limits that its server and interactive scenarios set.
+
+    prompt, output: mean tokens.  prompts, outputs: quantiles at `LEVELS`, of equal lengths where there are none.
+    """
 
     name: str
     prompt: float
@@ -45,6 +51,8 @@ class Scenario:
     interactive_ttft_s: float
     interactive_tpot_s: float
     why: str
+    prompts: tuple[float, ...] = ()
+    outputs: tuple[float, ...] = ()
 
 
 def named_device(name: str) -> tuple[Device, str]:
@@ -112,7 +120,8 @@ def scenario_of(found: Model) -> Scenario | None:
     for row in _table()["scenarios"]:
         if any(_shape(model(name)) == _shape(found) for name in row["models"]):
             figures = {name: row[name] for name in Scenario.__slots__ if name in row}
-            return Scenario(name=row["set"], **figures)
+            spread = {name: tuple(row.get(name, ())) for name in ("prompts", "outputs")}
+            return Scenario(name=row["set"], **{**figures, **spread})
     return None
 
 

@@ -42,6 +42,8 @@ class EngineDefaults:
         heads that share them, and how many times longer than its bytes take that lasts.
     reached: by device, by maker or ("") for all others, where kernels are far from those that were measured.
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
+    free_fraction: KV's part of the memory that weights and workspace leave, where it is not `memory_fraction` of all.
+    no_evict: whether requests are admitted only while memory holds all of them to their ends.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
 
@@ -62,6 +64,8 @@ class EngineDefaults:
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     reached: Mapping[str, Reached] = field(default_factory=dict, hash=False)
     splits_layers: bool = False
+    free_fraction: float = 0.0
+    no_evict: bool = False
     known: bool = True
 
     def reached_on(self, device: Device) -> Reached:

@@ -21,6 +21,7 @@ from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
 from poise.cost import kv_blocks
+from poise.cost.memory import footprint
 from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
 from poise.truth.validate.row import Row
@@ -103,7 +104,7 @@ def _read(row: Row) -> Reading:
     if prompt < 1 or output < 1:
         raise NotCoveredError("the lengths are not stated")
     base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults))
-    pools = _pools(row, base, defaults, load, assumed)
+    pools = tuple(_kept(pool, defaults) for pool in _pools(row, base, defaults, load, assumed))
     devices = sum(pool.devices * pool.replicas for pool in pools)
     condition = Condition(
         pools, load, prompt, output, row.devices or devices, row.engine, version, scenario if not row.tensor else None
@@ -206,6 +207,18 @@ def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[
         return replace(pool, role=role, replicas=max(int(workers), 1))  # type: ignore[arg-type]
     assumed.append(f"as many {role} workers as are balanced, their number is not stated")
     return replace(_held(pool, role, assumed), role=role, replicas=0)  # type: ignore[arg-type]
+
+
+def _kept(pool: Pool, defaults: EngineDefaults) -> Pool:
+    """The pool with the part of all memory that an engine which counts by what is left free comes to.
+
+    f of what is left beside the need n is f + (1 − f)·n/M of all M.
+    """
+    if not defaults.free_fraction:
+        return pool
+    need = footprint(pool)
+    left, taken = defaults.free_fraction, (need.weights + need.workspace) / pool.device.memory_bytes
+    return replace(pool, engine=replace(pool.engine, memory_fraction=left + (1 - left) * min(taken, 1.0)))
 
 
 def _held(pool: Pool, role: str, assumed: list[str]) -> Pool:

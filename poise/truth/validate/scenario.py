@@ -14,7 +14,7 @@ from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.condition import Condition, NotCoveredError
 from poise.truth.validate.load import Load
 from poise.truth.validate.outcome import Outcome
-from poise.truth.validate.served import served_outcome
+from poise.truth.validate.served import residence, served_outcome
 
 DEGREES = (1, 2, 4, 8)
 """Tensor degrees among which a layout is chosen."""
@@ -27,6 +27,9 @@ SERVER_REQUESTS = 600
 
 RESIDENCES = 4
 """How long a trial lasts at least, in stays of a request at the slowest pace allowed: a batch must fill first."""
+
+HEADROOM = 1.1
+"""The highest rate that is tried, in offline rates: there the batch runs empty at the end."""
 
 TRIALS = 6
 """Halvings of the rate's interval: it is found within 2 % of the offline rate."""
@@ -71,13 +74,14 @@ def _chosen(condition: Condition) -> Pool:
 def steady_rate(pool: Pool, condition: Condition) -> float:
     """Requests per second of a full replica: b at once, each costs its prefill and its share of the batch's steps."""
     prompt, output = max(1, round(condition.prompt)), max(1, round(condition.output))
-    held = kv_blocks(pool) * pool.engine.block_tokens / (prompt + output / 2)
+    resident = condition.prompt + residence(condition)
+    held = kv_blocks(pool) * pool.engine.block_tokens / resident
     if held < 1:
         raise CapacityError(f"{pool.device.name} has no room for one request")
     batch = min(pool.engine.max_sequences, int(held))
     estimator = cost_for(pool, condition.engine, condition.version)
     piece = estimator.step(StepShape(batch))
-    context = batch * (prompt + output / 2)
+    context = batch * resident
     decode = (piece.base + piece.per_kv * context + piece.per_window * min(context, batch * estimator.window)) / SECOND
     budget = max(1, pool.engine.token_budget // prompt)
     prefill = estimator.step(StepShape(batch, (Chunk(prompt, 0),) * budget)).base - piece.base
@@ -90,7 +94,7 @@ def _server(condition: Condition, offline: Outcome) -> Outcome:
     assert limits is not None
     fast = condition.load.kind == "interactive"
     ttft, tpot = (limits.interactive_ttft_s, limits.interactive_tpot_s) if fast else (limits.ttft_s, limits.tpot_s)
-    low, high = 0.0, offline.flow["request"]
+    low, high = 0.0, HEADROOM * offline.flow["request"]
     found: Outcome | None = None
     for _ in range(TRIALS):
         rate = (low + high) / 2

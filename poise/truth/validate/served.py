@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.catalogue.assumptions import LEVELS
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError
 from poise.core.records import FINISHED, Run
@@ -37,12 +39,16 @@ QUEUED = 3000
 RANK_BATCH = 256
 """Requests that decode on one data rank at most, where the number of decode workers is not stated."""
 
+RESIDENTS = 1000
+"""Requests of which the mean of `residence` is taken."""
+
 INSTANT = Belief(period_s=0.0, delay_s=0.0)
 
 
 def served_outcome(condition: Condition) -> Outcome:
     """The outcome of a condition with continuous batching; NotCoveredError where nothing finishes."""
     condition, notes = roomy(balanced(condition))
+    condition = unevicted(condition)
     match condition.load.kind:
         case "closed":
             found = _closed(condition)
@@ -77,6 +83,8 @@ def balanced(condition: Condition) -> Condition:
 def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
     """The same with context for its requests; where the model does not fit by our reckoning, KV is enough."""
     longest = ceil(condition.prompt + condition.output) + 1
+    if known := condition.scenario:
+        longest = max(longest, ceil(max((condition.prompt, *known.prompts)) + max((condition.output, *known.outputs))) + 1)
     pools, notes = [], []
     for pool in condition.pools:
         model = replace(pool.model, max_context=max(pool.model.max_context, longest))
@@ -93,6 +101,29 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
     return replace(condition, pools=tuple(pools)), tuple(dict.fromkeys(notes))
 
 
+def unevicted(condition: Condition) -> Condition:
+    """The same with as many requests at once as memory holds to their ends, where the engine or its user sees to that.
+
+    Some engines admit by whole lengths; who submits to a benchmark sets the largest batch that memory holds.
+    """
+    if not condition.scenario and not engine_defaults(condition.engine, condition.version).no_evict:
+        return condition
+    return replace(condition, pools=tuple(_bounded(pool, condition) for pool in condition.pools))
+
+
+def _bounded(pool: Pool, condition: Condition) -> Pool:
+    tokens = condition.prompt + (residence(condition) if condition.scenario else condition.output)
+    most = max(1, int(kv_blocks(pool) * pool.engine.block_tokens / tokens))
+    return replace(pool, engine=replace(pool.engine, max_sequences=min(pool.engine.max_sequences, most)))
+
+
+def residence(condition: Condition) -> float:
+    """Mean output tokens that a request at work has behind it, E[o²] / (2·E[o]): long ones are met more often."""
+    known = condition.scenario.outputs if condition.scenario else ()
+    output = lengths(condition.output, condition.load.spread, RESIDENTS, "output", known).astype(np.float64)
+    return float((output**2).mean() / (2 * output.mean()))
+
+
 def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
     cost = EngineCost(condition.engine, condition.version)
@@ -104,13 +135,30 @@ def run_of(condition: Condition, workload: Workload) -> Run:
     return run
 
 
-def lengths(mean: float, spread: float, count: int, purpose: str) -> NDArray[np.int32]:
-    """Uniform whole lengths between `spread` × `mean` and `mean`; all equal for a spread of 1."""
+def lengths(mean: float, spread: float, count: int, purpose: str, known: Sequence[float] = ()) -> NDArray[np.int32]:
+    """Whole lengths with the mean `mean`, spread as the quantiles `known` at `LEVELS`, which none exceeds.
+
+    Where no quantile is known, uniform between `spread` × `mean` and `mean`; all equal for a spread of 1.
+    """
+    if known:
+        drawn = np.interp(100 * stream(0, purpose).random(count), LEVELS, known)
+        scaled = np.minimum(drawn * mean / drawn.mean(), known[-1])
+        whole: NDArray[np.int32] = np.maximum(np.rint(scaled), 1).astype(np.int32)
+        return whole
     high = max(1, round(mean))
     low = max(1, round(mean * spread))
     if low == high:
         return np.full(count, high, dtype=np.int32)
     return stream(0, purpose).integers(low, high + 1, count).astype(np.int32)
+
+
+def _lengths(condition: Condition, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Prompts and outputs of `count` requests."""
+    spread, known = condition.load.spread, condition.scenario
+    return (
+        lengths(condition.prompt, spread, count, "prompt", known.prompts if known else ()),
+        lengths(condition.output, spread, count, "output", known.outputs if known else ()),
+    )
 
 
 def _closed(condition: Condition) -> Outcome:
@@ -126,13 +174,7 @@ def _closed(condition: Condition) -> Outcome:
 
 
 def _all_at_once(condition: Condition, count: int, concurrency: int = 0) -> Workload:
-    spread = condition.load.spread
-    return Workload(
-        np.zeros(count, dtype=np.int64),
-        lengths(condition.prompt, spread, count, "prompt"),
-        lengths(condition.output, spread, count, "output"),
-        concurrency=concurrency,
-    )
+    return Workload(np.zeros(count, dtype=np.int64), *_lengths(condition, count), concurrency=concurrency)
 
 
 def _queued(condition: Condition) -> Outcome:
@@ -154,7 +196,7 @@ def _queued(condition: Condition) -> Outcome:
 def _at_once(pool: Pool, condition: Condition) -> int:
     """Requests that one replica holds at once, at half their outputs."""
     tokens = kv_blocks(pool) * pool.engine.block_tokens
-    return max(1, min(pool.engine.max_sequences, int(tokens / (condition.prompt + condition.output / 2))))
+    return max(1, min(pool.engine.max_sequences, int(tokens / (condition.prompt + residence(condition)))))
 
 
 def _rate(condition: Condition) -> Outcome:
@@ -170,8 +212,7 @@ def _rate(condition: Condition) -> Outcome:
     count = len(arrival)
     workload = Workload(
         arrival - arrival[0],
-        lengths(condition.prompt, load.spread, count, "prompt"),
-        lengths(condition.output, load.spread, count, "output"),
+        *_lengths(condition, count),
         prefixes=_system_prompt(load.system, count) if load.system else None,
     )
     return outcome_of(run_of(condition, workload), condition.devices, None, 0)
