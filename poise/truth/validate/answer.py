@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 from poise.core.errors import PoiseError
@@ -18,7 +18,7 @@ from poise.truth.validate.naive import naive_cost
 from poise.truth.validate.outcome import Outcome
 from poise.truth.validate.row import Row
 from poise.truth.validate.scenario import scenario_outcome
-from poise.truth.validate.served import balanced, roomy, served_outcome
+from poise.truth.validate.served import balanced, holds, roomy, served_outcome
 
 BATCH = 8
 """Conditions that one process gets at a time."""
@@ -110,7 +110,10 @@ def outcome(condition: Condition) -> Outcome:
 
 
 def _static(condition: Condition) -> Outcome:
+    """One batch that starts and ends together; where memory cannot hold it, its requests take their turns."""
     pool = condition.pools[0]
+    if not holds(condition):
+        return served_outcome(replace(condition, load=replace(condition.load, kind="queued")))
     estimator = cost_for(pool, condition.engine, condition.version)
     load = condition.load
     return static_outcome(estimator, pool, load.clients, condition.prompt, condition.output, condition.devices)

@@ -101,6 +101,16 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
     return replace(condition, pools=tuple(pools)), tuple(dict.fromkeys(notes))
 
 
+def holds(condition: Condition) -> bool:
+    """Whether memory holds all requests of a static batch to their ends; true where the model does not fit at all."""
+    load, pool = condition.load, condition.pools[0]
+    try:
+        tokens = kv_blocks(pool) * pool.engine.block_tokens
+    except CapacityError:
+        return True
+    return ceil(load.clients / pool.replicas) * ceil(condition.prompt + condition.output) <= tokens
+
+
 def unevicted(condition: Condition) -> Condition:
     """The same with as many requests at once as memory holds to their ends, where the engine or its user sees to that.
 
@@ -179,7 +189,7 @@ def _all_at_once(condition: Condition, count: int, concurrency: int = 0) -> Work
 
 def _queued(condition: Condition) -> Outcome:
     """A full queue: simulated until the batch has turned over a few times, then extended at its own pace."""
-    asked = condition.load.requests or QUEUED
+    asked = condition.load.requests or condition.load.clients or QUEUED
     held = sum(_at_once(pool, condition) * pool.replicas for pool in condition.pools if pool.role != "prefill")
     count = min(asked, max(4 * held, 200))
     run = run_of(condition, _all_at_once(condition, count))
