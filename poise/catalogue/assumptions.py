@@ -41,6 +41,7 @@ class Scenario:
     """The load of one benchmark set: its lengths, and the limits that its server and interactive scenarios set.
 
     prompt, output: mean tokens.  prompts, outputs: quantiles at `LEVELS`, of equal lengths where there are none.
+    samples: how many the set has.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Scenario:
     why: str
     prompts: tuple[float, ...] = ()
     outputs: tuple[float, ...] = ()
+    samples: int = 0
 
 
 def named_device(name: str) -> tuple[Device, str]:
@@ -99,6 +101,14 @@ def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:
     raise UserError(f"precision {name!r} is not known; known are bf16, fp16, fp8, int8, int4, fp4 and their variants")
 
 
+def format_in(name: str) -> str:
+    """The format that a model's name ends in (`llama3_1-70b-fp8_dyn`: fp8); empty where it names none."""
+    found = re.search(
+        r"(?<![a-z0-9])((nv|mx)?fp[48]|int[48]|w4a16|bf16|fp16)(?![a-z0-9])", name.replace("_", "-").lower()
+    )
+    return found[1] if found else ""
+
+
 def narrowest(found: Device) -> tuple[Format, str]:
     """What MLPerf's submitters run where nothing is stated: the narrowest format that the device computes natively."""
     best: Format = "fp4" if found.fp4_flops > 0 else "fp8" if found.fp8_flops > 0 else "bf16"
@@ -113,6 +123,14 @@ def era_of(source: str, engine: str, version: str, notes: str) -> tuple[str, str
         if named and stated and re.search(row["notes"], notes):
             return row["version"], f"engine version {version or 'not stated'}: {row['version']}, {row['why']}"
     return version, ""
+
+
+def meant_metric(source: str, metric: str, load: str) -> tuple[str, str]:
+    """The metric that a row means, and what was assumed: the stated one where no row of the table fits."""
+    for row in _table()["metrics"]:
+        if (source, metric, load.lower()) == (row["source"], row["named"], row["load"]):
+            return row["taken"], f"metric {metric}: {row['taken']}, {row['why']}"
+    return metric, ""
 
 
 def scenario_of(found: Model) -> Scenario | None:

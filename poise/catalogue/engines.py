@@ -44,6 +44,7 @@ class EngineDefaults:
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     free_fraction: KV's part of the memory that weights and workspace leave, where it is not `memory_fraction` of all.
     no_evict: whether requests are admitted only while memory holds all of them to their ends.
+    stages: whether stages of layers are a layout that its users choose for throughput.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
 
@@ -66,6 +67,7 @@ class EngineDefaults:
     splits_layers: bool = False
     free_fraction: float = 0.0
     no_evict: bool = False
+    stages: bool = False
     known: bool = True
 
     def reached_on(self, device: Device) -> Reached:

@@ -85,9 +85,7 @@ class Gather:
         return Tried([slices[curve] for curve in found])
 
     def _lacking(self, kind: str) -> ScenarioError:
-        return ScenarioError(
-            f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
-        )
+        return ScenarioError(f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline")
 
     def curve(self, kind: str, form: str, *probe: float) -> Curve:
         """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""

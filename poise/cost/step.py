@@ -64,14 +64,15 @@ class Steps:
         that computes it, while its routed experts are spread over all. Each rank has a scheduler of its own, so host
         time grows with its own sequences.
     pipeline: the batch is cut into `pipeline` microbatches that follow one another, so a step is a microbatch's way
-        through all layers with n/pipeline of the decodes, at least one, plus `pipeline` hops. A chunk passes all stages
-        whole: one prompt's latency is right, but several prompts' overlap in different stages is not counted.
+        through all layers with n/pipeline of the decodes, at least one, plus `pipeline` hops. Chunks spread over the
+        microbatches, of which one has 1/pipeline of them or the longest: a chunk passes all stages whole. Beside data
+        ranks every microbatch is taken to have all chunks of its rank.
     layer ranges: a chunk with (first, last) passes layers first ≤ l < last; GEMMs are counted per stretch of layers
         over which the passing tokens do not change. A cover of all layers costs the unsplit chunk, with weights and
         host time as often as there are steps.
     """
 
-    __slots__ = ("_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "pool", "window")
+    __slots__ = ("_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "_stages", "pool", "window")
 
     def __init__(self, pool: Pool) -> None:
         check(pool)
@@ -79,6 +80,7 @@ class Steps:
         self.window = pool.model.window if pool.model.window_layers else 0
         self._layers = pool.model.layers
         self._part_chunk = 1 / pool.data
+        self._stages = pool.pipeline if pool.data == 1 else 1
         self._part_decode = 1 / (pool.data * pool.pipeline)
         self._lanes: dict[float, Costs] = {}
         self._pieces: dict[tuple[int, float], Piece] = {}
@@ -151,22 +153,32 @@ class Steps:
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
-        part, alone = self._part_chunk, self._pieces.get((decodes, share)) or self._decode(decodes, share)
+        part, alone = self._spread(chunks), self._pieces.get((decodes, share)) or self._decode(decodes, share)
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
         base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
-        new = 0
+        new, attending, costliest = 0, 0.0, 0.0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
-                return self._ranges(k, decodes, tokens, chunks, alone)
+                return self._ranges(k, decodes, tokens, chunks, alone, part)
             new += count
-            base += part * k.attention(count, context, self.window)
+            one = k.attention(count, context, self.window)
+            attending += one
+            costliest = one if one > costliest else costliest
+        base += self._part_chunk * (max(costliest, attending / self._stages) if self._stages > 1 else attending)
         base += self._layers * k.layer(tokens + new * part) + k.last(tokens + len(chunks) * part)
-        if part < 1.0:
+        if self._part_chunk < 1.0:
             most = max(chunk.tokens for chunk in chunks)
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         return Piece(round(base), *_beside(alone, k.beside))
+
+    def _spread(self, chunks: tuple[Chunk, ...]) -> float:
+        """The part of all chunks that a rank's microbatch has: an even one, and no less than the longest chunk."""
+        if self._stages == 1 or len(chunks) == 1:
+            return self._part_chunk
+        new = sum(chunk.tokens for chunk in chunks)
+        return max(1 / self._stages, max(chunk.tokens for chunk in chunks) / new)
 
     def _longer(self, k: Costs, tokens: float, new: int, most: int) -> float:
         """What a layer takes longer on the rank of a chunk of `most` tokens than with `new` spread evenly."""
@@ -182,28 +194,32 @@ class Steps:
         """The part of all layers that a chunk passes."""
         return ((chunk.last_layer or self._layers) - chunk.first_layer) / self._layers
 
-    def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece) -> Piece:
+    def _ranges(
+        self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece, part: float
+    ) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
-        layers, part = self._layers, self._part_chunk
+        layers = self._layers
         base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
         change: dict[int, int] = {0: 0, layers: 0}
-        finishing = 0
+        finishing, attending = 0, []
         for count, context, first, last in chunks:
             last = last or layers
             finishing += last == layers
             change[first] = change.get(first, 0) + count
             change[last] = change.get(last, 0) - count
-            base += part * (last - first) / layers * k.attention(count, context, self.window)
+            attending.append((last - first) / layers * k.attention(count, context, self.window))
+        whole = sum(attending)
+        base += self._part_chunk * (max(max(attending), whole / self._stages) if self._stages > 1 else whole)
         edges = sorted(change)
         passing = 0
         for low, high in pairwise(edges):
             passing += change[low]
             if decodes or passing:
                 base += (high - low) * k.layer(tokens + passing * part)
-            if passing and part < 1.0:
+            if passing and self._part_chunk < 1.0:
                 most = max(c.tokens for c in chunks if c.first_layer <= low < (c.last_layer or layers))
                 base += (high - low) * self._longer(k, tokens, passing, most)
-        if part < 1.0:
+        if self._part_chunk < 1.0:
             base += self._alone(k, chunks)
         if decodes or finishing:
             base += k.last(tokens + finishing * part)

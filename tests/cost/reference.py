@@ -37,7 +37,13 @@ class Slow:
         groups = pool.data * pool.pipeline
         mine = contexts[::groups] if contexts else []
         decodes = max(1.0, len(contexts) / groups) if contexts else 0.0
+        stages = pool.pipeline if pool.data == 1 else 1
         new = sum(chunk.tokens for chunk in chunks) / pool.data
+        part = 1 / pool.data
+        if stages > 1 and chunks:
+            longest = max(chunk.tokens for chunk in chunks)
+            part = max(1 / stages, longest / new)
+            new = max(new / stages, float(longest))
         total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks)) / pool.data
         for index in range(model.layers):
             dense = index < model.dense_layers
@@ -50,10 +56,10 @@ class Slow:
             if kind != "linear":
                 total += sum(self.decode(kind, context) for context in mine)
         prefills = [self.prefill(chunk) for chunk in chunks]
-        total += max([sum(prefills) / pool.data, *prefills])
+        total += max([sum(prefills) / (pool.data * stages), *prefills])
         total += self.longer(decodes, new, max([new, *(float(chunk.tokens) for chunk in chunks)]))
         total += pool.pipeline * self.hop(decodes + new)
-        return total + self.head(decodes + len(chunks) / pool.data)
+        return total + self.head(decodes + len(chunks) * part)
 
     def longer(self, decodes: float, even: float, most: float) -> float:
         """What the products of all layers take longer with `most` prompt tokens than with `even`, of average layers."""

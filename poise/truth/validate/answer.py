@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
+from poise.catalogue.assumptions import meant_metric
 from poise.core.errors import PoiseError
 from poise.core.spec import Pool
 from poise.cost import kv_blocks
@@ -156,9 +157,11 @@ def _answer(row: Row, found: Reading | str, outcomes: dict[Condition, Told]) -> 
     told, naive, why = outcomes[found.condition]
     if told is None or naive is None:
         return Answer(row, assumed=found.assumed, why=why)
-    predicted = told.figure(row.metric, row.unit)
+    metric, meant = meant_metric(row.source, row.metric, row.load)
+    predicted = told.figure(metric, row.unit)
     if predicted is None or not predicted > 0:
         return Answer(
             row, assumed=found.assumed, why=f"metric {row.metric} is not known, or this load does not have it"
         )
-    return Answer(row, predicted, naive.figure(row.metric, row.unit), (*found.assumed, *told.notes))
+    assumed = (*found.assumed, *filter(None, (meant,)), *told.notes)
+    return Answer(row, predicted, naive.figure(metric, row.unit), assumed)

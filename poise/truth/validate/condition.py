@@ -10,6 +10,7 @@ from math import gcd
 from poise.catalogue.assumptions import (
     Scenario,
     era_of,
+    format_in,
     named_device,
     named_format,
     named_model,
@@ -131,8 +132,8 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
     """Weights and KV values; a format in the notes fills a column that is silent."""
     weights, _, kv = row.precision.partition("/")
     stated = _STATED_GEMM.search(row.notes)
-    if _silent(weights) and stated:
-        weights = stated[1]
+    if _silent(weights):
+        weights = stated[1] if stated else format_in(row.model) or weights
     try:
         found, said = named_format(weights)
         kept, _ = named_format(kv)

@@ -9,6 +9,7 @@ from poise.core.errors import UserError
 from poise.truth.profiles.read import LAYOUTS, any_profiles
 from poise.truth.validate.answer import Answer, Meter, answer_rows
 from poise.truth.validate.borrow import borrow
+from poise.truth.validate.contradict import contradicted
 from poise.truth.validate.operators import operator_scores
 from poise.truth.validate.peer import read_peers
 from poise.truth.validate.replay import SOURCE, replay
@@ -47,7 +48,7 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
         rows, found.faults = read_rows(table)
-        found.answers += answer_rows(borrow(rows), jobs, meter)
+        found.answers += answer_rows(borrow(contradicted(rows)), jobs, meter)
     for number, run in enumerate(runs, 1):
         found.answers += replay(run)
         if meter is not None:

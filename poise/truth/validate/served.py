@@ -30,6 +30,9 @@ from poise.workload.table import Prefixes, Workload
 REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
 
+RATED = 24_000
+"""Requests of a rate at most."""
+
 LEAST_WAVES = 3
 """Waves of a closed load at least, however many clients: the first is another than those that follow."""
 
@@ -38,6 +41,9 @@ QUEUED = 3000
 
 RANK_BATCH = 256
 """Requests that decode on one data rank at most, where the number of decode workers is not stated."""
+
+SLACK = 1.1
+"""How many times what memory holds by our reckoning a static batch may need: so far the reckoning is trusted."""
 
 RESIDENTS = 1000
 """Requests of which the mean of `residence` is taken."""
@@ -84,7 +90,9 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
     """The same with context for its requests; where the model does not fit by our reckoning, KV is enough."""
     longest = ceil(condition.prompt + condition.output) + 1
     if known := condition.scenario:
-        longest = max(longest, ceil(max((condition.prompt, *known.prompts)) + max((condition.output, *known.outputs))) + 1)
+        longest = max(
+            longest, ceil(max((condition.prompt, *known.prompts)) + max((condition.output, *known.outputs))) + 1
+        )
     pools, notes = [], []
     for pool in condition.pools:
         model = replace(pool.model, max_context=max(pool.model.max_context, longest))
@@ -108,7 +116,7 @@ def holds(condition: Condition) -> bool:
         tokens = kv_blocks(pool) * pool.engine.block_tokens
     except CapacityError:
         return True
-    return ceil(load.clients / pool.replicas) * ceil(condition.prompt + condition.output) <= tokens
+    return ceil(load.clients / pool.replicas) * ceil(condition.prompt + condition.output) <= SLACK * tokens
 
 
 def unevicted(condition: Condition) -> Condition:
@@ -216,7 +224,7 @@ def _rate(condition: Condition) -> Outcome:
     chance = stream(0, "arrival")
     for rate in load.rates:
         count = load.requests or ceil(rate * (load.seconds or RATE_REQUESTS / rate))
-        count = min(count, 2 * REQUESTS)
+        count = min(count, RATED)
         gaps.append(np.full(count, 1 / rate) if load.even else chance.exponential(1 / rate, count))
     arrival = np.rint(np.cumsum(np.concatenate(gaps)) * SECOND).astype(np.int64)
     count = len(arrival)
