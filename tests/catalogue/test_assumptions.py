@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from poise.catalogue import device, model
-from poise.catalogue.assumptions import era_of, named_device, named_format, named_model, narrowest, scenario_of
+from poise.catalogue.assumptions import (
+    LEVELS,
+    era_of,
+    format_in,
+    meant_metric,
+    named_device,
+    named_format,
+    named_model,
+    narrowest,
+    scenario_of,
+)
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 
@@ -73,6 +83,46 @@ def test_scenarios_go_by_shape() -> None:
     assert found.name == "OpenOrca"
     assert scenario_of(model("mistral-7b")) is None
     assert scenario_of(model("llama-2-7b")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("llama3_1-70b-fp8_dyn", "fp8"), ("llama2-70b-fp8_quark", "fp8"), ("x-NVFP4", "nvfp4"), ("llama2-70b-99.9", "")],
+)
+def test_a_format_in_a_name_is_found(name: str, found: str) -> None:
+    assert format_in(name) == found
+
+
+def test_the_quantiles_of_a_set_have_its_mean() -> None:
+    spread = 0
+    for name in ("llama-2-70b", "llama-3.1-8b", "mixtral-8x7b", "llama-3.1-405b", "deepseek-r1"):
+        found = scenario_of(model(name))
+        assert found is not None
+        spread += bool(found.outputs)
+        assert len(found.prompts) == len(LEVELS)
+        assert list(found.prompts) == sorted(found.prompts)
+        assert trapezoid(found.prompts) == pytest.approx(found.prompt, rel=0.03)
+    assert spread == 4
+
+
+def trapezoid(quantiles: tuple[float, ...]) -> float:
+    """The mean of lengths that are even between quantiles."""
+    steps = zip(LEVELS, LEVELS[1:], quantiles, quantiles[1:], strict=False)
+    return sum((high - low) * (one + other) / 200 for low, high, one, other in steps)
+
+
+def test_a_benchmark_names_the_library_beneath_its_engine() -> None:
+    for stated, meant in (("TensorRT 9.3.0, CUDA 12.2", "0.11"), ("TensorRT 10.11, CUDA 12.9", "1.0")):
+        assert era_of("mlperf_inference_v5.1", "TensorRT-LLM", stated, "")[0] == meant
+    assert era_of("mlperf_inference_v5.1", "vLLM", "vLLM v0.6.5", "")[0] == "0.8"
+    assert era_of("other", "TensorRT-LLM", "TensorRT 10.2", "") == ("TensorRT 10.2", "")
+
+
+def test_a_metric_of_another_unit_is_told() -> None:
+    taken, said = meant_metric("mlperf_inference_v5.1", "request_throughput", "Interactive")
+    assert taken == "output_throughput"
+    assert "tokens" in said
+    assert meant_metric("mlperf_inference_v4.1", "request_throughput", "Server") == ("request_throughput", "")
 
 
 def test_engines_go_by_version() -> None:

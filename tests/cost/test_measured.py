@@ -18,9 +18,24 @@ from poise.core.spec import Engine, Pool
 from poise.cost import Measured, Roofline
 from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import framework
-from poise.cost.tables import SHIPPED, Curve, distance, load_tables
+from poise.cost.ramp import Tried
+from poise.cost.tables import SHIPPED, SLOW, Curve, distance, load_tables
 
-from .pools import DEEPSEEK_V3, GEMMA, H100, HYBRID, LLAMA_8B, PCIE, REAL, cost, models, more_work, pools, shares
+from .pools import (
+    DEEPSEEK_V3,
+    GEMMA,
+    H100,
+    HYBRID,
+    LLAMA_8B,
+    LLAMA_70B,
+    PCIE,
+    REAL,
+    cost,
+    models,
+    more_work,
+    pools,
+    shares,
+)
 
 TABLES = load_tables()
 KNOWN = TABLES.devices["H100-SXM-80GB"]
@@ -223,3 +238,40 @@ def test_models_published_in_fp8_by_blocks_take_kernels_for_that() -> None:
     for name, form in (("minimax-m2.5", "fp8_block"), ("qwen3-235b-a22b", "fp8")):
         costs = Measured().build(Pool(model(name), device("H100"), tensor=8, weights="fp8"))
         assert f"moe {form}" in costs.describe()["tables"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["H100", "B200"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("form", ["bf16", "fp8"])
+def test_a_kernel_is_chosen_for_each_number_of_tokens(name: str, engine: str, form: str) -> None:
+    machine, probes = device(name), [(2.0**at, 28672.0, 8192.0) for at in range(15)]
+    chosen = TABLES.tried("gemm", machine, form, engine, probes)
+    tables = [t for t in TABLES.tables if (t.kind, t.device, t.format) == ("gemm", machine.name, form)]
+    curves = [TABLES.curve("gemm", machine, form, t.framework, t.kernel) for t in tables if t.framework != "vidur"]
+    for probe, found in zip(probes, chosen, strict=True):
+        fastest = min(curve.seconds(*probe) for curve in curves if curve is not None and curve.covers(*probe))
+        assert found.seconds(*probe) <= SLOW * fastest
+        assert found.table.framework == engine or found.seconds(*probe) == fastest
+
+
+def test_large_products_in_fp8_take_the_engines_own_kernel_where_small_ones_do_not() -> None:
+    small, large = TABLES.tried(
+        "gemm", device("H100"), "fp8", "trtllm", [(64.0, 4096.0, 4096.0), (4096.0, 4096.0, 4096.0)]
+    )
+    assert (small.table.framework == "trtllm", large.table.framework == "trtllm") == (False, True)
+
+
+def test_an_operator_is_asked_by_the_kernel_of_its_octave() -> None:
+    probes = [(2.0**at, 4096.0, 4096.0) for at in range(8)]
+    slices = [c.slice(1, 4096.0, 4096.0) for c in TABLES.tried("gemm", device("H100"), "fp8", "trtllm", probes)]
+    tried = Tried(slices)
+    for tokens, at in ((1, 0), (0.5, 0), (63, 6), (65, 6), (100_000, 7)):
+        assert tried.seconds(tokens) == slices[at].seconds(tokens)
+
+
+def test_stages_share_prompts_out() -> None:
+    pool = Pool(LLAMA_70B, H100, pipeline=2, weights="fp8")
+    estimator = Measured().build(pool)
+    one, two, four = (estimator.step(StepShape(0, (Chunk(1024, 0),) * n)).base for n in (1, 2, 4))
+    assert two == pytest.approx(one, rel=0.02)
+    assert four == pytest.approx(estimator.step(StepShape(0, (Chunk(2048, 0),))).base, rel=0.1)

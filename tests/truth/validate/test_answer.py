@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from poise.scenario.engine_cost import cost_for
 from poise.truth.validate import answer
 from poise.truth.validate.answer import answer_rows
-from poise.truth.validate.batch import decode_s
+from poise.truth.validate.batch import decode_s, prefill_s, static_outcome
 from poise.truth.validate.condition import Condition, read_condition
 from poise.truth.validate.naive import naive_cost
 from tests.truth.validate.made import row
@@ -47,3 +48,18 @@ def test_the_naive_prediction_is_the_bare_roofline_and_never_slower() -> None:
     assert found.naive == pytest.approx(decode_s(naive_cost(pool), 8, 512, 63) / 63 * 1e3)
     assert found.predicted is not None
     assert found.naive < found.predicted
+
+
+@pytest.mark.parametrize(("blocks", "fits"), [(2000, True), (72, False)])
+def test_a_static_batch_that_memory_cannot_hold_takes_turns(blocks: int, fits: bool) -> None:
+    condition = read_condition(row(load="static batch 16", notes=f"KV blocks={blocks}")).condition
+    (pool,) = condition.pools
+    together = static_outcome(cost_for(pool, "vLLM", "0.15.1"), pool, 16, 512, 64, 1)
+    found = answer.outcome(condition)
+    if fits:
+        assert found == together
+    else:  # two at a time: eight turns, each of two prefills and 63 steps of two
+        estimator = cost_for(pool, "vLLM", "0.15.1")
+        turns = 8 * (2 * prefill_s(estimator, 1, 512, 8192) + decode_s(estimator, 2, 512, 63))
+        assert 16 / found.flow["request"] == pytest.approx(turns, rel=0.1)
+        assert found.flow["request"] < together.flow["request"]

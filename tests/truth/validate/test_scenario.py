@@ -21,7 +21,7 @@ def _of(scenario: str, **changes: object) -> Condition:
 
 def test_lengths_come_from_the_set_and_the_measured_output_wins() -> None:
     condition = _of("Offline", output=80.0)
-    assert (condition.prompt, condition.output) == (778, 80.0)
+    assert (condition.prompt, condition.output) == (870.7, 80.0)
 
 
 def test_devices_are_filled_with_equal_replicas() -> None:
@@ -32,6 +32,29 @@ def test_devices_are_filled_with_equal_replicas() -> None:
 def test_a_model_too_large_for_one_device_is_cut() -> None:
     found = scenario_outcome(_of("Offline", model="llama2-70b-99", precision="bf16", devices=8))
     assert any("tensor" in note and "tensor 1," not in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("version", "staged"), [("TensorRT 10.2.0, CUDA 12.4", False), ("TensorRT 10.8, CUDA 12.8", True)]
+)
+def test_newer_engines_are_run_in_stages_which_need_no_all_reduce(version: str, staged: bool) -> None:
+    condition = _of(
+        "Offline",
+        source="mlperf",
+        engine="TensorRT-LLM",
+        version=version,
+        model="llama2-70b-99",
+        devices=8,
+        notes="",
+    )
+    notes = scenario_outcome(condition).notes
+    assert any("4 replicas of tensor 1, pipeline 2" in note for note in notes) is staged
+    assert any("4 replicas of tensor 2" in note for note in notes) is not staged
+
+
+def test_an_offline_run_lasts_long_enough_to_be_a_pace() -> None:
+    few, many = (scenario_outcome(_of("Offline", devices=n, notes="max_num_seqs=512")) for n in (1, 72))
+    assert many.flow["output"] == pytest.approx(72 * few.flow["output"], rel=0.01)
 
 
 def test_a_server_meets_its_limits_below_the_offline_rate() -> None:

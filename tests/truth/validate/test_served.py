@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from poise.catalogue.assumptions import LEVELS
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
 from poise.core.units import SECOND
+from poise.cost import kv_blocks
+from poise.cost.memory import footprint
 from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
+from poise.truth.validate.served import RANK_BATCH, balanced, lengths, residence, served_outcome, unevicted
 from tests.truth.validate.made import row
 
 
@@ -130,3 +133,33 @@ def test_even_arrivals_wait_less_than_random_ones() -> None:
     even = served_outcome(_of(load="rate=20 req/s for 30 s"))
     random = served_outcome(_of(load="qps=20", notes="600 requests"))
     assert even.latency["ttft"]["p99"] < random.latency["ttft"]["p99"]
+
+
+@pytest.mark.parametrize("mean", [50.0, 294.0])
+def test_known_lengths_have_their_mean_and_their_longest(mean: float) -> None:
+    known = tuple(float(10 * at + 1) for at in range(len(LEVELS)))
+    found = lengths(mean, 1.0, 5000, "output", known)
+    assert found.max() <= known[-1]
+    if mean < 100:
+        assert found.mean() == pytest.approx(mean, rel=0.02)
+        assert found.std() > 0.3 * mean
+
+
+def test_a_request_at_work_is_met_half_way_where_all_are_equal() -> None:
+    assert residence(_of(load="inf", output=512.0)) == 256
+    set_ = read_condition(row(load="Offline", model="llama2-70b-99", prompt=0.0, output=0.0, tensor=0)).condition
+    assert residence(set_) > 1.4 * set_.output / 2
+
+
+def test_an_engine_that_evicts_nobody_admits_by_whole_lengths() -> None:
+    given: dict[str, object] = {"load": "inf", "prompt": 128.0, "output": 512.0, "notes": "KV blocks=400"}
+    some, all_ = (unevicted(_of(engine=name, **given)).pools[0].engine for name in ("TensorRT-LLM", "vLLM"))
+    assert some.max_sequences == 400 * 16 // 640
+    assert all_.max_sequences > some.max_sequences
+
+
+def test_memory_that_is_left_free_is_counted_as_its_engine_does() -> None:
+    pool = _of(engine="TensorRT-LLM", load="inf").pools[0]
+    need = footprint(pool)
+    free = pool.device.memory_bytes - need.weights - need.workspace
+    assert kv_blocks(pool) == int(0.9 * free / need.block)

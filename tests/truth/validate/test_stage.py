@@ -14,7 +14,7 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost import Measured
 from poise.truth.validate.peer import FILE, read_peers
-from poise.truth.validate.stage import read_stages
+from poise.truth.validate.stage import CONTEXT, read_stages
 
 HEAD = "model,machine,phase,batch_or_tokens,time_ms\n"
 
@@ -29,7 +29,8 @@ def test_a_layer_is_a_step_without_head_and_host(tmp_path: Path) -> None:
     (answer,), faults = read_stages(_file(tmp_path, HEAD + "llama2_70b,a100,decode,8,1.5\n"))
     assert faults == []
     found = model("llama-2-70b")
-    step = Measured().build(Pool(found, device("A100"))).step(StepShape(8)).base / SECOND * 1e3
+    piece = Measured().build(Pool(found, device("A100"))).step(StepShape(8))
+    step = (piece.base + 8 * CONTEXT * piece.per_kv) / SECOND * 1e3
     assert answer.predicted is not None
     assert 0.9 * step / found.layers < answer.predicted < step / found.layers
 
