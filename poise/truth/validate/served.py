@@ -126,7 +126,9 @@ def unevicted(condition: Condition) -> Condition:
     """
     if not condition.scenario and not engine_defaults(condition.engine, condition.version).no_evict:
         return condition
-    return replace(condition, pools=tuple(_bounded(pool, condition) for pool in condition.pools))
+    return replace(
+        condition, pools=tuple(p if p.role == "prefill" else _bounded(p, condition) for p in condition.pools)
+    )
 
 
 def _bounded(pool: Pool, condition: Condition) -> Pool:
