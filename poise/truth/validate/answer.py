@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 from poise.catalogue.assumptions import meant_metric
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import PoiseError
 from poise.core.spec import Pool
 from poise.cost import kv_blocks
@@ -115,6 +116,8 @@ def _static(condition: Condition) -> Outcome:
     pool = condition.pools[0]
     if not holds(condition):
         return served_outcome(replace(condition, load=replace(condition.load, kind="queued")))
+    if not engine_defaults(condition.engine, condition.version).splits_layers:
+        pool = replace(pool, pipeline=1)  # stages take turns with the whole batch; what llama.cpp reaches holds that
     estimator = cost_for(pool, condition.engine, condition.version)
     load = condition.load
     return static_outcome(estimator, pool, load.clients, condition.prompt, condition.output, condition.devices)

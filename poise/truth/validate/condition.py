@@ -41,6 +41,8 @@ _SEQUENCES = re.compile(r"max_num_seqs=(\d+)")
 _BLOCKS = re.compile(r"KV blocks=(\d+)")
 _TOKENS = re.compile(r"KV tokens=(\d+)")
 _WORKERS = re.compile(r"(prefill|decode) workers=(\?|\d+) x \(tp(\d+),dp(\d+)(?:,moe_tp(\d+))?(?:,ep(\d+))?\)")
+_LAYOUT_WORDS = re.compile(r"parallelism type: ([^;]*)")
+_DEGREE = re.compile(r"\b(TP|PP|EP|Tensor|Pipeline|Expert)\b(?: *[=(] *(\d+))?")
 _INFERENCEX = re.compile(r"\bdump 20\d\d-")
 _STATED_GEMM = re.compile(r"\bgemm=(\w+)")
 
@@ -186,6 +188,7 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
         if set(sides) != {"prefill", "decode"}:
             raise NotCoveredError("prefill and decode are apart, but their layouts are not stated")
         return tuple(_side(base, side, sides[side], load.clients, assumed) for side in ("prefill", "decode"))
+    row = _stated_layout(row)
     tensor, data = max(row.tensor, 1), max(row.data, 1)
     pipeline = max(row.pipeline, 1)
     if not row.tensor and row.devices:
@@ -198,6 +201,19 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
     pool = _laid(base, tensor, pipeline, data, max(row.expert, 1))
     replicas = row.devices // pool.devices if row.devices > pool.devices and row.tensor else 1
     return (replace(pool, replicas=max(replicas, 1)),)
+
+
+def _stated_layout(row: Row) -> Row:
+    """The row with the degrees that its notes state in words, where its columns are silent: `TP = 2 and PP = 2`, `EP`.
+
+    A kind without a number is meant for all devices. Experts spread over ranks that else cut every layer.
+    """
+    words = _LAYOUT_WORDS.search(row.notes)
+    if row.tensor or not words or not row.devices:
+        return row
+    degree = {kind[0].upper(): int(number or row.devices) for kind, number in _DEGREE.findall(words[1])}
+    pipeline, expert = degree.get("P", 1), degree.get("E", 0)
+    return replace(row, tensor=max(1, row.devices // pipeline), pipeline=pipeline, expert=expert or row.expert)
 
 
 def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[str]) -> Pool:

@@ -63,3 +63,11 @@ def test_a_static_batch_that_memory_cannot_hold_takes_turns(blocks: int, fits: b
         turns = 8 * (2 * prefill_s(estimator, 1, 512, 8192) + decode_s(estimator, 2, 512, 63))
         assert 16 / found.flow["request"] == pytest.approx(turns, rel=0.1)
         assert found.flow["request"] < together.flow["request"]
+
+
+def test_stages_of_a_static_batch_take_turns() -> None:
+    one, staged = (
+        answer.outcome(read_condition(row(engine="TensorRT-LLM", load="static batch 16", **layout)).condition)
+        for layout in ({}, {"pipeline": 4, "devices": 4})
+    )
+    assert staged.flow["output"] == pytest.approx(one.flow["output"], rel=0.02)

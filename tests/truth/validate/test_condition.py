@@ -115,3 +115,22 @@ def test_what_cannot_be_answered_says_why(change: dict[str, object], said: str) 
     with pytest.raises(NotCoveredError, match=said) as caught:
         read_condition(row(**change))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "layout"),
+    [
+        ("Hybrid TP = 2 and PP = 2", (2, 2, 1)),
+        ("Hybird Tensor (2) and Pipeline (2) Parallelism", (2, 2, 1)),
+        ("PP", (1, 4, 1)),
+        ("TP", (4, 1, 1)),
+        ("EP", (4, 1, 4)),
+        ("Hybrid TP = 2 and EP = 2", (4, 1, 2)),
+    ],
+)
+def test_a_layout_in_words_fills_silent_columns(words: str, layout: tuple[int, int, int]) -> None:
+    stated = row(
+        model="Mixtral-8x7B", tensor=0, pipeline=0, expert=0, devices=4, notes=f"parallelism type: {words}; latency 9 s"
+    )
+    (pool,) = read_condition(stated).condition.pools
+    assert (pool.tensor, pool.pipeline, pool.expert) == layout
