@@ -37,6 +37,7 @@ class EngineDefaults:
     joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
+    ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
         heads that share them, and how many times longer than its bytes take that lasts.
@@ -58,6 +59,7 @@ class EngineDefaults:
     front_s: float = 0.0
     front_token_s: float = 0.0
     quantised_kv: Format = "bf16"
+    ahead: bool = False
     prefill_first: bool = False
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     reached: Mapping[str, Reached] = field(default_factory=dict, hash=False)
@@ -70,6 +72,11 @@ class EngineDefaults:
             if name in self.reached:
                 return self.reached[name]
         return Reached()
+
+    @property
+    def batcher(self) -> str:
+        """The policy that composes this engine's batches (`poise.policies.batch`)."""
+        return "prefill_first" if self.prefill_first else "asynchronous" if self.ahead else "chunked"
 
     def front(self, prompt: float) -> float:
         """Seconds that a server adds before the first token of a prompt of so many tokens."""

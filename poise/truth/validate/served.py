@@ -15,18 +15,21 @@ from poise.core.spec import Belief, Cluster, Pool
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.policies import Policies
-from poise.policies.batch.prefill_first import PrefillFirst
+from poise.policies.find import build
 from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.simulate import simulate
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.load import RATE_REQUESTS, WAVES
+from poise.truth.validate.load import RATE_REQUESTS, WAVES, Load
 from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream
 from poise.workload.table import Prefixes, Workload
 
 REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
+
+RATED = 20_000
+"""Requests of a load by rate at most; of a longer one all stages are shortened alike."""
 
 LEAST_WAVES = 3
 """Waves of a closed load at least, however many clients: the first is another than those that follow."""
@@ -96,8 +99,8 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
 def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
     cost = EngineCost(condition.engine, condition.version)
-    first = engine_defaults(condition.engine, condition.version).prefill_first
-    policies = Policies(batcher=PrefillFirst()) if first else Policies()
+    batcher = engine_defaults(condition.engine, condition.version).batcher
+    policies = Policies(batcher=build("batcher", batcher))
     run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):
         raise NotCoveredError("no request of the load can be served by this layout")
@@ -158,30 +161,45 @@ def _at_once(pool: Pool, condition: Condition) -> int:
 
 
 def _rate(condition: Condition) -> Outcome:
-    """Poisson or even arrivals, stage after stage."""
-    load = condition.load
-    gaps: list[Floats] = []
-    chance = stream(0, "arrival")
-    for rate in load.rates:
-        count = load.requests or ceil(rate * (load.seconds or RATE_REQUESTS / rate))
-        count = min(count, 2 * REQUESTS)
-        gaps.append(np.full(count, 1 / rate) if load.even else chance.exponential(1 / rate, count))
+    """Poisson arrivals, stage after stage."""
+    load, chance = condition.load, stream(0, "arrival")
+    gaps = [_gaps(load, rate, chance) for rate in load.rates]
     arrival = np.rint(np.cumsum(np.concatenate(gaps)) * SECOND).astype(np.int64)
     count = len(arrival)
     workload = Workload(
         arrival - arrival[0],
         lengths(condition.prompt, load.spread, count, "prompt"),
         lengths(condition.output, load.spread, count, "output"),
-        prefixes=_system_prompt(load.system, count) if load.system else None,
+        prefixes=_prompts(load, round(condition.prompt), count) if load.system or load.prompts else None,
     )
     return outcome_of(run_of(condition, workload), condition.devices, None, 0)
 
 
-def _system_prompt(tokens: int, count: int) -> Prefixes:
-    """Every prompt begins with the same `tokens` tokens."""
-    return Prefixes(
-        np.arange(count + 1, dtype=np.int64), np.zeros(count, dtype=np.int64), np.full(count, tokens, dtype=np.int32)
-    )
+def _gaps(load: Load, rate: float, chance: np.random.Generator) -> Floats:
+    """Seconds between the arrivals of one stage: exponential, and stretched to the stage's end where it has one.
+
+    inference-perf's constant load does the latter (`ConstantLoadTimer`). Stages last equally long where that is not
+    stated. A load of more than `RATED` requests has all its stages shortened alike.
+    """
+    mean = sum(load.rates) / len(load.rates)
+    seconds = load.seconds or (load.requests or RATE_REQUESTS) / mean
+    seconds *= min(1.0, RATED / (seconds * sum(load.rates)))
+    count = max(1, round(rate * seconds))
+    drawn = chance.exponential(1 / rate, count)
+    return drawn * (count / rate / drawn.sum()) if load.staged else drawn
+
+
+def _prompts(load: Load, tokens: int, count: int) -> Prefixes:
+    """Prompts that begin with their group's common tokens; groups take turns, and so do the prompts of each."""
+    turn = np.arange(count, dtype=np.int64)
+    group = turn % load.groups
+    system = np.full(count, min(load.system, tokens), dtype=np.int32)
+    if not load.prompts:
+        return Prefixes(np.arange(count + 1, dtype=np.int64), group, system)
+    whole = load.groups + turn % (load.groups * load.prompts)
+    ends = np.stack([system, np.full(count, tokens, dtype=np.int32)], axis=1)
+    ids = np.stack([group, whole], axis=1)
+    return Prefixes(np.arange(0, 2 * count + 1, 2, dtype=np.int64), ids.ravel(), ends.ravel())
 
 
 def outcome_of(run: Run, devices: int, weights: Floats | None, clients: int) -> Outcome:
