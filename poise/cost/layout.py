@@ -12,6 +12,9 @@ from poise.cost.collective import Link
 HOST_DEVICES = 8
 """Devices that share one host's PCIe, where a device has no scale-up link of its own."""
 
+HOST_BW = 32e9
+"""Bytes per second and direction that count of a device's PCIe in collectives, which copy through the host's memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -109,7 +112,9 @@ def link_of(
         raise ScenarioError(
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
-    return Link(far_latency_s, (bandwidth or 1.0) * (host_efficiency if in_host else efficiency), direct=False)
+    if in_host:
+        return Link(far_latency_s, min(bandwidth or 1.0, HOST_BW) * host_efficiency, direct=False)
+    return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
 
 
 def swap(pool: Pool, kv_bytes: int) -> int:
