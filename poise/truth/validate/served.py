@@ -163,7 +163,7 @@ def _at_once(pool: Pool, condition: Condition) -> int:
 def _rate(condition: Condition) -> Outcome:
     """Poisson arrivals, stage after stage."""
     load, chance = condition.load, stream(0, "arrival")
-    gaps = [_gaps(load, rate, chance) for rate in load.rates]
+    gaps = [_gaps(load, rate, count, chance) for rate, count in zip(load.rates, _counts(load), strict=True)]
     arrival = np.rint(np.cumsum(np.concatenate(gaps)) * SECOND).astype(np.int64)
     count = len(arrival)
     workload = Workload(
@@ -175,16 +175,23 @@ def _rate(condition: Condition) -> Outcome:
     return outcome_of(run_of(condition, workload), condition.devices, None, 0)
 
 
-def _gaps(load: Load, rate: float, chance: np.random.Generator) -> Floats:
-    """Seconds between the arrivals of one stage: exponential, and stretched to the stage's end where it has one.
+def _counts(load: Load) -> list[int]:
+    """Requests of each stage: as many as are stated, or what its rate brings while it lasts.
 
-    inference-perf's constant load does the latter (`ConstantLoadTimer`). Stages last equally long where that is not
-    stated. A load of more than `RATED` requests has all its stages shortened alike.
+    Stages last equally long where that is not stated. A load of more than `RATED` requests has all stages shortened
+    alike.
     """
-    mean = sum(load.rates) / len(load.rates)
-    seconds = load.seconds or (load.requests or RATE_REQUESTS) / mean
-    seconds *= min(1.0, RATED / (seconds * sum(load.rates)))
-    count = max(1, round(rate * seconds))
+    seconds = load.seconds or RATE_REQUESTS * len(load.rates) / sum(load.rates)
+    counts = [load.requests or rate * seconds for rate in load.rates]
+    share = min(1.0, RATED / sum(counts))
+    return [max(1, round(share * count)) for count in counts]
+
+
+def _gaps(load: Load, rate: float, count: int, chance: np.random.Generator) -> Floats:
+    """Seconds between `count` arrivals: exponential, and stretched to the end of a stage that has one.
+
+    inference-perf's constant load does the latter (`ConstantLoadTimer`).
+    """
     drawn = chance.exponential(1 / rate, count)
     return drawn * (count / rate / drawn.sum()) if load.staged else drawn
 
