@@ -13,7 +13,8 @@ HOST_DEVICES = 8
 """Devices that share one host's PCIe, where a device has no scale-up link of its own."""
 
 HOST_BW = 32e9
-"""Bytes per second and direction that count of a device's PCIe in collectives, which copy through the host's memory."""
+"""Bytes per second and direction that count of PCIe where devices do not reach one another's memory over it, so that
+collectives copy through the host's: what PCIe 4 has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def link_of(
 ) -> Link:
     """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
 
+    Over PCIe, devices that state a scale-up bandwidth reach one another; the others copy through the host's memory.
     latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency, host_efficiency: the reachable parts
     of bandwidth, on links between devices and over a host's PCIe.
     """
@@ -113,7 +115,8 @@ def link_of(
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
     if in_host:
-        return Link(far_latency_s, min(bandwidth or 1.0, HOST_BW) * host_efficiency, direct=False)
+        bandwidth = bandwidth if device.scaleup_bw else min(bandwidth, HOST_BW)
+        return Link(far_latency_s, (bandwidth or 1.0) * host_efficiency, direct=False)
     return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
 
 

@@ -64,6 +64,7 @@ _SCENARIOS: dict[str, Kind] = {
 
 def load_of(words: str, notes: str) -> Load:
     """The load that `words` (the load column) and `notes` describe; `unknown` where they do not."""
+    notes, _, _ = notes.partition("; borrowed: ")
     name = words.strip().lower().replace("-", "").replace("_", "")
     if name in _SCENARIOS:
         return Load(_SCENARIOS[name], clients=1 if name == "singlestream" else 0)

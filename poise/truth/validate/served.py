@@ -28,8 +28,8 @@ from poise.workload.table import Prefixes, Workload
 REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
 
-RATED = 20_000
-"""Requests of a load by rate at most; of a longer one all stages are shortened alike."""
+STAGED = 20_000
+"""Requests of a load in stages at most: where one overloads the engine, its queue grows as long as it lasts."""
 
 LEAST_WAVES = 3
 """Waves of a closed load at least, however many clients: the first is another than those that follow."""
@@ -178,12 +178,11 @@ def _rate(condition: Condition) -> Outcome:
 def _counts(load: Load) -> list[int]:
     """Requests of each stage: as many as are stated, or what its rate brings while it lasts.
 
-    Stages last equally long where that is not stated. A load of more than `RATED` requests has all stages shortened
-    alike.
+    Stages last equally long where that is not stated. A load of too many requests has all stages shortened alike.
     """
     seconds = load.seconds or RATE_REQUESTS * len(load.rates) / sum(load.rates)
     counts = [load.requests or rate * seconds for rate in load.rates]
-    share = min(1.0, RATED / sum(counts))
+    share = min(1.0, (STAGED if load.staged else 2 * REQUESTS) / sum(counts))
     return [max(1, round(share * count)) for count in counts]
 
 

@@ -40,4 +40,5 @@ def test_a_common_system_prompt_stands_in_the_notes() -> None:
 def test_prompts_that_recur_stand_in_the_notes() -> None:
     load = load_of("all stages: 8 req/s, 20 req/s for 600 s", "system prompt 100; 10 groups x 7 prompts")
     assert load == Load("rate", rates=(8.0, 20.0), seconds=600.0, staged=True, system=100, groups=10, prompts=7)
+    assert load_of("qps=2", "7 requests; borrowed: ten groups of 10 prompts").requests == 7, "nor is what is told"
     assert load_of("rate=2 req/s for 600 s", "9 prompts x 5 users").requests == 0, "they are no number of requests"

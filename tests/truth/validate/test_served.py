@@ -12,7 +12,7 @@ from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
 from poise.truth.validate.load import load_of
-from poise.truth.validate.served import RANK_BATCH, RATED, _counts, _gaps, _prompts, balanced, lengths, served_outcome
+from poise.truth.validate.served import RANK_BATCH, STAGED, _counts, _gaps, _prompts, balanced, lengths, served_outcome
 from poise.workload.draw import stream
 from tests.truth.validate.made import row
 
@@ -139,7 +139,7 @@ def test_a_stage_has_as_many_requests_as_its_rate_says_at_random_instants() -> N
 
 def test_stages_last_equally_long_and_long_ones_are_shortened_alike() -> None:
     assert _counts(load_of("all stages: 1 req/s, 3 req/s", "")) == [500, 1500]
-    assert _counts(load_of("all stages: 50 req/s, 150 req/s for 6000 s", "")) == [RATED // 4, 3 * RATED // 4]
+    assert _counts(load_of("all stages: 50 req/s, 150 req/s for 6000 s", "")) == [STAGED // 4, 3 * STAGED // 4]
 
 
 def test_prompts_recur_and_share_their_groups_begin() -> None:
