@@ -22,7 +22,7 @@ HOST = (
     "bench/check_roofline.py, 2026-11"
 )
 PCIE = (
-    "of at most 32 GB/s, PCIe 4's: meets TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) and vLLM "
+    "of at most 32 GB/s through the host: meets TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) and vLLM "
     "0.19 on 2 RTX PRO 6000 of PCIe 5 (casys-kaist/LLMServingSim, MIT), whose run states 16 GB/s, 2026-11"
 )
 SEQUENCE = (
