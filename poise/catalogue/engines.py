@@ -36,6 +36,7 @@ class EngineDefaults:
         own defaults where no engine is known better).
     joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
+    draft_s: time of each run of a draft head beyond its layer's.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
@@ -58,6 +59,7 @@ class EngineDefaults:
     joined_sequence_s: float = 0.0
     front_s: float = 0.0
     front_token_s: float = 0.0
+    draft_s: float = 0.0
     quantised_kv: Format = "bf16"
     ahead: bool = False
     prefill_first: bool = False
@@ -72,11 +74,6 @@ class EngineDefaults:
             if name in self.reached:
                 return self.reached[name]
         return Reached()
-
-    @property
-    def batcher(self) -> str:
-        """The policy that composes this engine's batches (`poise.policies.batch`)."""
-        return "prefill_first" if self.prefill_first else "asynchronous" if self.ahead else "chunked"
 
     def front(self, prompt: float) -> float:
         """Seconds that a server adds before the first token of a prompt of so many tokens."""
