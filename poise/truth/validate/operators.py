@@ -13,9 +13,10 @@ import polars as pl
 from poise.core.spec import Device
 from poise.cost.operator import FORMATS
 from poise.cost.tables import Curve, Tables, load_tables
+from poise.truth.profiles.bounds import known_device
 from poise.truth.profiles.bulk import predict
 from poise.truth.profiles.fitting import Floats
-from poise.truth.profiles.make import known_device, replace_tables
+from poise.truth.profiles.make import replace_tables
 from poise.truth.profiles.plain import plain
 from poise.truth.profiles.read import Profiles, any_profiles, read_profiles, told
 from poise.truth.profiles.rows import ABOUT, coordinates
