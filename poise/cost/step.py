@@ -27,8 +27,8 @@ class Costs(Protocol):
     def sequence(self) -> float: ...  # noqa: D102
 
     @property
-    def beside(self) -> float:
-        """How many times longer decode attention takes in a step with prompt work."""
+    def scan(self) -> float:
+        """All linear-attention layers' walk over one token of a step's longest chunk: chunks walk side by side."""
         ...
 
     def layer(self, tokens: float) -> float:
@@ -49,6 +49,10 @@ class Costs(Protocol):
 
     def decoding(self, tokens: float) -> tuple[float, float, float]:
         """All layers' attention of `tokens` decodes: fixed, per KV token, per KV token in a window."""
+        ...
+
+    def beside(self, tokens: float) -> tuple[float, float, float]:
+        """The same in a step with prompt work."""
         ...
 
 
@@ -151,22 +155,26 @@ class Steps:
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
-        part, alone = self._part_chunk, self._pieces.get((decodes, share)) or self._decode(decodes, share)
+        part = self._part_chunk
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
-        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
+        base = self._host(k, decodes + len(chunks)) + fixed
         new = 0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
-                return self._ranges(k, decodes, tokens, chunks, alone)
+                return self._ranges(k, decodes, tokens, chunks)
             new += count
             base += part * k.attention(count, context, self.window)
         base += self._layers * k.layer(tokens + new * part) + k.last(tokens + len(chunks) * part)
         if part < 1.0:
             most = max(chunk.tokens for chunk in chunks)
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
-        return Piece(round(base), *_beside(alone, k.beside))
+        if k.scan:
+            base += k.scan * max(chunk.tokens for chunk in chunks)
+        rank = tokens / decodes if decodes else 0.0
+        return Piece(round(base), round(kv * rank), round(window_kv * rank))
 
     def _longer(self, k: Costs, tokens: float, new: int, most: int) -> float:
         """What a layer takes longer on the rank of a chunk of `most` tokens than with `new` spread evenly."""
@@ -182,10 +190,11 @@ class Steps:
         """The part of all layers that a chunk passes."""
         return ((chunk.last_layer or self._layers) - chunk.first_layer) / self._layers
 
-    def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece) -> Piece:
+    def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...]) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
         layers, part = self._layers, self._part_chunk
-        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
+        base = self._host(k, decodes + len(chunks)) + fixed
         change: dict[int, int] = {0: 0, layers: 0}
         finishing = 0
         for count, context, first, last in chunks:
@@ -207,14 +216,10 @@ class Steps:
             base += self._alone(k, chunks)
         if decodes or finishing:
             base += k.last(tokens + finishing * part)
-        return Piece(round(base), *_beside(alone, k.beside))
-
-
-def _beside(alone: Piece, longer: float) -> tuple[int, int]:
-    """The slopes of decodes beside prompt work."""
-    if longer == 1.0:
-        return alone.per_kv, alone.per_window
-    return round(longer * alone.per_kv), round(longer * alone.per_window)
+        if k.scan:
+            base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
+        rank = tokens / decodes if decodes else 0.0
+        return Piece(round(base), round(kv * rank), round(window_kv * rank))
 
 
 class RooflineEstimator(Steps):

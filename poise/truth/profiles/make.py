@@ -133,7 +133,8 @@ def _lent(part: Part, tables: Tables) -> Error:
     """The error of a table for a device that it was not measured on: of its nearest relative that has the like."""
     table, kind = part.table, part.table.operator
     others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
-    curve = others.curve(table.kind, part.device, table.format, table.framework, table.kernel)
+    probe = tuple(np.median(part.at, axis=0))
+    curve = others.named(table.kind, part.device, table.format, table.framework, table.kernel, probe)
     if curve is None:
         return UNKNOWN
     figures = kind.figures(part.device, table.format)

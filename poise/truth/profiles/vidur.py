@@ -69,8 +69,10 @@ def _attention(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 def fabric_device(fabric: str, ranks: str) -> pl.Expr:
     """The device behind a fabric: where NVLink bridges pairs only, more ranks speak over PCIe."""
     apart = C(fabric).str.contains("pairwise") & (C(ranks) > 2)
-    return pl.when(apart).then(C(fabric).replace_strict(BRIDGED, default=None)).otherwise(
-        C(fabric).str.split("_").list.first()
+    return (
+        pl.when(apart)
+        .then(C(fabric).replace_strict(BRIDGED, default=None))
+        .otherwise(C(fabric).str.split("_").list.first())
     )
 
 
