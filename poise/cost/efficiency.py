@@ -27,8 +27,8 @@ PCIE = (
 )
 SCAN = (
     "median of chunked gated-delta-rule kernels over one or two sequences of ≥ 1,024 tokens, on H100, H200 and B200 by "
-    "vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3.0rc20: 42 to 103 ns, with more sequences hardly longer (AIConfigurator "
-    "performance database, Apache-2.0), 2026-11"
+    "vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3.0rc20: 42 to 103 ns, with a few sequences hardly longer "
+    "(AIConfigurator performance database, Apache-2.0), 2026-11"
 )
 SEQUENCE = (
     "set by hand, order of magnitude only: vLLM 0.27's scheduler takes 12.7 µs per running request "

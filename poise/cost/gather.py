@@ -319,7 +319,7 @@ class Gather:
     def beside(
         self, surface: Surface | Latent | None, floor: float, alone: tuple[Line | None, Line | None]
     ) -> tuple[Line | None, Line | None]:
-        """Decode lines in one kernel with a chunk, never under those alone: each head of a decode a tile of a prompt."""
+        """Decode lines in one kernel with a chunk, never under those alone: each head of a decode fills a tile."""
         curve = self.curves.get(f"decode {self.cache}")
         tile = 0 if curve is None else curve.table.tile
         if surface is None or tile == 0:

@@ -16,6 +16,7 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Engine, Pool
 from poise.cost import Measured, Roofline
+from poise.cost.curves import Curves
 from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import framework
 from poise.cost.tables import SHIPPED, Curve, distance, load_tables
@@ -223,3 +224,79 @@ def test_models_published_in_fp8_by_blocks_take_kernels_for_that() -> None:
     for name, form in (("minimax-m2.5", "fp8_block"), ("qwen3-235b-a22b", "fp8")):
         costs = Measured().build(Pool(model(name), device("H100"), tensor=8, weights="fp8"))
         assert f"moe {form}" in costs.describe()["tables"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("name", "apart"), [("H100", True), ("RTX-4090", False), ("A100", False)])
+def test_a_decode_fills_a_tile_in_one_kernel_with_a_chunk(name: str, apart: bool) -> None:
+    """FlashAttention 2 (Ampere, Ada) gives each head of a decode a tile of 64 queries; FlashAttention 3 packs a group."""
+    pool = Pool(LLAMA_8B, device(name), engine=Engine(name="vllm"))
+    costs = Measured().build(pool)._lane(1.0)
+    assert isinstance(costs, Curves)
+    for decodes, context in ((1.0, 16_384), (16.0, 2048), (64.0, 512)):
+        alone, beside = costs.decoding(decodes), costs.beside(decodes)
+        assert all(long >= short for long, short in zip(beside, alone, strict=True))
+        assert (beside == alone) == apart
+        if not apart:
+            assert costs._surface is not None
+            tiles = costs._surface.seconds(context, 64 * 32 * decodes) - costs._floor
+            least = alone[0] + alone[1] * decodes * context
+            assert beside[0] + beside[1] * decodes * context == pytest.approx(max(32e12 * tiles, least), rel=0.35)
+
+
+def test_a_relative_of_the_generation_needs_as_much_more_work_as_it_has_bandwidth() -> None:
+    h200, b200 = TABLES.devices["H200-SXM-141GB"], TABLES.devices["B200-SXM-180GB"]
+    for twin in (replace(h200, name="twin", memory_bw=2 * h200.memory_bw), replace(b200, name="new", fp8_flops=0.0)):
+        for kind in ("decode", "gemm", "all_reduce"):
+            lent = TABLES.curve(kind, twin, "bf16", "vllm")
+            assert lent is not None
+            (lender,) = (t for t in TABLES.tables if t.label == lent.table.label)
+            near = twin.name == "twin" and kind != "all_reduce"
+            wider = twin.memory_bw / TABLES.devices[lender.device].memory_bw if near else 1.0
+            assert lent.table.shape == lender.shape._replace(memory_a=wider * lender.shape.memory_a)
+
+
+def test_a_new_devices_kernel_is_known_by_its_name_or_taken_for_a_usual_one() -> None:
+    probe = (1024.0, 512.0, 4.0, 128.0)
+    b300 = device("B300")
+    known = TABLES.named("decode", b300, "bf16", "sglang", "triton", probe)
+    strange = TABLES.named("decode", b300, "bf16", "sglang", "of tomorrow", probe)
+    usual = TABLES.usual("decode", b300, "bf16", "sglang", probe)
+    assert known is not None
+    assert known.table.kernel == "triton"
+    assert strange is not None
+    assert usual is not None
+    assert strange.table == usual.table
+    assert TABLES.named("nothing", b300, "bf16", "sglang", "", probe) is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "data", "told"),
+    [
+        ("sglang", 8, {"moe_ep fp8_block deepepmoe graph", "moe_ep fp8_block deepepmoe", "dispatch bf16"}),
+        ("trtllm", 8, {"moe_ep fp8_block wideep_compute_cutlass", "mla_prefill_module fp8_block"}),
+        ("vllm", 8, {"moe fp8_block", "mla_prefill_module fp8_block"}),
+        ("sglang", 1, {"moe fp8_block"}),
+    ],
+)
+def test_experts_that_are_sent_their_tokens_and_whole_attention_have_tables(
+    engine: str, data: int, told: set[str]
+) -> None:
+    pool = Pool(model("deepseek-r1"), device("H200"), data=data, expert=8, weights="fp8", engine=Engine(name=engine))
+    pool = pool if data > 1 else replace(pool, tensor=8)
+    found = Measured().build(pool).describe()["tables"]
+    assert isinstance(found, dict)
+    assert told <= set(found)
+    assert ("moe_ep" in " ".join(found)) == ("moe_ep" in " ".join(told))
+    assert ("mla_prefill_module fp8_block" in found) == (engine != "sglang")  # SGLang's was measured without graphs
+
+
+def test_a_linear_layer_walks_its_longest_chunk() -> None:
+    quick, slow = (Measured(scan_token_s=each).build(Pool(HYBRID, H100)) for each in (0.0, 1e-6))
+    for chunks, longest in (
+        ((Chunk(500, 0),), 500),
+        ((Chunk(500, 0), Chunk(300, 50)), 500),
+        ((Chunk(8, 0, 0, 24),), 4),
+    ):
+        longer = slow.step(StepShape(3, chunks)).base - quick.step(StepShape(3, chunks)).base
+        assert longer == pytest.approx(longest * HYBRID.linear_layers * 1_000_000, abs=2)
+    assert slow.step(StepShape(3)) == quick.step(StepShape(3))

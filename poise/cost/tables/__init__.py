@@ -37,10 +37,10 @@ PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
 """Kernels of attention tables that are FlashAttention 2; vLLM's layer profiles name none."""
 
 ROWS = 64
-"""Queries of a tile of FlashAttention 2 over paged KV (`run_mha_fwd_splitkv_dispatch`: kBlockM, for all head widths)."""
+"""Queries of a tile of FlashAttention 2 over paged KV (`run_mha_fwd_splitkv_dispatch`: kBlockM)."""
 
 GENERATION = 1.0
-"""The distance within which relatives are of one maker and generation: none has a native format that the other lacks."""
+"""The distance within which relatives are of one maker and generation: neither has a native format of its own."""
 
 NARROW = 4_000
 """Rows below which a table is lent only where no broad one of a device as near is at hand."""

@@ -13,7 +13,7 @@ from poise.truth.profiles.fitting import Floats, columns
 from poise.truth.profiles.rows import ABOUT, CONTRADICTORY, coordinates
 
 MOST = 0.5
-"""The part of a kernel's rows that may undercut the datasheet: single small shapes stay in a cache, most rows do not."""
+"""The part of a kernel's rows that may undercut the datasheet: some shapes stay in a cache, most do not."""
 
 
 def known_device(name: str) -> Device | None:

@@ -1,7 +1,7 @@
 """`vllm_layer_profiles`: parts of a layer and whole attention steps as vLLM runs them, in µs.
 
-`h100_v0_*` are of the source's older profiler, which timed PyTorch modules one by one: products and single kernels stand
-for themselves, norms and rotations are of several kernels there.
+`h100_v0_*` are of the source's older profiler, which timed PyTorch modules one by one: products and single kernels
+stand for themselves, norms and rotations are of several kernels there.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _about(framework: str = "vllm") -> list[pl.Expr]:
 
 
 def parts(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Rows (source, device, framework, model, layer, tp, tokens, us) as products, light kernels, prompts' attention, and
-    others by name."""
+    """Rows (source, device, framework, model, layer, tp, tokens, us) as products, light kernels, prompts' attention,
+    and others by name."""
     rows = rows.with_columns(C("tokens").cast(pl.Int64))  # bytes of many tokens pass 32 bits
     keys = ("model", "layer", "tp", "framework")
     for (model, layer, tp, framework), part in rows.group_by(keys, maintain_order=True):

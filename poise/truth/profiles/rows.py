@@ -111,7 +111,8 @@ _AXES: dict[str, dict[str, pl.Expr]] = {
     },
     "dispatch": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
     "combine": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
-    **dict.fromkeys(("dispatch_normal", "combine_normal"), {"bytes": 2.0 * C("tokens") * C("hidden") * _reached()}),
+    "dispatch_normal": {"bytes": 2.0 * C("tokens") * C("hidden") * _reached()},
+    "combine_normal": {"bytes": 2.0 * C("tokens") * C("hidden") * _reached()},
 }
 """Coordinates of `Operator.axes` that are not columns of the shape themselves."""
 

@@ -140,8 +140,8 @@ def _mixed(
 
 
 def _side_by_side(curve: Curve, tile: int, rows: pl.DataFrame) -> Floats:
-    """A chunk and decodes in one kernel: tiles of `tile` queries, as long as so many over the mean of the keys that they
-    see, or as the longer of both alone."""
+    """A chunk and decodes in one kernel: tiles of `tile` queries, as long as so many over the mean of the keys that
+    they see, or as the longer of both alone."""
     one = coordinates("prefill", rows.with_columns(new=tile * (pl.col("new") / tile).ceil().cast(pl.Int64)))
     at = one.with_columns(span=coordinates("prefill", rows)["span"]).to_numpy()
     decodes = at.copy()
