@@ -320,8 +320,8 @@ class Gather:
         self, surface: Surface | Latent | None, floor: float, alone: tuple[Line | None, Line | None]
     ) -> tuple[Line | None, Line | None]:
         """Decode lines in one kernel with a chunk, never under those alone: each head of a decode fills a tile."""
-        curve = self.curves.get(f"decode {self.cache}")
-        tile = 0 if curve is None else curve.table.tile
+        own = None if self.model.mla else self.tables.curve("decode", self.device, self.cache, self._framework)
+        tile = own.table.tile if own else 0
         if surface is None or tile == 0:
             return alone
         heads = tile * self.model.heads / self.pool.tensor

@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import exp, log, prod
+from math import exp, log, prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +38,6 @@ PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
 
 ROWS = 64
 """Queries of a tile of FlashAttention 2 over paged KV (`run_mha_fwd_splitkv_dispatch`: kBlockM)."""
-
-GENERATION = 1.0
-"""The distance within which relatives are of one maker and generation: neither has a native format of its own."""
 
 NARROW = 4_000
 """Rows below which a table is lent only where no broad one of a device as near is at hand."""
@@ -248,23 +245,29 @@ class Tables:
         best = self._best(kind, device, form, framework, kernel)
         if best is None:
             return None
-        if best.device == device.name or best.kernel == kernel:
+        alike = best.operator.link or best.operator.cached  # no kernels to choose among
+        if best.device == device.name or best.kernel == kernel or alike:
             return self._curve(best, device, form)
         return self.usual(kind, device, form, framework, probe)
 
     def _curve(self, table: Table, device: Device, form: str) -> Curve:
-        """The table at the figures of `device`.
+        """The table at the figures of `device`; a relative's narrow widths go with what the device can do at once.
 
-        A relative of the same generation has as much on its way from memory at once, and reaches more bandwidth only
-        with more work side by side (Little's law): the narrow width of memory goes with the bandwidth. Newer ones keep
-        more on its way, by how much is not known.
+        A peak or a bandwidth twice as high is reached by twice as many tiles or loads in flight (Little's law), which
+        come from both dimensions that may be narrow, so each width goes with the square root.
         """
-        borrowed = table.device != device.name or table.format != form
-        figures, lender = table.operator.figures(device, form), self.devices[table.device]
-        shape = table.shape
-        if borrowed and 0 < distance(device, lender) < GENERATION and not table.operator.link:
-            wider = device.memory_bw / lender.memory_bw
-            shape = shape._replace(memory_a=shape.memory_a * wider)
+        operator, lender = table.operator, self.devices[table.device]
+        figures, shape = operator.figures(device, form), table.shape
+        if device.name != lender.name and not operator.link:
+            known = operator.figures(lender, form)
+            more, wider = sqrt(figures.flops / known.flops), sqrt(figures.bandwidth / known.bandwidth)
+            shape = shape._replace(
+                math_a=more * shape.math_a,
+                math_b=more * shape.math_b,
+                memory_a=wider * shape.memory_a,
+                memory_b=wider * shape.memory_b,
+            )
+        borrowed = device.name != lender.name or table.format != form
         return Curve(replace(table, format=form, shape=shape), figures, borrowed)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:

@@ -113,7 +113,8 @@ def _single(
         return "no table", np.full(len(numbers), np.nan), naive
     found = predict(curve.table, curve.figures, numbers)
     if curve.table.operator.link:  # as the estimator: where no link of tables joins the ranks, the closed form answers
-        found = np.where(rows["ranks"].to_numpy() > device.scaleup_domain, naive, found)
+        beyond = rows["ranks"].to_numpy() > device.scaleup_domain
+        return "closed form" if beyond.all() else _how(curve), np.where(beyond, naive, found), naive
     return _how(curve), found, naive
 
 
@@ -134,7 +135,7 @@ def _mixed(
     if one is None or other is None:
         return "no table", np.full(rows.height, np.nan), naive
     if other.table.tile:
-        return how, _side_by_side(one, other.table.tile, chunk), naive
+        return how, _side_by_side(one, other.table.tile, rows), naive
     together = parts[0][1] + parts[1][1] - other.seconds(1.0, 1.0, 1.0, 64.0)
     return how, np.maximum(together, np.maximum(parts[0][1], parts[1][1])), naive
 
@@ -142,8 +143,9 @@ def _mixed(
 def _side_by_side(curve: Curve, tile: int, rows: pl.DataFrame) -> Floats:
     """A chunk and decodes in one kernel: tiles of `tile` queries, as long as so many over the mean of the keys that
     they see, or as the longer of both alone."""
-    one = coordinates("prefill", rows.with_columns(new=tile * (pl.col("new") / tile).ceil().cast(pl.Int64)))
-    at = one.with_columns(span=coordinates("prefill", rows)["span"]).to_numpy()
+    chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
+    whole = chunk.with_columns(new=tile * (pl.col("new") / tile).ceil().cast(pl.Int64))
+    at = coordinates("prefill", whole).with_columns(span=coordinates("prefill", chunk)["span"]).to_numpy()
     decodes = at.copy()
     decodes[:, 0] = np.maximum(rows["context"].to_numpy(), TILE)
     decodes[:, 1] = tile * rows["batch"].to_numpy() * rows["heads"].to_numpy() * 1.0

@@ -100,7 +100,7 @@ def test_a_chunk_and_decodes_in_one_kernel_run_side_by_side() -> None:
 
 
 def test_ranks_that_no_links_table_joins_go_by_the_closed_form(tmp_path: Path) -> None:
-    table = pl.DataFrame({"num_workers": [2, 4], "size": [1 << 20] * 2, "time_ms": [0.1] * 2}).with_columns(
+    table = pl.DataFrame({"num_workers": [2, 4], "size": [1 << 26] * 2, "time_ms": [0.1] * 2}).with_columns(
         collective=pl.lit("all_reduce"), fabric=pl.lit("a100_pairwise_nvlink"), devices_per_node="num_workers"
     )
     (tmp_path / "vidur_profiles").mkdir()
