@@ -228,7 +228,7 @@ def test_models_published_in_fp8_by_blocks_take_kernels_for_that() -> None:
 
 @pytest.mark.parametrize(("name", "apart"), [("H100", True), ("RTX-4090", False), ("A100", False)])
 def test_a_decode_fills_a_tile_in_one_kernel_with_a_chunk(name: str, apart: bool) -> None:
-    """FlashAttention 2 (Ampere, Ada) gives each head of a decode a tile of 64 queries; FlashAttention 3 packs groups."""
+    """FlashAttention 2 (Ampere, Ada) gives each head of a decode a tile of 64 queries; FlashAttention 3 packs them."""
     pool = Pool(LLAMA_8B, device(name), engine=Engine(name="vllm"))
     costs = Measured().build(pool)._lane(1.0)
     assert isinstance(costs, Curves)
