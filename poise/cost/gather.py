@@ -28,6 +28,10 @@ PROBE = 64.0
 DEEPSEEK_V3 = (Mla(512, 64, 128, 128, 1536), 7168)
 """The latent attention and the width of the models whose attention was measured whole."""
 
+NARROW = ("fp4", "int4")
+"""Formats in which the checkpoints of such models keep experts only, and attention in 16 bits (the quantisation files
+of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
+
 SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
 """Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
 
@@ -172,10 +176,11 @@ class Gather:
             return None
         heads, short = model.heads / pool.tensor, 128.0
         kernel = "module" if self.cache == "bf16" else "module kv8"
-        whole = self.tables.curve("mla_prefill_module", self.device, self.form, self._framework, kernel)
+        form = "bf16" if pool.weights in NARROW else self.form
+        whole = self.tables.curve("mla_prefill_module", self.device, form, self._framework, kernel)
         if whole is None or (whole.table.framework, whole.table.kernel) != (self._framework, kernel):
             return None
-        self.curves[f"mla_prefill_module {self.form}"] = whole
+        self.curves[f"mla_prefill_module {form}"] = whole
         attention = self.curve("mla_prefill", self.cache, 512.0, heads)
 
         def around(tokens: float) -> float:
