@@ -103,7 +103,8 @@ class Scaled(NamedTuple):
 class Run:
     """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
 
-    offered: how many requests arrived (the others have no `arrived_at`).  interrupted: the user stopped it.
+    offered: how many requests arrived (the others have no `arrived_at`).  interrupted: ended early, by the user or
+    since enough was seen.
     refusals: how many requests were rejected for which reason.
     hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
     that the copies stopped for the other one had computed, whichever of the two they were.

@@ -104,7 +104,7 @@ def _scatter(plan: Plan, across: Axis, up: Axis) -> str:
     """All fleets as dots; the plan last, so that it lies on top."""
     chosen = [] if plan.best is None else [plan.best]
     groups = [
-        (MISSES, [each for each in plan.found.trials if not each.meets(plan.ask.goal)]),
+        (MISSES, [each for each in plan.found.trials if not each.meets(plan.ask.goal) and not each.cut]),
         (HOLDS, [each for each in plan.found.trials if each.meets(plan.ask.goal)]),
         (CHOSEN, chosen),
     ]

@@ -19,6 +19,7 @@ from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
+from poise.plan.near import closest, smaller
 from poise.plan.prices import Price
 from poise.plan.search import Found, Meter, ending, search
 from poise.plan.space import Space, space
@@ -180,12 +181,14 @@ def _finished(plan: Plan, limits: Limits, ways: Ways, left_s: float | None) -> P
         best = confirmed.best
         if best is not None:
             plan = replace(plan, best=best, sure=confirmed.sure)
+            found.settle(smaller(best, plan.ask.goal))
             if not stop.is_set():
                 plan = replace(plan, changes=changes(best, found.trials, found.bench))
             if not stop.is_set():
                 plan = replace(plan, spot=spot(best.fleet, plan.ask.prices, found.bench))
         elif not stop.is_set():
             plan = replace(plan, best=None)
+            found.settle(closest)
             if limits != Limits(free):
                 wide = replace(found.bench, goal=free)
                 again = _search(plan.space, wide, Limits(free), replace(ways, told=None), left_s)

@@ -54,10 +54,11 @@ def counted(devices: int) -> str:
 
 def row(trial: Trial) -> Sequence[str]:
     """One fleet under `HEADERS`."""
-    fleet, interval = trial.fleet, "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
+    fleet, most = trial.fleet, "≤ " if trial.cut else ""
+    interval = "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
     return (
         fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
-        str(fleet.devices), f"{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
+        str(fleet.devices), f"{most}{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
         _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}", _number(trial.usd_per_mtok, 1, ".3f"),
         _number(trial.j_per_mtok, 1e-6, ".3f"),
     )  # fmt: skip
