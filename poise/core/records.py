@@ -71,11 +71,13 @@ class Records:
 class ReplicaStats:
     """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks.
 
+    prompting: the part of `busy` in steps with prompt work, summed over lanes.
     up_from, up_until: when its devices were taken (its start-up included) and given back; a slot that a scaler filled
     more than once has the earlier times in `before`.
     """
 
     busy: int = 0
+    prompting: int = 0
     steps: int = 0
     batches: int = 0
     prompt_tokens: int = 0

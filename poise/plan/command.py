@@ -29,6 +29,7 @@ class Wish:
     minimize: str
     budget: float | None
     power_w: float | None
+    cap_w: str | None
     prices: Path | None
     formats: str
     kv: str
@@ -80,6 +81,7 @@ def ask(wish: Wish) -> Ask:
     """The question that the options state; UserError for what cannot be one."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
+    from poise.plan.cap import read_caps
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import Ask
     from poise.plan.traffic import Source
@@ -109,6 +111,7 @@ def ask(wish: Wish) -> Ask:
         split=not wish.no_split,
         mix=not wish.no_mix,
         widest=wish.widest,
+        caps=read_caps(wish.cap_w, devices, wanted=wish.minimize == "energy" or wish.power_w is not None),
         requests=wish.requests,
         seeds=wish.seeds,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
+from poise.report.spending import IDLE_SHARE
 
 BATCHERS = {False: "chunked", True: "prefill_first"}
 """The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
@@ -53,7 +54,12 @@ class Fleet:
     @property
     def power_w(self) -> float:
         """Watts that the devices may draw together."""
-        return sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
+        return sum(pool.replicas * pool.devices * pool.power_w for pool in self.pools)
+
+    @property
+    def idle_w(self) -> float:
+        """Watts that the devices draw together with nothing to do."""
+        return IDLE_SHARE * sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
 
     @property
     def split(self) -> bool:
@@ -85,9 +91,10 @@ class Fleet:
 
 
 def unit_name(pool: Pool) -> str:
-    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go without saying."""
+    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go unsaid."""
     degrees = (("tp", pool.tensor), ("pp", pool.pipeline), ("dp", pool.data), ("ep", pool.expert))
     parts = [pool.device.name, *(f"{word}{n}" for word, n in degrees if n > 1)]
     parts += [pool.weights] if pool.weights != "bf16" else []
     parts += [f"kv-{pool.kv}"] if pool.kv != "bf16" else []
+    parts += [f"{pool.power_w:g}W"] if pool.slowed else []
     return " ".join(parts) + _ROLES[pool.role]

@@ -12,6 +12,7 @@ from poise.core.errors import CapacityError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.plan.autoscale import Autoscale, autoscale
+from poise.plan.cap import Caps
 from poise.plan.change import Changes, changes
 from poise.plan.confirm import confirm
 from poise.plan.demand import REQUESTS, Demand
@@ -41,7 +42,7 @@ class Ask:
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
     whether prefill and decode may be apart, and whether one role may have several kinds of replica.  widest: devices of
-    one replica.  requests: of one simulation.
+    one replica.  caps: power caps to try, by device.  requests: of one simulation.
     """
 
     source: Source
@@ -58,6 +59,7 @@ class Ask:
     split: bool = True
     mix: bool = True
     widest: int = WIDEST
+    caps: Caps = field(default_factory=dict)
     requests: int = REQUESTS
     seeds: int = SEEDS
 
@@ -163,6 +165,7 @@ def _units(ask: Ask, demand: Demand) -> Units:
     kinds = units(
         ask.model, ask.devices, per_hour,
         formats=ask.formats, kv=ask.kv, engine=ask.engine, longest=demand.longest, widest=ask.widest,
+        caps=ask.caps,
     )  # fmt: skip
     if not kinds.able:
         raise CapacityError(next(iter(kinds.refused.values())))

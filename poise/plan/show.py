@@ -44,7 +44,9 @@ def headline(plan: Plan, best: Trial) -> Iterator[str]:
     yield f"  {fleet.written}, {fleet.router}: {price}{counted(fleet.devices)}, {best.watts / 1000:.2f} kW"
     for pool in fleet.pools:
         engine = pool.engine
-        yield f"  {pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+        capped = f", capped at {pool.power_w:g} W" if pool.slowed else ""
+        limits = f"token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+        yield f"  {pool.device.name}: {limits}{capped}"
 
 
 def counted(devices: int) -> str:
@@ -90,6 +92,8 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
             f"{plan.spot.reclaimed:.2%} meet the SLO while one of each pool is taken back"
         )
     yield from plan.demand.notes
+    if any(pool.slowed for pool in best.fleet.pools):
+        yield "steps and joules under a power cap follow a model of clocks (POLCA); no cap was measured"
     if any(pool.weights != "bf16" for pool in best.fleet.pools):
         yield "narrow weights need such a checkpoint; what they cost in quality is not judged"
     if plan.ask.basis:

@@ -53,6 +53,7 @@ def _plan(plan: Plan, best: Trial) -> dict[str, Any]:
             "device": pool.device.name, "replicas": pool.replicas, "role": pool.role, "tensor": pool.tensor,
             "pipeline": pool.pipeline, "data": pool.data, "expert": pool.expert, "weights": pool.weights,
             "kv": pool.kv, "token_budget": pool.engine.token_budget, "max_sequences": pool.engine.max_sequences,
+            "power_cap_w": pool.power_cap_w or None,
         }
         for pool in best.fleet.pools
     ]  # fmt: skip

@@ -19,9 +19,9 @@ from poise.plan.hope import Hope, looser
 from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
-from poise.report.metrics import Metrics, measure, met
+from poise.report.metrics import measure, met
 from poise.report.seeds import half_width, mean
-from poise.report.spending import IDLE_SHARE, pools_by_replica
+from poise.report.spending import pools_by_replica, watts
 from poise.scenario.simulate import Cost, simulate
 from poise.workload import Workload
 
@@ -116,7 +116,7 @@ class Bench:
             ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
             tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
             e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
-            watts=_watts(fleet, figures),
+            watts=_watts(fleet, runs),
             usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
             j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
             utilisation=_mean(each.utilisation.mean for each in figures) or 0.0,
@@ -135,7 +135,7 @@ class Bench:
             fleet=fleet,
             attainment=Hope(self.slo, hope.share, hope.warmup_s).left(run, run.ended_at),
             spread=None, ttft_s=None, tpot_s=None, e2e_s=None,
-            watts=_watts(fleet, [figures]),
+            watts=_watts(fleet, [run]),
             usd_per_mtok=None, j_per_mtok=None,
             utilisation=figures.utilisation.mean or 0.0,
             hit=figures.prefix_hit_rate,
@@ -199,16 +199,17 @@ def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
     }
 
 
-def _watts(fleet: Fleet, figures: Sequence[Metrics]) -> float:
-    """Mean watts of all devices: idle, and the rest of TDP while a step is under way."""
-    busy = [each.utilisation.per_replica for each in figures]
+def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
+    """Mean watts of all devices: idle, and what a step under way draws beyond it."""
     pools = pools_by_replica(fleet.cluster())
-    drawn = [
-        pool.devices * pool.device.tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * (use or 0.0))
-        for shares in busy
-        for pool, use in zip(pools, shares, strict=True)
-    ]
-    return sum(drawn) / len(figures)
+    return mean(
+        [
+            sum(
+                pool.devices * watts(stats, pool, run.ended_at) for stats, pool in zip(run.replicas, pools, strict=True)
+            )
+            for run in runs
+        ]
+    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

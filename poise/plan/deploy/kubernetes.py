@@ -13,6 +13,7 @@ from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.spec import Pool
 from poise.live.fronts.kubernetes import House
+from poise.plan.deploy.cap import LABEL, cap_comments
 from poise.plan.deploy.check import check_objects
 from poise.plan.deploy.gateway import belief, prefill_rate
 from poise.plan.deploy.place import pool_labels, spread
@@ -38,6 +39,7 @@ def kubernetes(fleet: Fleet, setting: Setting) -> str:
         comments.append("Replicas of several nodes need the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1)")
     unknown = {pool.device.name for pool in fleet.pools if OWN_LABEL in node_selector(pool.device)}
     comments += [f"Label the nodes that have them: kubectl label node NODE {OWN_LABEL}={name}" for name in unknown]
+    comments += cap_comments(fleet)
     return _checked(engines(fleet, setting) + house(fleet, setting).objects(), comments)
 
 
@@ -126,7 +128,9 @@ def _pool(pool: Pool, name: str, setting: Setting, *, stable: bool) -> list[Obje
     }
     hosts = spread(pool, setting)
     answering = labels | _answering(setting)
-    template = {"metadata": {"labels": answering}, "spec": pod(pool, setting, hosts)}
+    about: Object = {"labels": answering}
+    about |= {"annotations": {LABEL: f"{pool.power_w:g}"}} if pool.slowed else {}
+    template = {"metadata": about, "spec": pod(pool, setting, hosts)}
     if hosts > 1:
         spec = _groups(pool, hosts, template, pod(pool, setting, hosts, worker=True))
         workload = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": spec}

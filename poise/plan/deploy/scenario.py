@@ -79,6 +79,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
     made |= {name: getattr(pool, name) for name in ("weights", "kv") if getattr(pool, name) != "bf16"}
     made |= {"price": pool.price_per_hour} if pool.price_per_hour is not None else {}
     made |= {"start_s": pool.start_s} if pool.start_s else {}
+    made |= {"power_cap_w": pool.power_cap_w} if pool.power_cap_w else {}
     engine = _engine(pool.engine)
     return made | ({"engine": engine} if engine else {})
 
