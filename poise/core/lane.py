@@ -74,6 +74,11 @@ class LaneState:
         return self.group.n + len(self.paused)
 
     @property
+    def decode_steps(self) -> int:
+        """Steps with decodes that this lane has done."""
+        return self.group.step
+
+    @property
     def running(self) -> int:
         """Admitted requests on all lanes of the replica."""
         return self.replica.running

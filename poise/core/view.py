@@ -194,6 +194,11 @@ class LaneView(Protocol):
         ...
 
     @property
+    def decode_steps(self) -> int:
+        """Steps with decodes that this lane has done."""
+        ...
+
+    @property
     def running(self) -> int:
         """Admitted requests on all lanes."""
         ...

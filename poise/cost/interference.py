@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from poise.core.errors import UserError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
+from poise.cost.around import Around
 
 MAE = 0.078
 """The published mean absolute error of a prediction, as a part of performance."""
@@ -74,32 +75,19 @@ class Slowed:
         return made if ratio == 1.0 else SlowedEstimator(made, ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class SlowedEstimator:
-    """Another estimator's steps, 1/ratio as long."""
+class SlowedEstimator(Around):
+    """Another estimator's steps, 1/ratio as long; neighbours are taken to slow steps alone, not swaps."""
 
-    made: Estimator
-    ratio: float
-
-    @property
-    def window(self) -> int:
-        """Of the other."""
-        return self.made.window
+    def __init__(self, inner: Estimator, ratio: float) -> None:
+        super().__init__(inner)
+        self.ratio = ratio
 
     def step(self, shape: StepShape) -> Piece:
         """The other's piece, each part of it longer."""
-        base, per_kv, per_window, until_kv = self.made.step(shape)
+        base, per_kv, per_window, until_kv = self.inner.step(shape)
         ratio = self.ratio
         return Piece(round(base / ratio), round(per_kv / ratio), round(per_window / ratio), until_kv)
 
-    def kv_bytes(self, tokens: int) -> int:
-        """Of the other."""
-        return self.made.kv_bytes(tokens)
-
-    def swap(self, kv_bytes: int) -> int:
-        """Of the other: neighbours are taken to slow steps alone."""
-        return self.made.swap(kv_bytes)
-
     def describe(self) -> dict[str, object]:
         """The other's, with the ratio."""
-        return {**self.made.describe(), "performance_among_neighbours": self.ratio}
+        return {**self.inner.describe(), "performance_among_neighbours": self.ratio}

@@ -68,7 +68,7 @@ def build_cost(loaded: Loaded) -> Recipe:
         if not engine_defaults(given.engine).known:
             said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
             raise places.error(("cost", "engine"), said)
-        return EngineCost(given.engine, given.version)
+        return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
     return Roofline(**_efficiencies(loaded, given, ("cost",)))
 
 

@@ -8,6 +8,8 @@ from poise.catalogue.engines import Reached, engine_defaults
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Device, Pool
 from poise.cost import Measured
+from poise.cost.around import Around
+from poise.cost.drafted import ACCEPTANCE, Drafted
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
@@ -33,30 +35,18 @@ def _slower(device: Device, reached: Reached) -> Device:
     return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)
 
 
-class Ungrouped:
+class Ungrouped(Around):
     """An estimator under which decodes read KV `times` as long: kernels that do not share it among query heads."""
 
     def __init__(self, inner: Estimator, times: float) -> None:
-        self.inner, self.times = inner, times
-
-    @property
-    def window(self) -> int:
-        """Tokens that a sliding-window layer attends to."""
-        return self.inner.window
+        super().__init__(inner)
+        self.times = times
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of `shape` with longer reading."""
         piece = self.inner.step(shape)
         per_kv, per_window = round(piece.per_kv * self.times), round(piece.per_window * self.times)
         return Piece(piece.base, per_kv, per_window, piece.until_kv)
-
-    def kv_bytes(self, tokens: int) -> int:
-        """As without."""
-        return self.inner.kv_bytes(tokens)
-
-    def swap(self, kv_bytes: int) -> int:
-        """As without."""
-        return self.inner.swap(kv_bytes)
 
     def describe(self) -> dict[str, object]:
         """As without, and how much longer reading takes."""
@@ -65,11 +55,20 @@ class Ungrouped:
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest."""
+    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest.
+
+    drafts: tokens that speculative decoding proposes in each pass.  acceptance: chance that one is kept, those before
+    it being kept.
+    """
 
     engine: str = "vllm"
     version: str = ""
+    drafts: int = 0
+    acceptance: float = ACCEPTANCE
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""
-        return cost_for(pool, self.engine, self.version)
+        estimator = cost_for(pool, self.engine, self.version)
+        if not self.drafts:
+            return estimator
+        return Drafted(estimator, pool.model.layers, self.drafts, self.acceptance)

@@ -15,6 +15,7 @@ from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Lane as CoreLane
+from poise.cost.drafted import ACCEPTANCE
 from poise.scenario.choice import check_admissions, check_choices, check_routers
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
@@ -334,6 +335,12 @@ class EngineCostSection(Section):
 
     engine: str = Field(description="an engine, as in vllm, sglang or tensorrt-llm")
     version: str = Field(default="", description='its version, as in "0.14", or nothing for the newest')
+    drafts: int = Field(
+        default=0, ge=0, le=16, description="tokens that speculative decoding proposes in each pass, as in 3"
+    )
+    acceptance: float = Field(
+        default=ACCEPTANCE, ge=0, lt=1, description="chance that a draft is kept, all before it being kept"
+    )
 
 
 def _named(value: Any) -> Any:

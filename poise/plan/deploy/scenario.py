@@ -52,7 +52,7 @@ def cost(setting: Setting) -> Any:
             raise UserError("cost was fitted, and no file is named; give the one that `poise calibrate` wrote")
         return {"fitted": setting.cost_file}
     if isinstance(recipe, EngineCost):
-        return {"engine": recipe.engine, **({"version": recipe.version} if recipe.version else {})}
+        return {"engine": recipe.engine, **_changed(recipe)}
     changed = _changed(recipe)
     if isinstance(recipe, Measured):
         tables = changed.pop("tables", None)

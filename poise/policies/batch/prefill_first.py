@@ -4,24 +4,44 @@ Orca (OSDI 2022) and vLLM before chunked prefill batch so, and SGLang still does
 (`--enable-mixed-chunk`): `get_next_batch_to_run` takes a prefill batch first. First tokens come sooner, decodes stall;
 equal requests that start together stay together to their end. A prompt is admitted when its KV fits beside one more
 block for each decode; SGLang reserves a share of the outputs to come instead (`new_token_ratio`), vLLM a watermark.
+
+`recv_interval` is SGLang's `--scheduler-recv-interval`: the scheduler reads what has arrived once in so many decode
+steps, and at once after a step with prompts or with nothing to decode (`scheduler_recv_skipper.py`). What was read and
+found no room waits for the next time here; there it is tried at each step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from poise.core.action import NONE, Batch, Entry
+from poise.core.action import NONE, ONE_STEP, Batch, Entry
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED, Chunked
+
+UNREAD = Batch((), hold=ONE_STEP)
 
 
 @dataclass(slots=True)
 class PrefillFirst(Chunked):
-    """Compose SGLang's batch; `tokens` and `long_prefill` as in `Chunked`."""
+    """Compose SGLang's batch; `tokens` and `long_prefill` as in `Chunked`.
+
+    recv_interval: decode steps from one look at the queue to the next.
+    """
+
+    recv_interval: int = 1
+    _read_at: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.recv_interval < 1:
+            raise ValueError(f"recv_interval {self.recv_interval} is below 1; 1 reads at every step")
 
     def compose(self, lane: LaneView) -> Batch:
         """Running prompts and waiting requests in order, without decodes; all decodes where there is neither."""
         waiting = lane.waiting if lane.spec.prefill else 0
+        if waiting and not self._reads(lane):
+            waiting = 0
+            if not lane.prefilling:
+                return UNREAD
         if not lane.prefilling and not waiting:
             return DECODES
         budget = self.tokens or lane.engine.token_budget
@@ -37,3 +57,11 @@ class PrefillFirst(Chunked):
         if entries:
             return Batch(tuple(entries))
         return PREEMPTED if lane.preempted else BLOCKED
+
+    def _reads(self, lane: LaneView) -> bool:
+        """Whether it is time to look at the queue; steps with prompts do not count, so after one it is time again."""
+        if self.recv_interval > 1 and lane.decoding:
+            if (lane.decode_steps - self._read_at) % self.recv_interval:
+                return False
+            self._read_at = lane.decode_steps
+        return True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from poise.core.action import ALL, NONE, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
+import pytest
+
+from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.spec import Engine
 from poise.policies.batch.prefill_first import PrefillFirst
-from poise.testing import a_lane
+from poise.testing import a_lane, check_batcher
 from tests.policies.batch.test_chunked import decoding, prompts
 
 
@@ -26,3 +28,34 @@ def test_decodes_go_on_where_no_prompt_can() -> None:
     assert PrefillFirst().compose(full) == Batch((), ALL, UNTIL_HEAD)
     blocked = a_lane(waiting=prompts(64, 1), decoding=decoding(1), blocks=5)
     assert PrefillFirst().compose(blocked) == Batch((), ALL, UNTIL_HEAD)
+
+
+def test_the_queue_is_read_once_in_so_many_decode_steps() -> None:
+    """SGLang's --scheduler-recv-interval: at multiples of it, and at once after a step with prompts."""
+    batcher = PrefillFirst(recv_interval=3)
+    lane = a_lane(waiting=prompts(40), decoding=decoding(2))
+    assert batcher.compose(lane).entries == (Entry(0, 40),), "the first look is at once"
+    assert batcher.compose(lane).entries, "no decode step since"
+    for _ in range(2):
+        lane.group.step += 1
+        assert batcher.compose(lane) == Batch((), ALL, ONE_STEP)
+    lane.group.step += 1
+    assert batcher.compose(lane).entries == (Entry(0, 40),)
+
+
+def test_reads_at_once_where_nothing_decodes_and_goes_on_with_running_prompts() -> None:
+    batcher = PrefillFirst(recv_interval=100)
+    running = [(request, 30) for request in prompts(80, first=7)]
+    lane = a_lane(waiting=prompts(8), prefilling=running, decoding=decoding(1))
+    lane.group.step += 1
+    assert batcher.compose(lane).entries == (Entry(7, 50),)
+    idle = a_lane(waiting=prompts(8))
+    idle.group.step += 1
+    assert batcher.compose(idle).entries == (Entry(0, 8),)
+
+
+def test_they_are_batchers() -> None:
+    check_batcher(PrefillFirst, seed=3)
+    check_batcher(lambda: PrefillFirst(recv_interval=4), seed=3)
+    with pytest.raises(ValueError, match="recv_interval 0 is below 1"):
+        PrefillFirst(recv_interval=0)

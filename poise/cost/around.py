@@ -1,0 +1,33 @@
+"""An estimator around another: as the other in everything but what a subclass says."""
+
+from __future__ import annotations
+
+from poise.core.estimate import Estimator, Piece, StepShape
+
+
+class Around:
+    """Answers as `inner` does; a subclass replaces `step`, and adds what it is to `describe`."""
+
+    def __init__(self, inner: Estimator) -> None:
+        self.inner = inner
+
+    @property
+    def window(self) -> int:
+        """Tokens that a sliding-window layer attends to."""
+        return self.inner.window
+
+    def step(self, shape: StepShape) -> Piece:
+        """The inner piece of `shape`."""
+        return self.inner.step(shape)
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Bytes of KV of so many tokens."""
+        return self.inner.kv_bytes(tokens)
+
+    def swap(self, kv_bytes: int) -> int:
+        """Picoseconds to move so many bytes to or from host memory."""
+        return self.inner.swap(kv_bytes)
+
+    def describe(self) -> dict[str, object]:
+        """What the inner one says of itself."""
+        return self.inner.describe()
