@@ -33,10 +33,10 @@ class Autoscale:
         return max(0.0, 1 - self.mean / self.fixed)
 
 
-def autoscale(demand: Demand, replicas: int) -> Autoscale | None:
+def autoscale(demand: Demand, replicas: int, load: float = 1.0) -> Autoscale | None:
     """The bound for a fleet of `replicas` that was sized for the busiest stretch; None for traffic of a few minutes.
 
-    Work is counted in tokens, prompt and output alike.
+    Work is counted in tokens, prompt and output alike.  load: so many times that stretch's the fleet holds.
     """
     whole, busy = demand.whole, demand.stretches[0]
     if whole.after_offsets is not None or span_s(whole) < WINDOWS * LEAST_S:
@@ -45,6 +45,6 @@ def autoscale(demand: Demand, replicas: int) -> Autoscale | None:
     window_s = span_s(whole) / WINDOWS
     where = np.minimum(((whole.arrival - whole.arrival[0]) / (window_s * SECOND)).astype(np.int64), WINDOWS - 1)
     rates = np.bincount(where, weights=tokens, minlength=WINDOWS) / window_s
-    full = float((busy.prompt.astype(np.int64) + busy.output).sum()) / span_s(busy)
+    full = load * float((busy.prompt.astype(np.int64) + busy.output).sum()) / span_s(busy)
     needs = [min(replicas, max(1, ceil(replicas * rate / full))) for rate in rates]
     return Autoscale(window_s, replicas, min(needs), sum(needs) / len(needs), max(needs))

@@ -43,6 +43,8 @@ class Wish:
     widest: int
     no_split: bool
     no_mix: bool
+    scale: bool | None
+    start: str | None
     jobs: str | None
     ray: str | None
     time_s: float | None
@@ -84,6 +86,7 @@ def ask(wish: Wish) -> Ask:
     from poise.plan.cap import read_caps
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import Ask
+    from poise.plan.start import read_start
     from poise.plan.traffic import Source
     from poise.scenario.engine_cost import EngineCost
 
@@ -114,6 +117,8 @@ def ask(wish: Wish) -> Ask:
         caps=read_caps(wish.cap_w, devices, wanted=wish.minimize == "energy" or wish.power_w is not None),
         requests=wish.requests,
         seeds=wish.seeds,
+        scale=wish.scale,
+        start=read_start(wish.start),
     )  # fmt: skip
 
 
@@ -224,9 +229,9 @@ def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
     """Which of the files say only why they cannot be."""
     from poise.plan.deploy.folder import refused
 
-    if found.best is None:
+    if found.deployed is None:
         return []
-    return [f"{name}: {why}" for name, why in refused(found.best.fleet, replace(found.setting, **places)).items()]
+    return [f"{name}: {why}" for name, why in refused(found.deployed, replace(found.setting, **places)).items()]
 
 
 def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Path]:
@@ -239,6 +244,6 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
     json_file = folder / "plan.json"
     write_json(told(found), json_file)
     files = [json_file, write_page(found, folder)]
-    if found.best is None:
+    if found.deployed is None:
         return files
-    return files + write_deployment(found.best.fleet, replace(found.setting, **places), folder)
+    return files + write_deployment(found.deployed, replace(found.setting, **places), folder)

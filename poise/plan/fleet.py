@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Cluster, Fault, Pool
@@ -80,9 +82,10 @@ class Fleet:
         """What is simulated."""
         return Cluster(self.pools, faults=self.faults)
 
-    def policies(self) -> Policies:
-        """What decides in it: its router, and batches as its engine makes them."""
-        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher))
+    def policies(self, scaler: str = "", settings: Mapping[str, Any] | None = None) -> Policies:
+        """What decides in it: its router, batches as its engine makes them, and a scaler where one is named."""
+        grows = build("scaler", scaler, dict(settings or {})) if scaler else None
+        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher), scaler=grows)
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with so many replicas in each pool; pools without any are left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from poise.plan.plan import Plan
+from poise.plan.scale import SAVES, Grown, Scaled, pool_name, why_not
 from poise.plan.trial import Trial
 from poise.plan.verdict import SAID, binding, nothing, slack
 from poise.report.table import show
@@ -86,6 +87,10 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
             f"scaling with the load could save at most {each.saved:.0%} of replica-hours "
             f"({each.least} to {each.most} replicas in windows of {each.window_s:.0f} s)"
         )
+    if plan.scaled is not None:
+        yield from _scaled(plan.scaled)
+    elif not plan.found.interrupted and (plan.ask.scale or (plan.scaling and plan.scaling.saved >= SAVES)):
+        yield f"no scaler was simulated: {why_not(plan.scaling, plan.demand, plan.ask.scale)}"
     if plan.spot is not None:
         yield (
             f"on spot: {plan.spot.fleet.written} at ${plan.spot.price_per_hour:.2f}/h ({plan.spot.spares} spare); "
@@ -104,6 +109,41 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
         f"closed form, {len(plan.units.refused)} do not fit"
         + ("; interrupted: the best so far, not confirmed" if found.interrupted else "")
     )
+
+
+def _scaled(scaled: Scaled) -> Iterator[str]:
+    """What scalers made of the whole traffic."""
+    best, constant = scaled.best, scaled.constant
+    took = f"{len(scaled.tried) + 1} simulations of {scaled.hours:.3g} h took {scaled.wall_s:.0f} s"
+    about = (
+        f"{pool_name(scaled)} from 1 to {scaled.fleet.pools[scaled.pool].replicas}, starts of {scaled.start_s:.0f} s"
+    )
+    if best is None:
+        near = max(scaled.tried, key=lambda each: each.attainment, default=None)
+        reached = "" if near is None else f"; the nearest is {written(near)} with {share(near)}"
+        yield f"no scaler holds the SLO for less ({about}){reached}; {took}"
+        return
+    yield (
+        f"scaled by {written(best)} ({about}): {share(best)} of the whole traffic meet the SLO, {spent(best)}, "
+        f"{scaled.saved:.0%} less than always all ({share(constant)}, {spent(constant)}); {took}"
+    )
+
+
+def written(grown: Grown) -> str:
+    """A scaler with its settings."""
+    settings = ", ".join(f"{name} {value}" for name, value in grown.settings.items())
+    return f"{grown.scaler} ({settings})" if grown.scaler else "always all"
+
+
+def share(grown: Grown) -> str:
+    """How many arrivals met the SLO."""
+    return f"{'at most ' if grown.cut else ''}{100 * grown.attainment:.2f} %"
+
+
+def spent(grown: Grown) -> str:
+    """Dollars and device-hours."""
+    price = "" if not grown.dollars else f"${grown.dollars:.2f} and "
+    return "–" if grown.device_hours is None else f"{price}{grown.device_hours:.4g} device-hours"
 
 
 def _risk(plan: Plan, best: Trial) -> Iterator[str]:

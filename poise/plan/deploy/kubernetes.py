@@ -15,7 +15,7 @@ from poise.core.spec import Pool
 from poise.live.fronts.kubernetes import House
 from poise.plan.deploy.cap import LABEL, cap_comments
 from poise.plan.deploy.check import check_objects
-from poise.plan.deploy.gateway import belief, prefill_rate
+from poise.plan.deploy.gateway import FOLLOW, belief, prefill_rate, scaling
 from poise.plan.deploy.place import pool_labels, spread
 from poise.plan.deploy.pod import PORT, Object, pod
 from poise.plan.deploy.product import OWN_IMAGE, OWN_LABEL, node_selector
@@ -40,6 +40,8 @@ def kubernetes(fleet: Fleet, setting: Setting) -> str:
     unknown = {pool.device.name for pool in fleet.pools if OWN_LABEL in node_selector(pool.device)}
     comments += [f"Label the nodes that have them: kubectl label node NODE {OWN_LABEL}={name}" for name in unknown]
     comments += cap_comments(fleet)
+    if scaling(fleet, setting):
+        comments.append(FOLLOW)
     return _checked(engines(fleet, setting) + house(fleet, setting).objects(), comments)
 
 
@@ -81,6 +83,7 @@ def engines(fleet: Fleet, setting: Setting) -> list[Object]:
 def house(fleet: Fleet, setting: Setting, pool: str = "") -> House:
     """The gateway. pool: a Gateway whose endpoint picker it is."""
     sections: dict[str, Any] = {"policies": {"router": fleet.router}, "belief": belief(fleet, setting, False)}
+    sections |= scaling(fleet, setting)
     if len(fleet.pools) > 1:
         sections |= {"discover": {}, "engines": _named(fleet, setting)}
     return House(
