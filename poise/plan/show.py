@@ -84,7 +84,7 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     if plan.scaling is not None:
         each = plan.scaling
         yield (
-            f"scaling with the load could save at most {each.saved:.0%} of replica-hours "
+            f"scaling with the load could save about {each.saved:.0%} of replica-hours "
             f"({each.least} to {each.most} replicas in windows of {each.window_s:.0f} s)"
         )
     if plan.scaled is not None:

@@ -35,7 +35,7 @@ def told(plan: Plan) -> dict[str, Any]:
         "refuted": [trial.as_dict() for trial in plan.refuted],
         "pareto": [trial.as_dict() for trial in plan.pareto],
         "changes": None if plan.changes is None else asdict(plan.changes),
-        "autoscaling": None if plan.scaling is None else {**asdict(plan.scaling), "saved_at_most": plan.scaling.saved},
+        "autoscaling": None if plan.scaling is None else {**asdict(plan.scaling), "saves_about": plan.scaling.saved},
         "scaled": None if plan.scaled is None else _scaled(plan.scaled),
         "spot": None if plan.spot is None else {
             "fleet": plan.spot.fleet.written, "spares": plan.spot.spares, "price_per_hour": plan.spot.price_per_hour,
