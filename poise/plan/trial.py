@@ -21,7 +21,7 @@ from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
 from poise.report.metrics import measure, met
 from poise.report.seeds import half_width, mean
-from poise.report.spending import pools_by_replica, watts
+from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
 from poise.workload import Workload
 
@@ -202,14 +202,12 @@ def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
 def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
     """Mean watts of all devices: idle, and what a step under way draws beyond it."""
     pools = pools_by_replica(fleet.cluster())
-    return mean(
-        [
-            sum(
-                pool.devices * watts(stats, pool, run.ended_at) for stats, pool in zip(run.replicas, pools, strict=True)
-            )
-            for run in runs
-        ]
-    )
+    drawn = [
+        pool.devices * pool.device.tdp_w * load(stats, pool, run.ended_at)
+        for run in runs
+        for stats, pool in zip(run.replicas, pools, strict=True)
+    ]
+    return sum(drawn) / len(runs)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

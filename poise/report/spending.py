@@ -71,8 +71,8 @@ def dollars(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, s
     return total, ""
 
 
-def watts(stats: ReplicaStats, pool: Pool, until: int) -> float:
-    """Mean watts of one device of a replica: idle + (TDP − idle) × utilisation (design, section 8).
+def load(stats: ReplicaStats, pool: Pool, until: int) -> float:
+    """Mean power of a replica's devices as a part of their TDP: idle + (1 − idle) × utilisation (design, section 8).
 
     Where a cap is stated, be it the TDP, steps with prompt work draw up to it, and those without no more than decoding
     does (`poise.core.power`): so a cap that decodes do not reach saves nothing while they run.
@@ -80,19 +80,20 @@ def watts(stats: ReplicaStats, pool: Pool, until: int) -> float:
     use = utilisation(stats, until) or 0.0
     if pool.power_cap_w:
         prompts = min(1.0, stats.prompting / stats.busy) if stats.busy else 0.0
-        return pool.device.tdp_w * POWER.mean(cap_of(pool), use, prompts)
-    return pool.device.tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * use)
+        return POWER.mean(cap_of(pool), use, prompts)
+    return IDLE_SHARE + (1 - IDLE_SHARE) * use
 
 
 def joules(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
     """Joules of all devices that were up from the instant `since` to the end of the run; or None and the reason.
 
-    See `watts` for what a device draws, over the whole time that its replica was up. Hosts, switches and cooling are
+    See `load` for what a device draws, over the whole time that its replica was up. Hosts, switches and cooling are
     not in it.
     """
     total = 0.0
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
         if not pool.device.tdp_w:
             return None, f"no TDP is known for {pool.device.name}; give the device its tdp_w"
-        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * watts(stats, pool, run.ended_at)
+        power = load(stats, pool, run.ended_at)
+        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * pool.device.tdp_w * power
     return total, ""
