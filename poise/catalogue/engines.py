@@ -36,6 +36,7 @@ class EngineDefaults:
         own defaults where no engine is known better).
     joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
+    draft_s: time of each run of a draft head beyond its layer's.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
@@ -57,6 +58,7 @@ class EngineDefaults:
     joined_sequence_s: float = 0.0
     front_s: float = 0.0
     front_token_s: float = 0.0
+    draft_s: float = 0.0
     quantised_kv: Format = "bf16"
     prefill_first: bool = False
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)

@@ -11,6 +11,8 @@ The simulator gives every decode one token a step, so a step here is the part of
 from __future__ import annotations
 
 from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.spec import BITS, Pool
+from poise.core.units import SECOND
 from poise.cost.around import Around
 
 ACCEPTANCE = 0.8
@@ -22,17 +24,40 @@ def accepted(drafts: int, acceptance: float = ACCEPTANCE) -> float:
     return sum(acceptance**place for place in range(drafts + 1))
 
 
+def attention_grows(pool: Pool, drafts: int) -> float:
+    """How many times as long a pass attends for drafts + 1 queries as for one: at most once for each of them.
+
+    KV is read once for all. One query's arithmetic takes x times as long as that reading, so it is
+    max(1, (drafts + 1) x) / max(1, x). Latent attention with all heads on a device has x above 1, grouped heads far
+    below.
+    """
+    model, device, bytes_each = pool.model, pool.device, BITS[pool.kv] / 8
+    heads = model.heads / pool.tensor
+    if model.mla is not None:
+        row = model.mla.kv_rank + model.mla.rope_dim
+        arithmetic, read = 2 * heads * (row + model.mla.kv_rank), row * bytes_each
+    else:
+        arithmetic = 4 * heads * model.head_dim
+        read = 2 * max(model.kv_heads / pool.tensor, 1) * model.head_dim * bytes_each
+    x = arithmetic / device.bf16_flops / (read / device.memory_bw)
+    return max(1.0, (drafts + 1) * x) / max(1.0, x)
+
+
 class Drafted(Around):
     """Decodes verify `drafts` proposals of a head of one layer (MTP, EAGLE) in each pass.
 
-    A pass computes drafts + 1 tokens of each request and reads its KV once; the head runs once for each draft.
-    layers: of the model, of which the head is one more.
+    A pass computes drafts + 1 tokens of each request and reads its KV once; the head runs once for each draft, and is
+    one more layer. draft_s: further time of each run of the head, which its engine launches by itself.
     """
 
-    def __init__(self, inner: Estimator, layers: int, drafts: int, acceptance: float = ACCEPTANCE) -> None:
+    def __init__(
+        self, inner: Estimator, pool: Pool, drafts: int, acceptance: float = ACCEPTANCE, draft_s: float = 0.0
+    ) -> None:
         super().__init__(inner)
-        self.layers, self.drafts = layers, drafts
+        self.layers, self.drafts = pool.model.layers, drafts
         self.accepted = accepted(drafts, acceptance)
+        self.attention = attention_grows(pool, drafts)
+        self.launch = draft_s * SECOND
 
     def step(self, shape: StepShape) -> Piece:
         """The part of a pass that brings each decode one token; prompts beside it cost what they did."""
@@ -41,9 +66,9 @@ class Drafted(Around):
         alone = shape._replace(chunks=())
         single = self.inner.step(alone)
         verified = self.inner.step(alone._replace(decodes=shape.decodes * (self.drafts + 1)))
-        drafting = self.drafts * single.base / self.layers
+        drafting = self.drafts * (single.base / self.layers + self.launch)
         prompts = self.inner.step(shape).base - single.base if shape.chunks else 0
-        parts = (verified.base + drafting, single.per_kv, single.per_window)
+        parts = (verified.base + drafting, single.per_kv * self.attention, single.per_window * self.attention)
         base, per_kv, per_window = (round(part / self.accepted) for part in parts)
         return Piece(base + prompts, per_kv, per_window, single.until_kv)
 

@@ -71,4 +71,6 @@ class EngineCost:
         estimator = cost_for(pool, self.engine, self.version)
         if not self.drafts:
             return estimator
-        return Drafted(estimator, pool.model.layers, self.drafts, self.acceptance)
+        return Drafted(
+            estimator, pool, self.drafts, self.acceptance, engine_defaults(self.engine, self.version).draft_s
+        )

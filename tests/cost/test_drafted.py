@@ -8,14 +8,14 @@ from poise.catalogue import device, model
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
-from poise.cost.drafted import Drafted, accepted
+from poise.cost.drafted import Drafted, accepted, attention_grows
 
 POOL = Pool(model("llama-3.1-8b"), device("H100"))
 INNER = Roofline().build(POOL)
 
 
 def drafted(drafts: int, acceptance: float = 0.8) -> Drafted:
-    return Drafted(INNER, POOL.model.layers, drafts, acceptance)
+    return Drafted(INNER, POOL, drafts, acceptance)
 
 
 @pytest.mark.parametrize(("drafts", "chance", "tokens"), [(0, 0.8, 1.0), (1, 0.8, 1.8), (3, 0.5, 1.875), (2, 0.0, 1.0)])
@@ -65,3 +65,14 @@ def test_it_says_what_it_is() -> None:
     assert (told["drafts"], told["tokens_a_step"]) == (1, 1.8)
     assert (drafted(1).kv_bytes(7), drafted(1).window) == (INNER.kv_bytes(7), INNER.window)
     assert drafted(1).swap(1 << 20) == INNER.swap(1 << 20)
+
+
+def test_attention_of_several_queries_is_bound_by_reading_or_by_arithmetic() -> None:
+    """Grouped heads read once for all queries; latent attention computes for each, unless its heads are split."""
+    r1 = model("deepseek-r1")
+    whole = Pool(r1, device("B200"), data=8, expert=8, weights="fp8", kv="fp8")
+    split = Pool(r1, device("B200"), tensor=8, weights="fp8", kv="fp8")
+    assert attention_grows(POOL, 3) == 1
+    assert attention_grows(whole, 3) == 4
+    assert attention_grows(split, 1) == 1 <= attention_grows(split, 7) < 8
+    assert attention_grows(whole, 0) == 1

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd
+from typing import Literal
 
 from poise.catalogue.assumptions import (
     Scenario,
@@ -17,6 +18,7 @@ from poise.catalogue.assumptions import (
     scenario_of,
 )
 from poise.catalogue.engines import EngineDefaults, engine_defaults
+from poise.catalogue.layouts import Side
 from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
@@ -24,6 +26,7 @@ from poise.cost import kv_blocks
 from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
 from poise.truth.validate.row import Row
+from poise.truth.validate.setup import UNKNOWN, Setup, of_inferencex, setup_of
 
 WIDEST_MLA = 8
 """Ranks over which latent attention is cut, where more clients than `RANK_CLIENTS` share each of a wider group."""
@@ -39,7 +42,6 @@ _SEQUENCES = re.compile(r"max_num_seqs=(\d+)")
 _BLOCKS = re.compile(r"KV blocks=(\d+)")
 _TOKENS = re.compile(r"KV tokens=(\d+)")
 _WORKERS = re.compile(r"(prefill|decode) workers=(\?|\d+) x \(tp(\d+),dp(\d+)(?:,moe_tp(\d+))?(?:,ep(\d+))?\)")
-_INFERENCEX = re.compile(r"\bdump 20\d\d-")
 _STATED_GEMM = re.compile(r"\bgemm=(\w+)")
 
 
@@ -53,7 +55,7 @@ class Condition:
 
     pools: one, or the prefill and the decode pool.  replicas of a pool count its instances.
     prompt, output: mean tokens before `Load.spread`.  scenario: of rows that name one; their layout is to be chosen.
-    devices: of the whole measurement.
+    devices: of the whole measurement.  setup: what its scripts set beside the engine's defaults.
     """
 
     pools: tuple[Pool, ...]
@@ -64,6 +66,7 @@ class Condition:
     engine: str
     version: str
     scenario: Scenario | None = None
+    setup: Setup = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,21 @@ def _read(row: Row) -> Reading:
     output = row.output or (scenario.output if scenario else 0.0)
     if prompt < 1 or output < 1:
         raise NotCoveredError("the lengths are not stated")
-    base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults))
-    pools = _pools(row, base, defaults, load, assumed)
+    setup, said = setup_of(row, model, device, weights, load.clients)
+    assumed += said
+    base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults, setup))
+    pools = _pools(row, base, defaults, load, setup, assumed)
     devices = sum(pool.devices * pool.replicas for pool in pools)
     condition = Condition(
-        pools, load, prompt, output, row.devices or devices, row.engine, version, scenario if not row.tensor else None
+        pools,
+        load,
+        prompt,
+        output,
+        row.devices or devices,
+        row.engine,
+        version,
+        scenario if not row.tensor else None,
+        setup,
     )
     return Reading(condition, tuple(assumed))
 
@@ -154,13 +167,17 @@ def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
     """What the engine keeps beside such weights; tuned benchmarks (MLPerf, InferenceX) keep FP8 beside FP8 and FP4."""
     if weights not in ("fp8", "fp4"):
         return "bf16"
-    tuned = row.source.startswith("mlperf") or _INFERENCEX.search(row.notes)
+    tuned = row.source.startswith("mlperf") or of_inferencex(row)
     return "fp8" if tuned else defaults.quantised_kv
 
 
-def _engine(row: Row, load: Load, defaults: EngineDefaults) -> Engine:
+def _engine(row: Row, load: Load, defaults: EngineDefaults, setup: Setup) -> Engine:
     """The engine's own limits, and those that the notes state; a closed load is never held back by the sequences."""
-    stated = {}
+    stated, recipe = {}, setup.recipe
+    if recipe.token_budget:
+        stated["token_budget"] = recipe.token_budget
+    if recipe.prompt_and:
+        stated["token_budget"] = max(defaults.token_budget, int(row.prompt) + load.clients + recipe.prompt_and)
     if found := _BUDGET.search(row.notes):
         stated["token_budget"] = int(found[1])
     if found := _SEQUENCES.search(row.notes):
@@ -178,7 +195,13 @@ def _engine(row: Row, load: Load, defaults: EngineDefaults) -> Engine:
     return replace(engine, kv_blocks=blocks, prefix_caching=load.system > 0)
 
 
-def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: list[str]) -> tuple[Pool, ...]:
+def _pools(
+    row: Row, base: Pool, defaults: EngineDefaults, load: Load, setup: Setup, assumed: list[str]
+) -> tuple[Pool, ...]:
+    layout = setup.layout
+    if row.disagg and layout is not None and layout.prefill is not None:
+        limited = replace(base, engine=replace(base.engine, max_sequences=layout.batch or base.engine.max_sequences))
+        return _configured(base, "prefill", layout.prefill), _configured(limited, "decode", layout.decode)
     sides = {side: rest for side, *rest in _WORKERS.findall(row.notes)}
     if row.disagg:
         if set(sides) != {"prefill", "decode"}:
@@ -190,12 +213,20 @@ def _pools(row: Row, base: Pool, defaults: EngineDefaults, load: Load, assumed: 
         tensor = row.devices if load.kind not in ("offline", "server", "interactive") else 1
     if data > 1 and row.devices and tensor * pipeline * data > row.devices and tensor % data == 0:
         tensor //= data  # attention's data ranks counted inside the tensor group
+    if setup.recipe.attention_dp and data == 1:
+        tensor, data = 1, tensor
     if defaults.splits_layers and tensor > 1:
         tensor, pipeline = 1, tensor * pipeline
         assumed.append(f"{defaults.name} splits layers over {pipeline} devices")
     pool = _laid(base, tensor, pipeline, data, max(row.expert, 1))
     replicas = row.devices // pool.devices if row.devices > pool.devices and row.tensor else 1
     return (replace(pool, replicas=max(replicas, 1)),)
+
+
+def _configured(base: Pool, role: Literal["prefill", "decode"], side: Side) -> Pool:
+    """One side of a pair of pools as its configuration has it."""
+    tensor, data = (1, side.ranks) if side.shared else (side.ranks, 1)
+    return replace(_laid(base, tensor, 1, data, side.expert), role=role, replicas=side.workers)
 
 
 def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[str]) -> Pool:

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError
+from poise.core.policy import Batcher
 from poise.core.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Pool
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.policies import Policies
+from poise.policies.batch.chunked import Chunked
+from poise.policies.batch.gathered import Gathered
 from poise.policies.batch.prefill_first import PrefillFirst
 from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.simulate import simulate
@@ -36,6 +39,9 @@ QUEUED = 3000
 
 RANK_BATCH = 256
 """Requests that decode on one data rank at most, where the number of decode workers is not stated."""
+
+KEPT = 0.7
+"""Chance that a draft is kept on the random prompts of sweeps; heads keep more of what people ask for."""
 
 INSTANT = Belief(period_s=0.0, delay_s=0.0)
 
@@ -95,13 +101,26 @@ def roomy(condition: Condition) -> tuple[Condition, tuple[str, ...]]:
 
 def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
-    cost = EngineCost(condition.engine, condition.version)
-    first = engine_defaults(condition.engine, condition.version).prefill_first
-    policies = Policies(batcher=PrefillFirst()) if first else Policies()
+    layout = condition.setup.layout
+    cost = EngineCost(condition.engine, condition.version, layout.drafts if layout else 0, KEPT)
+    policies = Policies(batcher=batcher_of(condition))
     run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):
         raise NotCoveredError("no request of the load can be served by this layout")
     return run
+
+
+def batcher_of(condition: Condition) -> Batcher:
+    """How the engine composes its steps, under what its scripts set."""
+    recipe = condition.setup.recipe
+    if engine_defaults(condition.engine, condition.version).prefill_first:
+        return PrefillFirst(recv_interval=recipe.recv_interval)
+    ranks = max(pool.data for pool in condition.pools)
+    if ranks > 1 and recipe.balance_iters:
+        return Gathered(timeout_iters=recipe.balance_iters, ranks=ranks)
+    if recipe.wait_iters:
+        return Gathered(timeout_iters=recipe.wait_iters, max_tokens_ratio=recipe.wait_ratio)
+    return Chunked()
 
 
 def lengths(mean: float, spread: float, count: int, purpose: str) -> NDArray[np.int32]:
