@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from poise.catalogue.engines import EngineDefaults, Reached, engine_defaults
 from poise.core.estimate import Estimator
-from poise.truth.validate import cost
+from poise.scenario import engine_cost
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
 from poise.truth.validate.row import read_rows
@@ -94,8 +94,8 @@ def _times(conditions: list[Condition], reached: Reached) -> Iterator[tuple[floa
         pool = condition.pools[0]
         key = (pool.model.name, pool.tensor, pool.pipeline, pool.replicas)
         if key not in estimators:
-            with patch.object(cost, "engine_defaults", lambda *asked: _reaching(*asked, reached)):
-                estimators[key] = cost.cost_for(pool, condition.engine, condition.version)
+            with patch.object(engine_cost, "engine_defaults", lambda *asked: _reaching(*asked, reached)):
+                estimators[key] = engine_cost.cost_for(pool, condition.engine, condition.version)
         estimator, each = estimators[key], ceil(condition.load.clients / pool.replicas)
         prompt, output = round(condition.prompt), round(condition.output)
         budget = max(pool.engine.token_budget, prompt)

@@ -47,6 +47,26 @@ class Scenario:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class NamedLoad:
+    """A workload that a source names: stages of so many seconds at these rates, mean tokens, prompts that recur.
+
+    system: tokens that the prompts of a group share.  groups, prompts: groups, and prompts of each, sent in turn.
+    max_sequences: the engine's limit in all runs of the source.
+    """
+
+    name: str
+    rates: tuple[float, ...]
+    seconds: float
+    prompt: float
+    output: float
+    system: int
+    groups: int
+    prompts: int
+    max_sequences: int
+    why: str
+
+
 def named_device(name: str) -> tuple[Device, str]:
     """The device behind a loose name, and what was assumed ("" where nothing was); UserError where none is known."""
     for row in _table()["devices"]:
@@ -113,6 +133,15 @@ def scenario_of(found: Model) -> Scenario | None:
         if any(_shape(model(name)) == _shape(found) for name in row["models"]):
             figures = {name: row[name] for name in Scenario.__slots__ if name in row}
             return Scenario(name=row["set"], **figures)
+    return None
+
+
+def load_named(source: str, name: str) -> NamedLoad | None:
+    """What `source` publishes of its workload `name`; None where nothing is known."""
+    for row in _table()["workloads"]:
+        if source.startswith(row["source"]) and row["named"] == name:
+            figures = {each: row[each] for each in NamedLoad.__slots__ if each in row}
+            return NamedLoad(**{**figures, "name": name, "rates": tuple(row["rates"])})
     return None
 
 

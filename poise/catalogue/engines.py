@@ -38,6 +38,7 @@ class EngineDefaults:
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     draft_s: time of each run of a draft head beyond its layer's.
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
+    ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
         heads that share them, and how many times longer than its bytes take that lasts.
@@ -60,6 +61,7 @@ class EngineDefaults:
     front_token_s: float = 0.0
     draft_s: float = 0.0
     quantised_kv: Format = "bf16"
+    ahead: bool = False
     prefill_first: bool = False
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     reached: Mapping[str, Reached] = field(default_factory=dict, hash=False)

@@ -22,8 +22,8 @@ HOST = (
     "bench/check_roofline.py, 2026-11"
 )
 PCIE = (
-    "between the residuals of TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) and of vLLM 0.19 on "
-    "2 RTX PRO 6000 (casys-kaist/LLMServingSim, MIT): 0.44 to 0.73 would meet one or the other, 2026-11"
+    "of at most 32 GB/s through the host: meets TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) "
+    "and vLLM 0.19 on 2 RTX PRO 6000 (casys-kaist/LLMServingSim, MIT), whose run states 16 GB/s, 2026-11"
 )
 SEQUENCE = (
     "set by hand, order of magnitude only: vLLM 0.27's scheduler takes 12.7 µs per running request "

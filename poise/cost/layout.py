@@ -12,6 +12,10 @@ from poise.cost.collective import Link
 HOST_DEVICES = 8
 """Devices that share one host's PCIe, where a device has no scale-up link of its own."""
 
+HOST_BW = 32e9
+"""Bytes per second and direction that count of PCIe where devices do not reach one another's memory over it, so that
+collectives copy through the host's: what PCIe 4 has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -98,6 +102,7 @@ def link_of(
 ) -> Link:
     """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
 
+    Over PCIe, devices that state a scale-up bandwidth reach one another; the others copy through the host's memory.
     latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency, host_efficiency: the reachable parts
     of bandwidth, on links between devices and over a host's PCIe.
     """
@@ -109,7 +114,10 @@ def link_of(
         raise ScenarioError(
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
-    return Link(far_latency_s, (bandwidth or 1.0) * (host_efficiency if in_host else efficiency), direct=False)
+    if in_host:
+        bandwidth = bandwidth if device.scaleup_bw else min(bandwidth, HOST_BW)
+        return Link(far_latency_s, (bandwidth or 1.0) * host_efficiency, direct=False)
+    return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
 
 
 def swap(pool: Pool, kv_bytes: int) -> int:

@@ -181,7 +181,8 @@ class Slow:
         if ranks <= device.scaleup_domain:
             return use.collective_s, device.scaleup_bw * use.link, True
         near = device.scaleup_domain == 1 and ranks <= 8
-        order = (device.host_bw, device.scaleout_bw) if near else (device.scaleout_bw, device.host_bw)
+        host = device.host_bw if device.scaleup_bw else min(device.host_bw, 32e9)  # copies through the host's memory
+        order = (host, device.scaleout_bw) if near else (device.scaleout_bw, device.host_bw)
         return use.far_s, (order[0] or order[1]) * (use.host_link if near else use.link), False
 
     def messages(self, dense: bool, tokens: float) -> float:

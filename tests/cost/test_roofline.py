@@ -160,6 +160,16 @@ def test_swap_uses_every_devices_pcie() -> None:
     assert Roofline().build(Pool(LLAMA_8B, H100, tensor=4)).swap(256 * 10**9) == ps(1.0)
 
 
+def test_collectives_that_copy_through_the_host_gain_nothing_by_pcie_5() -> None:
+    shape = StepShape(0, (Chunk(2048, 0),))
+    peers = replace(PCIE, host_bw=64e9, scaleup_bw=64e9)
+    four, five, reached = (
+        Roofline().build(Pool(LLAMA_8B, device, tensor=2)).step(shape).base
+        for device in (PCIE, replace(PCIE, host_bw=64e9), peers)
+    )
+    assert reached < five == four
+
+
 @pytest.mark.parametrize(
     ("pool", "rule"),
     [

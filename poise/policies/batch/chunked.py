@@ -9,11 +9,12 @@ and KV blocks last. The first that does not fit stops the scan. A step that had 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from poise.core.action import ALL, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
-from poise.core.view import LaneView
+from poise.core.view import LaneView, SequenceView
 
 DECODES = Batch((), ALL, UNTIL_CHANGE)
 BLOCKED = Batch((), ALL, UNTIL_HEAD)
@@ -51,6 +52,10 @@ class Chunked:
             return Batch(tuple(entries))
         return PREEMPTED if lane.preempted else BLOCKED
 
+    def _ready(self, lane: LaneView) -> Iterator[SequenceView]:
+        """The waiting requests that may be admitted now, in order."""
+        return lane.queue()
+
     def _go_on(self, lane: LaneView, entries: list[Entry], budget: int, cap: int) -> tuple[int, int]:
         """Add the next chunks of running prompts; the budget that is left, and the blocks that they take."""
         blocks = 0
@@ -66,7 +71,7 @@ class Chunked:
         """Add waiting requests in order until one does not fit; `blocks` are taken already."""
         engine = lane.engine
         running = lane.running
-        for sequence in lane.queue():
+        for sequence in self._ready(lane):
             if budget <= 0 or running >= engine.max_sequences:
                 return
             left = sequence.need - lane.cached(sequence)

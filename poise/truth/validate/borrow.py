@@ -1,4 +1,4 @@
-"""Loads and layouts that a row leaves out, borrowed from rows of the same workload or run that state them."""
+"""Loads and layouts that a row leaves out: of the source's own workload, or of rows of the same workload or run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from poise.catalogue.assumptions import NamedLoad, load_named
 from poise.truth.validate.row import Row
 
 _WORKLOAD = re.compile(r"\bworkload ([\w-]+)")
+_EXPERIMENT = re.compile(r"\bexperiment ([\w.-]+)")
 _STAGE = re.compile(r"\bstage (-?\d+)")
 _DAY = re.compile(r"\bmeasured (\d{4}-\d\d-\d\d)")
 _WORKERS = re.compile(r"prefill workers=.*?; decode workers=.*?\)(?=;|$)")
@@ -21,9 +23,10 @@ BORROWED = "lengths and load of workload {}"
 
 
 def borrow(rows: Sequence[Row]) -> list[Row]:
-    """The rows, those without load, lengths or both filled in where another row of their workload states them.
+    """The rows, those without load, lengths or both filled in where their workload is known.
 
-    A workload is known by its name in the notes (`-lite` variants count as their own, then as their base's). Rows of
+    A workload is known by its name in the notes (`-lite` variants count as their own, then as their base's): from what
+    its source publishes of it (`poise.catalogue.assumptions`), else from another row that states it. There, rows of
     the same stage and the same model lend first, then the same stage, then any. The engine's limits stay the row's own.
     """
     lenders: dict[tuple[str, str], list[Row]] = {}
@@ -69,7 +72,12 @@ def borrows(row: Row) -> str:
 
 def _filled(row: Row, lenders: dict[tuple[str, str], list[Row]]) -> Row:
     name = _name(row)
-    if not name or (row.load and row.prompt and row.output):
+    if not name:
+        return row
+    published = load_named(row.source, name)
+    if published is not None:
+        return _as_published(row, published)
+    if row.load and row.prompt and row.output:
         return row
     able = lenders.get((row.source, name)) or lenders.get((row.source, name.removesuffix("-lite"))) or []
     if not able:
@@ -81,9 +89,28 @@ def _filled(row: Row, lenders: dict[tuple[str, str], list[Row]]) -> Row:
     return replace(row, load=one.load, prompt=one.prompt, output=one.output, notes=notes)
 
 
+def _as_published(row: Row, load: NamedLoad) -> Row:
+    """The row with what its source publishes of its workload, where it does not say so itself.
+
+    How many prompts there are is the source's word alone: rows repeat what was asked for, not what was sent.
+    """
+    stage = int(_stage(row) or -1)
+    rates = load.rates[stage : stage + 1] or load.rates if stage >= 0 else load.rates
+    words = f"all stages: {', '.join(f'{rate:g} req/s' for rate in rates)} for {load.seconds:g} s"
+    words = row.load if " for " in row.load else words
+    limit = "" if row.batch or "max_num_seqs" in row.notes else f"; max_num_seqs={load.max_sequences}"
+    sent = f"; system prompt {load.system}; {load.groups} groups x {load.prompts} prompts{limit}"
+    notes = f"{row.notes}{sent}; borrowed: {BORROWED.format(load.name)}: {load.why}"
+    return replace(row, load=words, prompt=row.prompt or load.prompt, output=row.output or load.output, notes=notes)
+
+
 def _name(row: Row) -> str:
+    """The workload; a lite variant may be named in the experiment alone."""
     found = _WORKLOAD.search(row.notes)
-    return found[1] if found else ""
+    if found is None:
+        return ""
+    experiment, lite = _EXPERIMENT.search(row.notes), f"{found[1]}-lite"
+    return lite if experiment and lite in experiment[1] else found[1]
 
 
 def _stage(row: Row) -> str:

@@ -26,7 +26,9 @@ class Load:
     clients: sequences of a static batch, or requests at once of a closed load.  rates: requests per second of stages
     that follow one another, of `seconds` each.  requests: how many, 0 where it is not stated.
     spread: lengths are uniform between this share of the nominal ones and these (1: all are equal).
-    even: requests come at equal gaps, not at random.  system: tokens at the begin of each prompt that all share.
+    staged: each stage has exactly as many requests as its rate says, at random instants.
+    system: tokens at the begin of each prompt that those of its group share, of which there are `groups` (1: all).
+    prompts: different prompts of a group; all are sent in turn, again and again (0: each is sent once).
     """
 
     kind: Kind
@@ -35,8 +37,10 @@ class Load:
     seconds: float = 0.0
     requests: int = 0
     spread: float = 1.0
-    even: bool = False
+    staged: bool = False
     system: int = 0
+    groups: int = 1
+    prompts: int = 0
 
 
 _BATCH = re.compile(r"\bbatch(?:[ _]size)?\s*=?\s*(\d+)", re.IGNORECASE)
@@ -49,8 +53,9 @@ _RATE = re.compile(
 _RATED = re.compile(r"\b(qps|rps|rate|req(uests)?/s|poisson)\b", re.IGNORECASE)
 _INFINITE = re.compile(r"\binf(inite|inity)?\b|\ball (requests )?queued", re.IGNORECASE)
 _SECONDS = re.compile(r"\bfor (\d+(?:\.\d+)?) ?s\b", re.IGNORECASE)
-_REQUESTS = re.compile(r"\b(\d[\d,]*) (?:[\w-]+ )?(?:requests|prompts)\b", re.IGNORECASE)
-_STAGES = re.compile(r"\bstages?\b|\bfor \d+(?:\.\d+)? ?s\b", re.IGNORECASE)  # inference-perf: constant rate in stages
+_REQUESTS = re.compile(r"(?<! x )\b(\d[\d,]*) (?:[\w-]+ )?(?:requests|prompts)\b(?! x )", re.IGNORECASE)
+_STAGES = re.compile(r"\bstages?\b|\bfor \d+(?:\.\d+)? ?s\b", re.IGNORECASE)
+_RECURRING = re.compile(r"(\d+) groups x (\d+) prompts", re.IGNORECASE)
 _SYSTEM = re.compile(r"system prompt (\d+)", re.IGNORECASE)
 _SCENARIOS: dict[str, Kind] = {
     "offline": "offline", "server": "server", "interactive": "interactive", "singlestream": "closed",
@@ -59,6 +64,7 @@ _SCENARIOS: dict[str, Kind] = {
 
 def load_of(words: str, notes: str) -> Load:
     """The load that `words` (the load column) and `notes` describe; `unknown` where they do not."""
+    notes, _, _ = notes.partition("; borrowed: ")
     name = words.strip().lower().replace("-", "").replace("_", "")
     if name in _SCENARIOS:
         return Load(_SCENARIOS[name], clients=1 if name == "singlestream" else 0)
@@ -80,10 +86,12 @@ def _rated(words: str, notes: str) -> Load:
     rates = tuple(float(found) for found in _RATE.findall(text) if float(found) > 0)
     if not rates:
         return Load("unknown")
-    even = bool(_STAGES.search(words))
+    recurring = _RECURRING.search(notes)
+    groups, prompts = (int(recurring[1]), int(recurring[2])) if recurring else (1, 0)
     return Load(
-        "rate", rates=rates, seconds=float(seconds), requests=requests, even=even, system=_count(_SYSTEM, notes)
-    )
+        "rate", rates=rates, seconds=float(seconds), requests=requests, staged=bool(_STAGES.search(words)),
+        system=_count(_SYSTEM, notes), groups=groups, prompts=prompts,
+    )  # fmt: skip
 
 
 def _count(pattern: re.Pattern[str], text: str) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poise.catalogue.assumptions import named_device, named_model
 from poise.core.errors import PoiseError, TraceError, UserError
@@ -21,7 +22,7 @@ from poise.truth.validate.load import Load
 from poise.truth.validate.outcome import Outcome, statistics
 from poise.truth.validate.row import Row
 from poise.truth.validate.served import outcome_of, roomy, run_of
-from poise.workload.table import Workload
+from poise.workload.table import Prefixes, Workload
 
 SOURCE = "vllm_end_to_end"
 
@@ -115,7 +116,7 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
         token_budget=int(asked.get("max_num_batched_tokens") or 8192),
         max_sequences=int(asked.get("max_num_seqs") or 256),
         kv_blocks=int(kept.get("num_gpu_blocks") or 0),
-        prefix_caching=False,
+        prefix_caching=bool(kept.get("enable_prefix_caching", True)),
     )  # fmt: skip
     kv = "fp8" if "fp8" in str(asked.get("kv_cache_dtype") or "") else "bf16"
     expert = row.tensor * row.data if asked.get("enable_expert_parallel") else 1
@@ -129,4 +130,11 @@ def _workload(requests: Sequence[Mapping[str, float]]) -> Workload:
         np.array([round((row["queued_ts"] - begin) * SECOND) for row in requests], dtype=np.int64),
         np.array([row["input_toks"] for row in requests], dtype=np.int32),
         np.array([row["output_toks"] for row in requests], dtype=np.int32),
+        prefixes=_own_prompts(np.array([row["input_toks"] for row in requests], dtype=np.int32)),
     )
+
+
+def _own_prompts(tokens: NDArray[np.int32]) -> Prefixes:
+    """Prompts that differ from their first token on: one that was preempted may still find its own blocks."""
+    count = len(tokens)
+    return Prefixes(np.arange(count + 1, dtype=np.int64), np.arange(count, dtype=np.int64), tokens)

@@ -16,6 +16,7 @@ from poise.core.spec import Belief, Cluster, Pool
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.policies import Policies
+from poise.policies.batch.asynchronous import Asynchronous
 from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.gathered import Gathered
 from poise.policies.batch.prefill_first import PrefillFirst
@@ -23,13 +24,16 @@ from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.simulate import simulate
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, NotCoveredError
-from poise.truth.validate.load import RATE_REQUESTS, WAVES
+from poise.truth.validate.load import RATE_REQUESTS, WAVES, Load
 from poise.truth.validate.outcome import Floats, Outcome, statistics
 from poise.workload.draw import stream
 from poise.workload.table import Prefixes, Workload
 
 REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
+
+STAGED = 20_000
+"""Requests of a load in stages at most: where one overloads the engine, its queue grows as long as it lasts."""
 
 LEAST_WAVES = 3
 """Waves of a closed load at least, however many clients: the first is another than those that follow."""
@@ -112,15 +116,15 @@ def run_of(condition: Condition, workload: Workload) -> Run:
 
 def batcher_of(condition: Condition) -> Batcher:
     """How the engine composes its steps, under what its scripts set."""
-    recipe = condition.setup.recipe
-    if engine_defaults(condition.engine, condition.version).prefill_first:
+    recipe, known = condition.setup.recipe, engine_defaults(condition.engine, condition.version)
+    if known.prefill_first:
         return PrefillFirst(recv_interval=recipe.recv_interval)
     ranks = max(pool.data for pool in condition.pools)
     if ranks > 1 and recipe.balance_iters:
         return Gathered(timeout_iters=recipe.balance_iters, ranks=ranks)
     if recipe.wait_iters:
         return Gathered(timeout_iters=recipe.wait_iters, max_tokens_ratio=recipe.wait_ratio)
-    return Chunked()
+    return Asynchronous() if known.ahead else Chunked()
 
 
 def lengths(mean: float, spread: float, count: int, purpose: str) -> NDArray[np.int32]:
@@ -177,30 +181,51 @@ def _at_once(pool: Pool, condition: Condition) -> int:
 
 
 def _rate(condition: Condition) -> Outcome:
-    """Poisson or even arrivals, stage after stage."""
-    load = condition.load
-    gaps: list[Floats] = []
-    chance = stream(0, "arrival")
-    for rate in load.rates:
-        count = load.requests or ceil(rate * (load.seconds or RATE_REQUESTS / rate))
-        count = min(count, 2 * REQUESTS)
-        gaps.append(np.full(count, 1 / rate) if load.even else chance.exponential(1 / rate, count))
+    """Poisson arrivals, stage after stage."""
+    load, chance = condition.load, stream(0, "arrival")
+    gaps = [_gaps(load, rate, count, chance) for rate, count in zip(load.rates, _counts(load), strict=True)]
     arrival = np.rint(np.cumsum(np.concatenate(gaps)) * SECOND).astype(np.int64)
     count = len(arrival)
     workload = Workload(
         arrival - arrival[0],
         lengths(condition.prompt, load.spread, count, "prompt"),
         lengths(condition.output, load.spread, count, "output"),
-        prefixes=_system_prompt(load.system, count) if load.system else None,
+        prefixes=_prompts(load, round(condition.prompt), count) if load.system or load.prompts else None,
     )
     return outcome_of(run_of(condition, workload), condition.devices, None, 0)
 
 
-def _system_prompt(tokens: int, count: int) -> Prefixes:
-    """Every prompt begins with the same `tokens` tokens."""
-    return Prefixes(
-        np.arange(count + 1, dtype=np.int64), np.zeros(count, dtype=np.int64), np.full(count, tokens, dtype=np.int32)
-    )
+def _counts(load: Load) -> list[int]:
+    """Requests of each stage: as many as are stated, or what its rate brings while it lasts.
+
+    Stages last equally long where that is not stated. A load of too many requests has all stages shortened alike.
+    """
+    seconds = load.seconds or RATE_REQUESTS * len(load.rates) / sum(load.rates)
+    counts = [load.requests or rate * seconds for rate in load.rates]
+    share = min(1.0, (STAGED if load.staged else 2 * REQUESTS) / sum(counts))
+    return [max(1, round(share * count)) for count in counts]
+
+
+def _gaps(load: Load, rate: float, count: int, chance: np.random.Generator) -> Floats:
+    """Seconds between `count` arrivals: exponential, and stretched to the end of a stage that has one.
+
+    inference-perf's constant load does the latter (`ConstantLoadTimer`).
+    """
+    drawn = chance.exponential(1 / rate, count)
+    return drawn * (count / rate / drawn.sum()) if load.staged else drawn
+
+
+def _prompts(load: Load, tokens: int, count: int) -> Prefixes:
+    """Prompts that begin with their group's common tokens; groups take turns, and so do the prompts of each."""
+    turn = np.arange(count, dtype=np.int64)
+    group = turn % load.groups
+    system = np.full(count, min(load.system, tokens), dtype=np.int32)
+    if not load.prompts:
+        return Prefixes(np.arange(count + 1, dtype=np.int64), group, system)
+    whole = load.groups + turn % (load.groups * load.prompts)
+    ends = np.stack([system, np.full(count, tokens, dtype=np.int32)], axis=1)
+    ids = np.stack([group, whole], axis=1)
+    return Prefixes(np.arange(0, 2 * count + 1, 2, dtype=np.int64), ids.ravel(), ends.ravel())
 
 
 def outcome_of(run: Run, devices: int, weights: Floats | None, clients: int) -> Outcome:

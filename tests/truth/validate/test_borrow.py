@@ -25,6 +25,26 @@ def test_what_states_its_load_and_what_finds_no_lender_stays() -> None:
     assert borrow([OTHER, SAME, stranger, elsewhere]) == [OTHER, SAME, stranger, elsewhere]
 
 
+def test_what_a_source_publishes_of_its_workload_goes_before_other_rows() -> None:
+    notes = "experiment 13-qwen3-14b-tp1-general-1; workload general; stage {}; max_num_batched_tokens=2048"
+    bare = {"source": "sim_to_real_vllm_measured", "load": "", "prompt": 0.0, "output": 0.0}
+    whole, second = borrow([row(notes=notes.format(stage), **bare) for stage in (-1, 1)])
+    load = read_condition(whole).condition.load
+    assert (load.rates, load.seconds, load.staged) == ((8.0, 20.0), 600.0, True)
+    assert (load.system, load.groups, load.prompts) == (100, 10, 10)
+    assert read_condition(second).condition.load.rates == (20.0,)
+    assert read_condition(whole).condition.pools[0].engine.max_sequences == 128
+    assert "workload general" in read_condition(whole).assumed[0]
+
+
+def test_a_lite_variant_may_be_named_by_the_experiment_alone() -> None:
+    notes = "experiment 60-llama-3-1-70b-tp4-general-lite-4-1; workload general; stage 0; max_num_seqs=64"
+    (found,) = borrow([row(source="sim_to_real_vllm_measured", load="rate=2.5 req/s for 600 s", notes=notes)])
+    condition = read_condition(found).condition
+    assert condition.load.rates == (2.5,)
+    assert (condition.prompt, condition.pools[0].engine.max_sequences) == (512.0, 64), "its own word counts"
+
+
 WORKERS = "prefill workers={0} x (tp{1},dp1); decode workers={0} x (tp{1},dp1); measured 2026-02-0{2}"
 
 

@@ -44,6 +44,18 @@ def test_requests_far_apart_take_their_own_time(tmp_path: Path) -> None:
     assert answers["tpot_p50_ms"].predicted == pytest.approx(decode_s(estimator, 1, 512, 63) / 63 * 1e3, rel=1e-3)
 
 
+def test_a_preempted_request_finds_the_blocks_that_it_left(tmp_path: Path) -> None:
+    requests = [_request(0.0, prompt=160, output=200) for _ in range(8)]
+    kept = {"num_gpu_blocks": 100, "enable_prefix_caching": True}
+    found = []
+    for name, cached in (("h100__with", True), ("h100__without", False)):
+        meta = {**META, "kv_cache": {**kept, "enable_prefix_caching": cached}}
+        answers = {each.row.metric: each for each in replay(_run(tmp_path, requests, meta, name))}
+        found.append(answers["e2e_latency_mean_ms"].predicted)
+    assert found[0] is not None and found[1] is not None
+    assert found[0] < found[1]
+
+
 def test_the_machine_s_own_word_for_the_device_counts_first(tmp_path: Path) -> None:
     meta = {**META, "hardware": {"device_name": "NVIDIA GeForce RTX 4090"}}
     assert {each.row.device for each in replay(_run(tmp_path, [_request(0.0)], meta))} == {"NVIDIA GeForce RTX 4090"}

@@ -11,7 +11,9 @@ from poise.core.units import SECOND
 from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.served import RANK_BATCH, balanced, lengths, served_outcome
+from poise.truth.validate.load import load_of
+from poise.truth.validate.served import RANK_BATCH, STAGED, _counts, _gaps, _prompts, balanced, lengths, served_outcome
+from poise.workload.draw import stream
 from tests.truth.validate.made import row
 
 
@@ -126,7 +128,42 @@ def test_workers_that_are_not_stated_are_balanced() -> None:
     assert many.devices == sum(pool.replicas for pool in many.pools)
 
 
-def test_even_arrivals_wait_less_than_random_ones() -> None:
-    even = served_outcome(_of(load="rate=20 req/s for 30 s"))
-    random = served_outcome(_of(load="qps=20", notes="600 requests"))
-    assert even.latency["ttft"]["p99"] < random.latency["ttft"]["p99"]
+def test_a_stage_has_as_many_requests_as_its_rate_says_at_random_instants() -> None:
+    load, chance = load_of("all stages: 8 req/s, 20 req/s for 60 s", ""), stream(0, "arrival")
+    assert _counts(load) == [480, 1200]
+    for rate, count in zip(load.rates, _counts(load), strict=True):
+        gaps = _gaps(load, rate, count, chance)
+        assert gaps.sum() == pytest.approx(60)
+        assert gaps.std() == pytest.approx(gaps.mean(), rel=0.15)
+
+
+def test_stages_last_equally_long_and_long_ones_are_shortened_alike() -> None:
+    assert _counts(load_of("all stages: 1 req/s, 3 req/s", "")) == [500, 1500]
+    assert _counts(load_of("all stages: 50 req/s, 150 req/s for 6000 s", "")) == [STAGED // 4, 3 * STAGED // 4]
+
+
+def test_prompts_recur_and_share_their_groups_begin() -> None:
+    load = load_of("qps=1", "system prompt 100; 2 groups x 3 prompts")
+    found = _prompts(load, 500, 8)
+    assert list(found.counts) == [2] * 8
+    ids, ends = found.ids.reshape(8, 2), found.ends.reshape(8, 2)
+    assert ends.tolist() == [[100, 500]] * 8
+    assert list(ids[:, 0]) == [0, 1] * 4
+    assert len(set(ids[:6, 1])) == 6, "all different before one comes again"
+    assert list(ids[6:, 1]) == list(ids[:2, 1])
+
+
+def test_prompts_that_recur_are_found_in_the_cache() -> None:
+    notes = "400 requests; system prompt 100"
+    once = served_outcome(_of(load="qps=4", prompt=4000.0, notes=notes))
+    again = served_outcome(_of(load="qps=4", prompt=4000.0, notes=f"{notes}; 2 groups x 5 prompts"))
+    front = engine_defaults("vLLM", "0.15.1").front(4000)
+    assert again.latency["ttft"]["p50"] - front < (once.latency["ttft"]["p50"] - front) / 4
+
+
+def test_asynchronous_scheduling_costs_a_busy_engine_one_step_before_the_first_token() -> None:
+    """From v0.14 on, at loads light enough that requests hardly meet otherwise."""
+    found = [served_outcome(_of(load="qps=10", notes="400 requests", version=each)) for each in ("0.13", "0.14")]
+    front = [engine_defaults("vLLM", each).front(500) for each in ("0.13", "0.14")]
+    earlier, later = (each.latency["ttft"]["mean"] - part for each, part in zip(found, front, strict=True))
+    assert later - earlier == pytest.approx(found[1].latency["itl"]["mean"], rel=0.5)
