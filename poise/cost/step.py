@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from math import ceil
 from typing import Protocol
 
 from poise.core.estimate import Chunk, Piece, StepShape
+from poise.core.power import capped, clocks
 from poise.core.spec import BITS, Pool
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_copies, swap
+
+FULL = (1.0, 1.0)
+"""The clocks of devices without a power cap."""
 
 
 class Costs(Protocol):
@@ -73,9 +77,11 @@ class Steps:
     layer ranges: a chunk with (first, last) passes layers first ≤ l < last; GEMMs are counted per stretch of layers
         over which the passing tokens do not change. A cover of all layers costs the unsplit chunk, with weights and
         host time as often as there are steps.
+    power caps: a step with prompt work has the clock that the cap leaves to prompts, one without that of decodes
+        (`poise.core.power`); what decodes read beside prompts is bound by memory and as fast as alone.
     """
 
-    __slots__ = ("_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "pool", "window")
+    __slots__ = ("_calm", "_clocks", "_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "pool", "window")
 
     def __init__(self, pool: Pool) -> None:
         check(pool)
@@ -84,7 +90,9 @@ class Steps:
         self._layers = pool.model.layers
         self._part_chunk = 1 / pool.data
         self._part_decode = 1 / (pool.data * pool.pipeline)
+        self._clocks = clocks(pool)
         self._lanes: dict[float, Costs] = {}
+        self._calm: dict[float, Costs] = {}
         self._pieces: dict[tuple[int, float], Piece] = {}
         self._lane(1.0)
 
@@ -119,20 +127,35 @@ class Steps:
             "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
             "weights": pool.weights,
             "kv": pool.kv,
+            **({} if self._clocks == FULL else {"power_cap_w": pool.power_cap_w, "clocks": self._clocks}),
         }
 
-    def _derive(self, share: float) -> Costs:
-        """The costs of a lane that has `share` of the SMs."""
+    def _derive(self, pool: Pool, share: float) -> Costs:
+        """The costs of a lane of `pool` that has `share` of the SMs."""
         raise NotImplementedError
 
     def _lane(self, share: float) -> Costs:
-        """The costs of a lane, made once for each share."""
+        """The costs of a lane in steps with prompt work, made once for each share."""
         found = self._lanes.get(share)
         if found is None:
             if not 0 < share <= 1:
                 raise ValueError(f"share {share} is not in (0, 1]")
-            found = self._lanes[share] = self._derive(share)
+            found = self._lanes[share] = self._derive(self._at(self._clocks[0]), share)
         return found
+
+    def _calm_lane(self, share: float) -> Costs:
+        """The costs of a lane in steps without: the same, unless a cap slows prompts alone."""
+        prompts, decodes = self._clocks
+        if prompts == decodes:
+            return self._lane(share)
+        found = self._calm.get(share)
+        if found is None:
+            found = self._calm[share] = self._derive(self._at(decodes), share)
+        return found
+
+    def _at(self, clock: float) -> Pool:
+        """The pool at a part of its clock."""
+        return self.pool if clock == 1.0 else replace(self.pool, device=capped(self.pool.device, clock))
 
     def _host(self, k: Costs, sequences: int) -> float:
         """Host time of a step: each data rank schedules its own part of the sequences."""
@@ -140,7 +163,7 @@ class Steps:
 
     def _decode(self, decodes: int, share: float) -> Piece:
         """The piece of decodes alone, remembered."""
-        k = self._lane(share)
+        k = self._calm_lane(share)
         if decodes == 0:
             piece = Piece(0)
         else:
@@ -231,13 +254,13 @@ class RooflineEstimator(Steps):
         self._use = use
         super().__init__(pool)
 
-    def _derive(self, share: float) -> Costs:
-        return derive(self.pool, self._use, share)
+    def _derive(self, pool: Pool, share: float) -> Costs:
+        return derive(pool, self._use, share)
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""
         return {
             **self._about("roofline"),
             "efficiencies": self._use.sources(),
-            "coefficients_ps": asdict(derive(self.pool, self._use, 1.0)),
+            "coefficients_ps": asdict(derive(self._at(self._clocks[0]), self._use, 1.0)),
         }
