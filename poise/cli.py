@@ -136,6 +136,9 @@ def plan(
     minimize: Annotated[str, typer.Option(metavar="AIM", help="cost, energy or gpus.")] = "cost",
     budget: Annotated[float | None, typer.Option(metavar="X", help="Dollars per hour at most.")] = None,
     power_w: Annotated[float | None, typer.Option(metavar="X", help="Watts of all devices at most.")] = None,
+    cap_w: Annotated[
+        str | None, typer.Option(metavar="CAPS", help="Power caps: none, ladder, or watts, as in H100=500,L40S=250.")
+    ] = None,
     prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices, spot offers, limits of devices.")] = None,
     formats: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of weights.")] = "bf16,fp8",
     kv: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of the KV cache.")] = "bf16",
@@ -143,6 +146,13 @@ def plan(
     widest: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of one replica at most.")] = 16,
     no_split: Annotated[bool, typer.Option("--no-split", help="Keep prefill and decode together.")] = False,
     no_mix: Annotated[bool, typer.Option("--no-mix", help="One kind of replica for each role.")] = False,
+    scale: Annotated[
+        bool | None,
+        typer.Option("--scale/--no-scale", help="Simulate scalers; if not given, where they could save much."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="STAGES", help="How long replicas take to start, as in provision_s=300.")
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change TRAFFIC, as in workload.scale=2.")
     ] = None,
@@ -172,9 +182,9 @@ def plan(
     from poise.plan.command import Wish, plan_fleet
 
     wish = Wish(
-        traffic, model, slo, devices, minimize, budget, power_w, prices, formats, kv, engine, rate, prompt_tokens,
-        output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, jobs, ray, time_s, json_file, out, hosts,
-        checkpoints or [], images or [], quiet,
+        traffic, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
+        prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs,
+        ray, time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)
 

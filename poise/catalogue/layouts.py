@@ -33,7 +33,8 @@ class Side:
 class Layout:
     """One layout of a configuration.
 
-    drafts: proposals of a decode step.  batch: most requests of a decode worker, 0 where its recipe does not say.
+    drafts: proposals of a decode step.  batch: most requests of a decode worker, of each of its ranks where those have
+    requests of their own; 0 where its recipe does not say.
     prefill: None where decode does both.
     """
 
@@ -41,6 +42,11 @@ class Layout:
     batch: int
     prefill: Side | None
     decode: Side
+
+    @property
+    def sequences(self) -> int:
+        """Most requests of a decode worker, 0 where that is not known."""
+        return self.batch * (self.decode.ranks if self.decode.shared else 1)
 
 
 @dataclass(frozen=True, slots=True)

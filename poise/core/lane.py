@@ -198,6 +198,7 @@ class LaneState:
                     replica.finish(sequence, self)
         if self.chunks:
             stats.prompt_tokens += self.tokens
+            stats.prompting += self.first
             chunks, self.chunks = self.chunks, []
             for sequence, entry in chunks:
                 if sequence.account is not None:

@@ -71,11 +71,13 @@ class Records:
 class ReplicaStats:
     """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks.
 
+    prompting: the part of `busy` in steps with prompt work, summed over lanes.
     up_from, up_until: when its devices were taken (its start-up included) and given back; a slot that a scaler filled
     more than once has the earlier times in `before`.
     """
 
     busy: int = 0
+    prompting: int = 0
     steps: int = 0
     batches: int = 0
     prompt_tokens: int = 0
@@ -103,7 +105,8 @@ class Scaled(NamedTuple):
 class Run:
     """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
 
-    offered: how many requests arrived (the others have no `arrived_at`).  interrupted: the user stopped it.
+    offered: how many requests arrived (the others have no `arrived_at`).  interrupted: ended early, by the user or
+    since enough was seen.
     refusals: how many requests were rejected for which reason.
     hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
     that the copies stopped for the other one had computed, whichever of the two they were.

@@ -112,6 +112,7 @@ class Pool:
 
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
+    power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
     """
 
     model: Model
@@ -132,6 +133,17 @@ class Pool:
     min_replicas: int | None = None
     max_replicas: int | None = None
     prewarmed: int = 0
+    power_cap_w: float = 0.0
+
+    @property
+    def power_w(self) -> float:
+        """Watts that one device draws at most."""
+        return min(self.power_cap_w, self.device.tdp_w) if self.power_cap_w else self.device.tdp_w
+
+    @property
+    def slowed(self) -> bool:
+        """Whether its cap lies below the TDP."""
+        return self.power_w < self.device.tdp_w
 
     @property
     def devices(self) -> int:

@@ -31,7 +31,7 @@ class Coefficients:
     kv, window_kv: reading one token of KV while decoding, over all full and all sliding-window layers.
     pair, window_pair: one query meeting one key while prefilling, over all full and all sliding-window layers.
     read, window_read: reading one token of KV while prefilling. context: raising one earlier token from its MLA latent.
-    state: one decoding sequence's linear-attention states, all layers.
+    state: one decoding sequence's linear-attention states, all layers. scan: their walk over one token of a chunk.
     """
 
     step: float
@@ -57,11 +57,11 @@ class Coefficients:
     window_read: float
     context: float
     state: float
+    scan: float
 
-    @property
-    def beside(self) -> float:
+    def beside(self, tokens: float) -> tuple[float, float, float]:
         """Decode attention takes as long beside a chunk as alone."""
-        return 1.0
+        return self.decoding(tokens)
 
     def layer(self, tokens: float) -> float:
         """Picoseconds of an average layer without attention, for `tokens` tokens a rank."""
@@ -187,6 +187,7 @@ class Builder:
             "window_read": read * window,
             "context": self.raised_flops() / (self.peak * self.gemm) * full,
             "state": self.state_read(),
+            "scan": use.scan_token_s * self.model.linear_layers,
         }
         return Coefficients(
             **{name: value * SECOND for name, value in seconds.items()},

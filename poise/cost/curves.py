@@ -10,7 +10,7 @@ from poise.cost.gather import Gather, lane_device
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer
 from poise.cost.operator import TILE
-from poise.cost.ramp import Ramp, spread
+from poise.cost.ramp import Line, Ramp, spread
 from poise.cost.tables import Curve, Tables
 
 MOST_TOKENS = 1 << 17
@@ -31,10 +31,10 @@ class Curves:
         "_layer",
         "_lines",
         "_local",
+        "_mixed",
         "_read",
         "_rest",
         "_surface",
-        "beside",
         "curves",
         "pool",
         "sequence",
@@ -50,7 +50,7 @@ class Curves:
         self.curves = gather.curves
         self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
         self._floor, self._lines = gather.decoding(self._surface)
-        self.beside = gather.beside()
+        self._mixed = gather.beside(self._surface, self._floor, self._lines)
         self._read = kv_bytes_per_layer(pool) / gather.device.memory_bw
         nodes = spread(MOST_TOKENS)
         floor = self._floor * gather.attending
@@ -93,8 +93,20 @@ class Curves:
 
     def decoding(self, tokens: float) -> tuple[float, float, float]:
         """All layers' attention of decodes beyond what `layer` holds already."""
+        return self._decodes(tokens, self._lines)
+
+    def beside(self, tokens: float) -> tuple[float, float, float]:
+        """The same in steps with prompt work."""
+        return self._decodes(tokens, self._mixed)
+
+    @property
+    def scan(self) -> float:
+        """All linear-attention layers' walk over one token of the longest chunk."""
+        return self._rest.scan
+
+    def _decodes(self, tokens: float, lines: tuple[Line | None, Line | None]) -> tuple[float, float, float]:
         fixed, slopes = self._rest.state * tokens, []
-        for line, layers in zip(self._lines, (self.pool.model.full_layers, self.pool.model.window_layers), strict=True):
+        for line, layers in zip(lines, (self.pool.model.full_layers, self.pool.model.window_layers), strict=True):
             if line is None:
                 slopes.append(0.0)
                 continue

@@ -25,6 +25,11 @@ PCIE = (
     "of at most 32 GB/s through the host: meets TensorRT-LLM on 2 to 8 L40S (NVIDIA's performance pages, Apache-2.0) "
     "and vLLM 0.19 on 2 RTX PRO 6000 (casys-kaist/LLMServingSim, MIT), whose run states 16 GB/s, 2026-11"
 )
+SCAN = (
+    "median of chunked gated-delta-rule kernels over one or two sequences of ≥ 1,024 tokens, on H100, H200 and B200 by "
+    "vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3.0rc20: 42 to 103 ns, with a few sequences hardly longer "
+    "(AIConfigurator performance database, Apache-2.0), 2026-11"
+)
 SEQUENCE = (
     "set by hand, order of magnitude only: vLLM 0.27's scheduler takes 12.7 µs per running request "
     "(openfabric-systems/simllm pull request 204, which voids its own run for drift), of which "
@@ -74,6 +79,9 @@ class Efficiencies:
     sample_sequence_s: float = stated(0.9e-6, "time of the sampler per sequence", LAYERS)
     cpu_step_s: float = stated(0.5e-3, "host time of one step that the device waits for", HOST)
     cpu_sequence_s: float = stated(5e-6, "host time per sequence in a step that the device waits for", SEQUENCE)
+    scan_token_s: float = stated(
+        0.052e-6, "time of a gated linear-attention layer's kernel per token of the longest chunk, which it walks", SCAN
+    )
     share_serial: float = stated(
         0.62,
         "a lane with share s of the SMs reaches s/(a + (1−a)·s) of the bandwidth: a few SMs nearly fill it",

@@ -11,6 +11,7 @@ from typing import Any
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Piece, StepShape
+from poise.core.power import cap_of
 from poise.core.spec import BITS, Pool
 from poise.core.units import ps
 from poise.cost.layout import swap
@@ -40,11 +41,14 @@ class Fitted:
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def build(self, pool: Pool) -> FittedEstimator:
-        """The estimator of one pool; ScenarioError for one whose device is shared by several lanes."""
+        """The estimator of one pool; ScenarioError for one whose device is shared by several lanes
+        or capped."""
         if any(lane.share < 1 for lane in pool.engine.lanes):
             raise ScenarioError(
                 "pool.engine.lanes share the device, and a fitted cost knows one lane; take the roofline"
             )
+        if cap_of(pool) < 1:
+            raise ScenarioError("pool.power_cap_w: a fitted cost knows the clocks of its recording alone; leave it out")
         return FittedEstimator(self, pool)
 
     @property

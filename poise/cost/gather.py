@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 
 from poise.core.errors import ScenarioError
+from poise.core.model import Mla
 from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
 from poise.cost.efficiency import Efficiencies
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
+from poise.cost.operator import TILE
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.tables import Curve, Slice, Tables
 
@@ -24,6 +27,19 @@ PROBE = 64.0
 MOST_OCTAVES = 18
 """Octaves of tokens for each of which kernels of products are chosen; beyond, the last one's."""
 
+
+DEEPSEEK_V3 = (Mla(512, 64, 128, 128, 1536), 7168)
+"""The latent attention and the width of the models whose attention was measured whole."""
+
+NARROW = ("fp4", "int4")
+"""Formats in which the checkpoints of such models keep experts only, and attention in 16 bits (the quantisation files
+of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
+
+SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
+"""Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
+
+NORMAL = "deepep sms 20"
+"""The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
 
 WEIGHTS = {"bf16": "bf16", "fp8": "fp8", "int8": "int8", "int4": "int4_wo", "fp4": "nvfp4"}
 RAISED = {"fp8": "int8_wo", "int8": "int8_wo", "fp4": "mxfp4_wo"}
@@ -67,6 +83,7 @@ class Gather:
             self.form = "fp8_block"
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.attending = 1 - self.model.linear_layers / self.model.layers
+        self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
         self._routed, self._reducers = self._expert(), self._all_reducers()
@@ -105,13 +122,14 @@ class Gather:
         """Seconds of an average layer without attention."""
         use, total = self.use, self.local(tokens)
         total += self._experts(tokens) + self._reduced(tokens) + self._exchange(tokens)
-        total += 5 * use.light_s + self._hop.fixed_s
+        total += (3 if self._around else 5) * use.light_s + self._hop.fixed_s
         per_token = self.roofline.elementwise() + self.roofline.linear_attention()
         return total + tokens * (per_token + self._hop.per_byte_s)
 
     def local(self, tokens: float) -> float:
         """Seconds of an average layer's products without routed experts."""
-        return sum(often * product.seconds(tokens) for often, product in self._plain)
+        total = sum(often * product.seconds(tokens) for often, product in self._plain)
+        return total + (self._around(tokens) if self._around else 0.0)
 
     def last(self, sampled: float) -> float:
         """Seconds of the output head and the sampler."""
@@ -130,7 +148,9 @@ class Gather:
         mixing = self.attending
         dense = model.dense_layers / model.layers
         found: list[tuple[float, float, float, str]] = []
-        if model.mla is not None:
+        if self._around is not None:
+            pass  # measured with its kernel
+        elif model.mla is not None:
             mla = model.mla
             wide = model.heads * (mla.nope_dim + mla.rope_dim) / tensor
             down = mla.kv_rank + mla.rope_dim + mla.q_rank
@@ -161,15 +181,52 @@ class Gather:
                 found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
         return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
 
-    def _expert(self) -> Tried | None:
-        """A layer's routed experts on a device, by their mean load, which is even."""
+    def _module(self) -> Callable[[float], float] | None:
+        """Seconds of what stands around the kernel of DeepSeek-V3's latent attention, by tokens: projections, norms,
+        rotation and writing of the cache, as the engine itself was measured with them; None where it was not.
+
+        The whole over prompts short enough for the kernel to count least, less the kernel.
+        """
+        model, pool = self.model, self.pool
+        if (model.mla, model.hidden) != DEEPSEEK_V3:
+            return None
+        heads, short = model.heads / pool.tensor, 128.0
+        kernel = "module" if self.cache == "bf16" else "module kv8"
+        form = "bf16" if pool.weights in NARROW else self.form
+        whole = self.tables.curve("mla_prefill_module", self.device, form, self._framework, kernel)
+        if whole is None or (whole.table.framework, whole.table.kernel) != (self._framework, kernel):
+            return None
+        self.curves[f"mla_prefill_module {form}"] = whole
+        attention = self.curve("mla_prefill", self.cache, 512.0, heads)
+
+        def around(tokens: float) -> float:
+            new, batch = min(tokens, short), max(1.0, tokens / short)
+            return self.attending * max(0.0, whole.seconds(new, batch, heads) - attention.seconds(new, batch * heads))
+
+        return around
+
+    def _expert(self) -> Sequence[Slice | Tried]:
+        """A layer's routed experts on a device, by their mean load, which is even; several kernels for the fastest."""
         moe, pool = self.model.moe, self.pool
         if moe is None:
-            return None
+            return []
         sliced = pool.tensor * pool.data / pool.expert
+        expert, here = self.model.expert_parameters / sliced, moe.experts / pool.expert
+        if self._dispatches:
+            found = [self._sent(kernel) for kernel in SENT.get(self._framework, ())]
+            if all(found):
+                return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
-        rest = (self.model.expert_parameters / sliced, moe.experts / pool.expert, ranks, SKEW)
-        return self.tried("moe", self.form, *rest)
+        rest = (expert, here, ranks, SKEW)
+        return [self.tried("moe", self.form, *rest)]
+
+    def _sent(self, kernel: str) -> Curve | None:
+        """The curve of a kernel of experts to which their tokens are sent, where the engine has it in this format."""
+        found = self.tables.curve("moe_ep", self.device, self.form, self._framework, kernel)
+        if found is None or (found.table.framework, found.table.kernel) != (self._framework, kernel):
+            return None
+        self.curves[f"moe_ep {self.form} {kernel}"] = found
+        return found
 
     @property
     def _dispatches(self) -> bool:
@@ -185,18 +242,34 @@ class Gather:
         if moe is None or pool.data == 1:
             return lambda tokens: 0.0
         if self._dispatches and pool.tensor * pool.data <= pool.device.scaleup_domain:
-            ways = [self.curve(kind, "bf16").slice(1, pool.expert) for kind in ("dispatch", "combine")]
-            size = self.model.hidden * ACTIVATION_BYTES * moe.active / pool.tensor
-            return lambda tokens: self.roofline.moe * sum(way.seconds(tokens * size) for way in ways)
+            one, other = (self._ways(mode) for mode in ("", "_normal"))
+            token = self.model.hidden * ACTIVATION_BYTES / pool.tensor
+            size, once = token * moe.active, token * pool.expert * (1 - (1 - 1 / pool.expert) ** moe.active)
+            return lambda tokens: self.roofline.moe * min(one(tokens * size), other(tokens * once))
         line = self.roofline.exchange(gathers=not self._dispatches)
         return lambda tokens: line.at(tokens)
+
+    def _ways(self, mode: str) -> Callable[[float], float]:
+        """Seconds of both ways of an exchange in one of DeepEP's modes, by the bytes that a rank sends."""
+        ways = [
+            self.tables.curve(kind + mode, self.device, "bf16", self._framework, NORMAL if mode else "")
+            for kind in ("dispatch", "combine")
+        ]
+        if any(way is None for way in ways):
+            return lambda size: inf
+        slices = [way.slice(1, self.pool.expert) for way in ways if way is not None]
+        for way in ways:
+            assert way is not None
+            self.curves[f"{way.table.kind} bf16"] = way
+        return lambda size: sum(way.seconds(size) for way in slices)
 
     def _experts(self, tokens: float) -> float:
         """Seconds of an average layer's routed experts."""
         moe = self.model.moe
-        if moe is None or self._routed is None:
+        if moe is None:
             return 0.0
-        return moe.layers / self.model.layers * self._routed.seconds(tokens * self.pool.data * moe.active / moe.experts)
+        load = tokens * self.pool.data * moe.active / moe.experts
+        return moe.layers / self.model.layers * min(kernel.seconds(load) for kernel in self._routed)
 
     def _all_reducers(self) -> list[Slice]:
         """All-reduces over the tensor group by bytes: the engine's kernel, and NCCL's, between which engines choose."""
@@ -264,10 +337,21 @@ class Gather:
         grouped = self.curve("decode", self.cache, 1024.0, PROBE * kv_heads, group, width).slice(2, group, width)
         return lambda n, context: grouped.seconds(context, n * kv_heads)
 
-    def beside(self) -> float:
-        """How many times longer decode attention takes beside a chunk."""
-        curve = self.curves.get(f"decode {self.cache}")
-        return 1.0 if curve is None else curve.table.beside(self._group)
+    def beside(
+        self, surface: Surface | Latent | None, floor: float, alone: tuple[Line | None, Line | None]
+    ) -> tuple[Line | None, Line | None]:
+        """Decode lines in one kernel with a chunk, never under those alone: each head of a decode fills a tile."""
+        own = None if self.model.mla else self.tables.curve("decode", self.device, self.cache, self._framework)
+        tile = own.table.tile if own else 0
+        if surface is None or tile == 0:
+            return alone
+        heads = tile * self.model.heads / self.pool.tensor
+        seconds = lambda n, context: surface.seconds(max(context, TILE), n * heads)  # noqa: E731
+        full, window = alone
+        return (
+            full and full.over(self._line(seconds, floor, self.model.max_context)),
+            window and window.over(self._line(seconds, floor, self.model.window)),
+        )
 
     def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
         """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""

@@ -37,8 +37,8 @@ class MeasuredEstimator(Steps):
         self._recipe, self._tables = recipe, tables
         super().__init__(pool)
 
-    def _derive(self, share: float) -> Costs:
-        return Curves(self.pool, self._recipe, self._tables, share)
+    def _derive(self, pool: Pool, share: float) -> Costs:
+        return Curves(pool, self._recipe, self._tables, share)
 
     def describe(self) -> dict[str, object]:
         """The pool, the tables behind each operator with their errors and sources, and the other efficiencies."""

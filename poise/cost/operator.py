@@ -91,6 +91,36 @@ def _moe(load: Any, expert: Any, experts: Any, ranks: Any, skew: Any, size: floa
     return 2.0 * expert * experts * load, size * expert * experts * (load / (1.0 + load))
 
 
+def _projections(tokens: Any, heads: Any) -> tuple[Any, Any]:
+    """(FLOP, weights) of DeepSeek-V3's latent attention around its kernel: down and up projections, and the output."""
+    weights = 7168.0 * 2112.0 + heads * (1536.0 * 192.0 + 512.0 * 256.0 + 128.0 * 7168.0)
+    return 2.0 * tokens * weights, weights
+
+
+def _mla_prefill_module(new: Any, batch: Any, heads: Any, size: float) -> tuple[Any, Any]:
+    """All of a layer's latent attention over prompts: projections and kernel."""
+    flops, weights = _projections(new * batch, heads)
+    attention, moved = _mla_prefill(new, heads * batch, size)
+    return flops + attention, size * weights + moved
+
+
+def _mla_decode_module(context: Any, batch: Any, heads: Any, size: float) -> tuple[Any, Any]:
+    """All of a layer's latent attention of decodes: projections and kernel; the cache in 8 bits at least."""
+    flops, weights = _projections(batch, heads)
+    attention, moved = _mla_decode(context, batch, heads, 1.0)
+    return flops + attention, size * weights + moved
+
+
+def _moe_ep(load: Any, expert: Any, experts: Any, skew: Any, size: float) -> tuple[Any, Any]:
+    """`_moe` of a rank that is sent only the tokens of its own experts."""
+    return _moe(load, expert, experts, 1.0, skew, size)
+
+
+def _message(moved: Any, ranks: Any, size: float) -> tuple[Any, Any]:
+    """`moved` bytes from one rank to another."""
+    return 0.0 * moved, moved + 0.0 * ranks
+
+
 def _collective(moved: Any, ranks: Any, size: float) -> tuple[Any, Any]:
     """`moved` bytes on every rank: each rank must at least send or receive 1/ranks of them to the others."""
     return 0.0 * moved, moved * (ranks - 1.0) / ranks
@@ -110,6 +140,7 @@ class Operator:
     math, memory: the two coordinates that may be too narrow to reach the peak, and the bandwidth.
     link: bytes cross the scale-up link instead of memory.  cached: its bytes may never leave the cache, so that the
     datasheet bounds nothing.  starts: octaves where axes begin; a grid that begins later is led down to them.
+    kernels: about how many run one after another.
     """
 
     name: str
@@ -122,6 +153,7 @@ class Operator:
     link: bool = False
     cached: bool = False
     starts: tuple[float, ...] = ()
+    kernels: int = 1
 
     def figures(self, device: Device, form: str) -> Figures:
         """What `device` could do at best; formats without a native path compute in BF16."""
@@ -158,6 +190,12 @@ class Shape(NamedTuple):
     memory_b: float = 0.0
 
 
+COLLECTIVES = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+    "dispatch", "combine", "dispatch_normal", "combine_normal",
+)  # fmt: skip
+"""Operators in which every rank of a group takes part; those of experts in DeepEP's low-latency and normal modes."""
+
 OPERATORS: dict[str, Operator] = {
     each.name: each
     for each in (
@@ -185,11 +223,42 @@ OPERATORS: dict[str, Operator] = {
             (0, 2),
             (True, True, True, False, True),
         ),
+        Operator(
+            "moe_ep",
+            ("load", "expert", "experts", "skew"),
+            (2, 3, 2, 1),
+            _moe_ep,
+            (0, 2),
+            (0, 2),
+            (True,) * 4,
+            kernels=5,
+        ),
+        Operator(
+            "mla_prefill_module",
+            ("new", "batch", "heads"),
+            (1, 1.5, 1),
+            _mla_prefill_module,
+            (0, 1),
+            (0, 2),
+            (True,) * 3,
+            kernels=15,
+        ),
+        Operator(
+            "mla_decode_module",
+            ("context", "batch", "heads"),
+            (1.5, 1, 1),
+            _mla_decode_module,
+            (1, 2),
+            (0, 1),
+            (True,) * 3,
+            kernels=15,
+        ),
         Operator("light", ("bytes",), (1,), _stream, (0, 0), (0, 0), (True,), cached=True),
         *(
             Operator(name, ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), link=True)
-            for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "dispatch", "combine")
+            for name in COLLECTIVES
         ),
+        Operator("send_recv", ("bytes", "ranks"), (1, 1), _message, (0, 1), (0, 0), (True, False), link=True),
     )
 }
 """All kinds by name."""

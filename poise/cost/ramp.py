@@ -19,10 +19,10 @@ def spread(most: int) -> list[float]:
 class Ramp:
     """Picoseconds as straight lines between nodes, the first value before them, the last line beyond."""
 
-    __slots__ = ("_at", "_first", "_lines")
+    __slots__ = ("_at", "_first", "_lines", "_values")
 
     def __init__(self, at: Sequence[float], values: Sequence[float]) -> None:
-        self._at, self._first = list(at), values[0]
+        self._at, self._first, self._values = list(at), values[0], list(values)
         self._lines = []
         for low, high, one, other in zip(at, at[1:], values, values[1:], strict=False):
             slope = (other - one) / (high - low)
@@ -36,6 +36,10 @@ class Ramp:
         lines = self._lines
         fixed, slope = lines[index] if index < len(lines) else lines[-1]
         return fixed + slope * x
+
+    def over(self, other: Ramp) -> Ramp:
+        """The larger of two ramps over the same nodes."""
+        return Ramp(self._at, list(map(max, self._values, other._values)))
 
 
 class Tried:
@@ -98,3 +102,7 @@ class Line(NamedTuple):
 
     fixed: Ramp
     slope: Ramp
+
+    def over(self, other: Line) -> Line:
+        """This line, or `other` where that is longer."""
+        return Line(self.fixed.over(other.fixed), self.slope.over(other.slope))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from poise.core.errors import UserError
 from poise.core.policy import Knob
-from poise.cost.power import Power
+from poise.core.power import Power
 
 
 @dataclass(frozen=True, slots=True)

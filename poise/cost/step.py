@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from math import ceil
 from typing import Protocol
 
 from poise.core.estimate import Chunk, Piece, StepShape
+from poise.core.power import capped, clocks
 from poise.core.spec import BITS, Pool
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_copies, swap
+
+FULL = (1.0, 1.0)
+"""The clocks of devices without a power cap."""
 
 
 class Costs(Protocol):
@@ -27,8 +31,8 @@ class Costs(Protocol):
     def sequence(self) -> float: ...  # noqa: D102
 
     @property
-    def beside(self) -> float:
-        """How many times longer decode attention takes in a step with prompt work."""
+    def scan(self) -> float:
+        """All linear-attention layers' walk over one token of a step's longest chunk: chunks walk side by side."""
         ...
 
     def layer(self, tokens: float) -> float:
@@ -51,6 +55,10 @@ class Costs(Protocol):
         """All layers' attention of `tokens` decodes: fixed, per KV token, per KV token in a window."""
         ...
 
+    def beside(self, tokens: float) -> tuple[float, float, float]:
+        """The same in a step with prompt work."""
+        ...
+
 
 class Steps:
     """One pool's step costs (`poise.core.estimate.Estimator`), added up from those of its operators.
@@ -70,9 +78,22 @@ class Steps:
     layer ranges: a chunk with (first, last) passes layers first ≤ l < last; GEMMs are counted per stretch of layers
         over which the passing tokens do not change. A cover of all layers costs the unsplit chunk, with weights and
         host time as often as there are steps.
+    power caps: a step with prompt work has the clock that the cap leaves to prompts, one without that of decodes
+        (`poise.core.power`); what decodes read beside prompts is bound by memory and as fast as alone.
     """
 
-    __slots__ = ("_lanes", "_layers", "_part_chunk", "_part_decode", "_pieces", "_stages", "pool", "window")
+    __slots__ = (
+        "_calm",
+        "_clocks",
+        "_lanes",
+        "_layers",
+        "_part_chunk",
+        "_part_decode",
+        "_pieces",
+        "_stages",
+        "pool",
+        "window",
+    )
 
     def __init__(self, pool: Pool) -> None:
         check(pool)
@@ -82,7 +103,9 @@ class Steps:
         self._part_chunk = 1 / pool.data
         self._stages = pool.pipeline if pool.data == 1 else 1
         self._part_decode = 1 / (pool.data * pool.pipeline)
+        self._clocks = clocks(pool)
         self._lanes: dict[float, Costs] = {}
+        self._calm: dict[float, Costs] = {}
         self._pieces: dict[tuple[int, float], Piece] = {}
         self._lane(1.0)
 
@@ -117,20 +140,35 @@ class Steps:
             "layout": {name: getattr(pool, name) for name in ("tensor", "pipeline", "data", "expert")},
             "weights": pool.weights,
             "kv": pool.kv,
+            **({} if self._clocks == FULL else {"power_cap_w": pool.power_cap_w, "clocks": self._clocks}),
         }
 
-    def _derive(self, share: float) -> Costs:
-        """The costs of a lane that has `share` of the SMs."""
+    def _derive(self, pool: Pool, share: float) -> Costs:
+        """The costs of a lane of `pool` that has `share` of the SMs."""
         raise NotImplementedError
 
     def _lane(self, share: float) -> Costs:
-        """The costs of a lane, made once for each share."""
+        """The costs of a lane in steps with prompt work, made once for each share."""
         found = self._lanes.get(share)
         if found is None:
             if not 0 < share <= 1:
                 raise ValueError(f"share {share} is not in (0, 1]")
-            found = self._lanes[share] = self._derive(share)
+            found = self._lanes[share] = self._derive(self._at(self._clocks[0]), share)
         return found
+
+    def _calm_lane(self, share: float) -> Costs:
+        """The costs of a lane in steps without: the same, unless a cap slows prompts alone."""
+        prompts, decodes = self._clocks
+        if prompts == decodes:
+            return self._lane(share)
+        found = self._calm.get(share)
+        if found is None:
+            found = self._calm[share] = self._derive(self._at(decodes), share)
+        return found
+
+    def _at(self, clock: float) -> Pool:
+        """The pool at a part of its clock."""
+        return self.pool if clock == 1.0 else replace(self.pool, device=capped(self.pool.device, clock))
 
     def _host(self, k: Costs, sequences: int) -> float:
         """Host time of a step: each data rank schedules its own part of the sequences."""
@@ -138,7 +176,7 @@ class Steps:
 
     def _decode(self, decodes: int, share: float) -> Piece:
         """The piece of decodes alone, remembered."""
-        k = self._lane(share)
+        k = self._calm_lane(share)
         if decodes == 0:
             piece = Piece(0)
         else:
@@ -153,15 +191,16 @@ class Steps:
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
-        part, alone = self._spread(chunks), self._pieces.get((decodes, share)) or self._decode(decodes, share)
+        part = self._spread(chunks)
         tokens = decodes * self._part_decode
         if 0.0 < tokens < 1.0:
             tokens = 1.0
-        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
+        base = self._host(k, decodes + len(chunks)) + fixed
         new, attending, costliest = 0, 0.0, 0.0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
-                return self._ranges(k, decodes, tokens, chunks, alone, part)
+                return self._ranges(k, decodes, tokens, chunks, part)
             new += count
             one = k.attention(count, context, self.window)
             attending += one
@@ -171,7 +210,10 @@ class Steps:
         if self._part_chunk < 1.0:
             most = max(chunk.tokens for chunk in chunks)
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
-        return Piece(round(base), *_beside(alone, k.beside))
+        if k.scan:
+            base += k.scan * max(chunk.tokens for chunk in chunks)
+        rank = tokens / decodes if decodes else 0.0
+        return Piece(round(base), round(kv * rank), round(window_kv * rank))
 
     def _spread(self, chunks: tuple[Chunk, ...]) -> float:
         """The part of all chunks that a rank's microbatch has: an even one, and no less than the longest chunk."""
@@ -194,12 +236,11 @@ class Steps:
         """The part of all layers that a chunk passes."""
         return ((chunk.last_layer or self._layers) - chunk.first_layer) / self._layers
 
-    def _ranges(
-        self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], alone: Piece, part: float
-    ) -> Piece:
+    def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], part: float) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
         layers = self._layers
-        base = self._host(k, decodes + len(chunks)) + (k.beside * k.decoding(tokens)[0] if decodes else 0.0)
+        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
+        base = self._host(k, decodes + len(chunks)) + fixed
         change: dict[int, int] = {0: 0, layers: 0}
         finishing, attending = 0, []
         for count, context, first, last in chunks:
@@ -223,14 +264,10 @@ class Steps:
             base += self._alone(k, chunks)
         if decodes or finishing:
             base += k.last(tokens + finishing * part)
-        return Piece(round(base), *_beside(alone, k.beside))
-
-
-def _beside(alone: Piece, longer: float) -> tuple[int, int]:
-    """The slopes of decodes beside prompt work."""
-    if longer == 1.0:
-        return alone.per_kv, alone.per_window
-    return round(longer * alone.per_kv), round(longer * alone.per_window)
+        if k.scan:
+            base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
+        rank = tokens / decodes if decodes else 0.0
+        return Piece(round(base), round(kv * rank), round(window_kv * rank))
 
 
 class RooflineEstimator(Steps):
@@ -242,13 +279,13 @@ class RooflineEstimator(Steps):
         self._use = use
         super().__init__(pool)
 
-    def _derive(self, share: float) -> Costs:
-        return derive(self.pool, self._use, share)
+    def _derive(self, pool: Pool, share: float) -> Costs:
+        return derive(pool, self._use, share)
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""
         return {
             **self._about("roofline"),
             "efficiencies": self._use.sources(),
-            "coefficients_ps": asdict(derive(self.pool, self._use, 1.0)),
+            "coefficients_ps": asdict(derive(self._at(self._clocks[0]), self._use, 1.0)),
         }

@@ -1,4 +1,4 @@
-"""What scaling with the load could save at most: the replicas that each stretch of time needs by itself."""
+"""What scaling with the load could save: the replicas that each stretch of time needs by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ WINDOWS, LEAST_S = 24, 60.0
 class Autoscale:
     """Replicas by window of `window_s` seconds: the least, the mean and the most that are needed, of `fixed`.
 
-    A bound: each window has what its own load asks for, from its first moment on, without start-up.
+    Closed form: each window has what its own load asks for, from its first moment on, without start-up; shorter windows
+    could do with less, and `poise.plan.scale` simulates what scalers reach.
     """
 
     window_s: float
@@ -29,14 +30,14 @@ class Autoscale:
 
     @property
     def saved(self) -> float:
-        """The share of replica-hours that scaling could save at most."""
+        """The share of replica-hours that scaling could save."""
         return max(0.0, 1 - self.mean / self.fixed)
 
 
-def autoscale(demand: Demand, replicas: int) -> Autoscale | None:
-    """The bound for a fleet of `replicas` that was sized for the busiest stretch; None for traffic of a few minutes.
+def autoscale(demand: Demand, replicas: int, load: float = 1.0) -> Autoscale | None:
+    """The closed form for a fleet of `replicas`, sized for the busiest stretch; None for traffic of a few minutes.
 
-    Work is counted in tokens, prompt and output alike.
+    Work is counted in tokens, prompt and output alike.  load: so many times that stretch's the fleet holds.
     """
     whole, busy = demand.whole, demand.stretches[0]
     if whole.after_offsets is not None or span_s(whole) < WINDOWS * LEAST_S:
@@ -45,6 +46,6 @@ def autoscale(demand: Demand, replicas: int) -> Autoscale | None:
     window_s = span_s(whole) / WINDOWS
     where = np.minimum(((whole.arrival - whole.arrival[0]) / (window_s * SECOND)).astype(np.int64), WINDOWS - 1)
     rates = np.bincount(where, weights=tokens, minlength=WINDOWS) / window_s
-    full = float((busy.prompt.astype(np.int64) + busy.output).sum()) / span_s(busy)
+    full = load * float((busy.prompt.astype(np.int64) + busy.output).sum()) / span_s(busy)
     needs = [min(replicas, max(1, ceil(replicas * rate / full))) for rate in rates]
     return Autoscale(window_s, replicas, min(needs), sum(needs) / len(needs), max(needs))

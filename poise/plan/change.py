@@ -60,7 +60,7 @@ def squeezed(workload: Workload, factor: float) -> Workload:
 
 def _holds(fleet: Fleet, bench: Bench, factor: float) -> bool:
     loads = [squeezed(each, factor) for each in bench.demand.stretches]
-    return bench.trial(fleet, loads).meets(bench.goal)
+    return bench.trial(fleet, loads, patience=1.0).meets(bench.goal)
 
 
 def _lost(fleet: Fleet, bench: Bench) -> Iterator[tuple[str, float]]:

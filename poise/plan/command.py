@@ -29,6 +29,7 @@ class Wish:
     minimize: str
     budget: float | None
     power_w: float | None
+    cap_w: str | None
     prices: Path | None
     formats: str
     kv: str
@@ -42,6 +43,8 @@ class Wish:
     widest: int
     no_split: bool
     no_mix: bool
+    scale: bool | None
+    start: str | None
     jobs: str | None
     ray: str | None
     time_s: float | None
@@ -80,8 +83,10 @@ def ask(wish: Wish) -> Ask:
     """The question that the options state; UserError for what cannot be one."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
+    from poise.plan.cap import read_caps
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import Ask
+    from poise.plan.start import read_start
     from poise.plan.traffic import Source
     from poise.scenario.engine_cost import EngineCost
 
@@ -109,8 +114,11 @@ def ask(wish: Wish) -> Ask:
         split=not wish.no_split,
         mix=not wish.no_mix,
         widest=wish.widest,
+        caps=read_caps(wish.cap_w, devices, wanted=wish.minimize == "energy" or wish.power_w is not None),
         requests=wish.requests,
         seeds=wish.seeds,
+        scale=wish.scale,
+        start=read_start(wish.start),
     )  # fmt: skip
 
 
@@ -221,9 +229,9 @@ def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
     """Which of the files say only why they cannot be."""
     from poise.plan.deploy.folder import refused
 
-    if found.best is None:
+    if found.deployed is None:
         return []
-    return [f"{name}: {why}" for name, why in refused(found.best.fleet, replace(found.setting, **places)).items()]
+    return [f"{name}: {why}" for name, why in refused(found.deployed, replace(found.setting, **places)).items()]
 
 
 def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Path]:
@@ -236,6 +244,6 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
     json_file = folder / "plan.json"
     write_json(told(found), json_file)
     files = [json_file, write_page(found, folder)]
-    if found.best is None:
+    if found.deployed is None:
         return files
-    return files + write_deployment(found.best.fleet, replace(found.setting, **places), folder)
+    return files + write_deployment(found.deployed, replace(found.setting, **places), folder)

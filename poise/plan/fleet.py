@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
+from poise.report.spending import IDLE_SHARE
 
 BATCHERS = {False: "chunked", True: "prefill_first"}
 """The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
@@ -53,7 +56,12 @@ class Fleet:
     @property
     def power_w(self) -> float:
         """Watts that the devices may draw together."""
-        return sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
+        return sum(pool.replicas * pool.devices * pool.power_w for pool in self.pools)
+
+    @property
+    def idle_w(self) -> float:
+        """Watts that the devices draw together with nothing to do."""
+        return IDLE_SHARE * sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
 
     @property
     def split(self) -> bool:
@@ -74,9 +82,10 @@ class Fleet:
         """What is simulated."""
         return Cluster(self.pools, faults=self.faults)
 
-    def policies(self) -> Policies:
-        """What decides in it: its router, and batches as its engine makes them."""
-        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher))
+    def policies(self, scaler: str = "", settings: Mapping[str, Any] | None = None) -> Policies:
+        """What decides in it: its router, batches as its engine makes them, and a scaler where one is named."""
+        grows = build("scaler", scaler, dict(settings or {})) if scaler else None
+        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher), scaler=grows)
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with so many replicas in each pool; pools without any are left out."""
@@ -85,9 +94,10 @@ class Fleet:
 
 
 def unit_name(pool: Pool) -> str:
-    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go without saying."""
+    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go unsaid."""
     degrees = (("tp", pool.tensor), ("pp", pool.pipeline), ("dp", pool.data), ("ep", pool.expert))
     parts = [pool.device.name, *(f"{word}{n}" for word, n in degrees if n > 1)]
     parts += [pool.weights] if pool.weights != "bf16" else []
     parts += [f"kv-{pool.kv}"] if pool.kv != "bf16" else []
+    parts += [f"{pool.power_w:g}W"] if pool.slowed else []
     return " ".join(parts) + _ROLES[pool.role]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Protocol
 
+from poise.core.power import POWER
 from poise.core.spec import Pool
 from poise.plan.bound import Bound
 from poise.plan.fleet import Fleet, unit_name
@@ -51,10 +52,13 @@ class Kind(Protocol):
 
 def at_least(fleet: Fleet, busy: tuple[float, ...]) -> float:
     """Watts of a fleet whose pools have so many replicas at work by the closed form."""
-    work = sum(
-        n / DOUBT * pool.devices * pool.device.tdp_w for n, pool in zip(busy, fleet.pools, strict=True)
-    )  # fmt: skip
-    return IDLE_SHARE * fleet.power_w + (1 - IDLE_SHARE) * work
+    idle = work = 0.0
+    for n, pool in zip(busy, fleet.pools, strict=True):
+        rest = IDLE_SHARE * pool.device.tdp_w
+        idle += pool.replicas * pool.devices * rest
+        least = min(pool.power_w, POWER.decode * pool.device.tdp_w) if pool.power_cap_w else pool.device.tdp_w
+        work += n / DOUBT * pool.devices * (least - rest)
+    return idle + work
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class Mix:
     @property
     def watts(self) -> float:
         """That of idle devices: how the work is shared is not known beforehand."""
-        return IDLE_SHARE * self.fleet(self.floor).power_w
+        return self.fleet(self.floor).idle_w
 
     def fleet(self, rung: int) -> Fleet:
         """The fleet of a rung."""
@@ -187,7 +191,7 @@ class Single:
     @property
     def watts(self) -> float:
         """That of idle devices."""
-        return IDLE_SHARE * self.only.power_w
+        return self.only.idle_w
 
     def fleet(self, rung: int) -> Fleet:
         """The fleet."""

@@ -29,9 +29,13 @@ class Limits:
             )
         if self.goal.power_w is not None and fleet.power_w > self.goal.power_w:
             return f"{fleet.written} may draw {fleet.power_w:,.0f} W, over the limit of {self.goal.power_w:,.0f} W"
-        if self.goal.minimize != "energy" and self._value(fleet) > self.most:
+        if value_of(fleet, self.goal) > self.most:
             return "dearer than what was found"
         return ""
 
-    def _value(self, fleet: Fleet) -> float:
-        return fleet.price_per_hour if self.goal.minimize == "cost" else float(fleet.devices)
+
+def value_of(fleet: Fleet, goal: Goal) -> float:
+    """What is made least, as far as it is known before the fleet is tried: no energy is."""
+    if goal.minimize == "cost":
+        return fleet.price_per_hour
+    return float(fleet.devices) if goal.minimize == "gpus" else 0.0

@@ -7,12 +7,14 @@ from html import escape
 from pathlib import Path
 
 from poise.plan.plan import Plan
-from poise.plan.show import HEADERS, headline, remarks, row
+from poise.plan.scale import Scaled, pool_name
+from poise.plan.show import HEADERS, headline, remarks, row, share, spent, written
 from poise.plan.trial import Trial
 from poise.plan.verdict import nothing
-from poise.report.chart import Line, Scale, chart
+from poise.report.chart import Line, Scale, chart, swatch
 from poise.report.files import replacing
 from poise.report.pieces import fold, grid, section, table
+from poise.report.scaling import SHOWN
 from poise.report.script import SCRIPT
 from poise.report.style import STYLE
 
@@ -42,6 +44,8 @@ def page(plan: Plan) -> str:
         body = section("The plan", lines, _list(list(remarks(plan, best))), anchor="plan")
         body += section("Fleets that hold, the plan first", _table(plan.ranked), anchor="holds")
     body += section("What is traded for what", _legend(), grid(_charts(plan), pairs=True), anchor="trade")
+    if plan.scaled is not None:
+        body += section("With the load", *_grown(plan.scaled), anchor="scaled")
     tried = sorted(plan.found.trials, key=lambda each: (-each.meets(plan.ask.goal), each.value(plan.ask.goal)))
     left = [f"{name}: {why}" for name, why in {**plan.found.why, **plan.units.refused}.items()]
     body += section(
@@ -71,6 +75,33 @@ def _table(trials: Sequence[Trial]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADERS)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row(each)) + "</tr>" for each in trials)
     return table(head, body)
+
+
+def _grown(scaled: Scaled) -> list[str]:
+    """The demand over time, the replicas that follow it, and every scaler that was tried."""
+    across, pool = Scale("time since the start, s"), scaled.fleet.pools[scaled.pool]
+    at, rates = scaled.curves["load"]["arrivals per second"]
+    load = [Line("arrivals", CHOSEN, at, rates)]
+    drawn = [
+        chart("Arrivals per second", load, across, Scale("per second", reach=0.0), reading="{y} at {x} s", steps=True)
+    ]
+    lines = [Line("always all", MISSES, [at[0], at[-1]], [float(pool.replicas)] * 2)]
+    replicas = scaled.curves.get("replicas", {})
+    lines += [
+        Line(said, style, *replicas[name])
+        for style, (name, said) in enumerate(SHOWN.items())
+        if name in replicas and any(replicas[name][1])
+    ]
+    legend = "".join(swatch(line.name, line.style) for line in lines)
+    title, up = f"Replicas of {pool_name(scaled)}", Scale("replicas", "count", reach=0.0)
+    drawn.append(chart(title, lines, across, up, reading="{y} at {x} s", steps=True))
+    head = "".join(f"<th>{name}</th>" for name in ("scaler", "SLO met", "spent", "changes", "cold requests"))
+    rows = "".join(
+        f"<tr><td>{escape(written(each))}</td><td>{escape(share(each))}</td><td>{escape(spent(each))}</td>"
+        f"<td>{each.ups + each.downs}</td><td>{each.cold}</td></tr>"
+        for each in (scaled.constant, *scaled.tried)
+    )
+    return [f'<div class="legend">{legend}</div>', grid(drawn, pairs=True), table(head, rows)]
 
 
 def _legend() -> str:
@@ -104,7 +135,7 @@ def _scatter(plan: Plan, across: Axis, up: Axis) -> str:
     """All fleets as dots; the plan last, so that it lies on top."""
     chosen = [] if plan.best is None else [plan.best]
     groups = [
-        (MISSES, [each for each in plan.found.trials if not each.meets(plan.ask.goal)]),
+        (MISSES, [each for each in plan.found.trials if not each.meets(plan.ask.goal) and not each.cut]),
         (HOLDS, [each for each in plan.found.trials if each.meets(plan.ask.goal)]),
         (CHOSEN, chosen),
     ]

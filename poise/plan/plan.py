@@ -12,17 +12,21 @@ from poise.core.errors import CapacityError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.plan.autoscale import Autoscale, autoscale
+from poise.plan.cap import Caps
 from poise.plan.change import Changes, changes
 from poise.plan.confirm import confirm
 from poise.plan.demand import REQUESTS, Demand
 from poise.plan.deploy.setting import Setting
-from poise.plan.fleet import unit_name
+from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
+from poise.plan.near import closest, smaller
 from poise.plan.prices import Price
+from poise.plan.scale import Grown, Scaled, scale, why_not
 from poise.plan.search import Found, Meter, ending, search
 from poise.plan.space import Space, space
 from poise.plan.spot import Spot, spot
+from poise.plan.start import Start
 from poise.plan.traffic import Source, read_demand
 from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
@@ -40,7 +44,9 @@ class Ask:
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
     whether prefill and decode may be apart, and whether one role may have several kinds of replica.  widest: devices of
-    one replica.  requests: of one simulation.
+    one replica.  caps: power caps to try, by device.  requests: of one simulation.
+    scale: whether scalers are simulated (None: where they could save much, and soon).  start: how long a replica takes
+    to serve.
     """
 
     source: Source
@@ -57,8 +63,11 @@ class Ask:
     split: bool = True
     mix: bool = True
     widest: int = WIDEST
+    caps: Caps = field(default_factory=dict)
     requests: int = REQUESTS
     seeds: int = SEEDS
+    scale: bool | None = None
+    start: Start = field(default_factory=Start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,8 @@ class Plan:
     """The answer. best, sure: see `Confirmed`; best is None where nothing holds.
 
     workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
-    devices, where nothing holds within them.  changes, scaling, spot: None where there is no best, or nothing to say.
+    devices, where nothing holds within them.
+    changes, scaling, spot, scaled: None where there is no best, or nothing to say.
     first_s, wall_s: seconds until the first fleet that holds (None: none did), and until the plan.
     """
 
@@ -82,6 +92,7 @@ class Plan:
     changes: Changes | None = None
     scaling: Autoscale | None = None
     spot: Spot | None = None
+    scaled: Scaled | None = None
     first_s: float | None = None
     wall_s: float = 0.0
 
@@ -110,11 +121,23 @@ class Plan:
     @property
     def setting(self) -> Setting:
         """What the files that deploy the plan need beside its fleet."""
-        ask, demand = self.ask, self.demand
+        ask, demand, grown = self.ask, self.demand, self._grown
         return Setting(
             workload=self.workload, slo=ask.goal.slo, seeds=tuple(range(1 + len(demand.fresh))),
             warmup_s=demand.warmup_s, belief=ask.belief, cost=ask.cost, longest=demand.longest,
+            scaler=None if grown is None else {grown.scaler: dict(grown.settings)},
         )  # fmt: skip
+
+    @property
+    def deployed(self) -> Fleet | None:
+        """The fleet that files deploy: the best one, with the bounds of a scaler where one holds the SLO for less."""
+        if self.scaled is not None and self._grown is not None:
+            return self.scaled.fleet
+        return None if self.best is None else self.best.fleet
+
+    @property
+    def _grown(self) -> Grown | None:
+        return None if self.scaled is None else self.scaled.best
 
     @property
     def pareto(self) -> list[Trial]:
@@ -151,10 +174,11 @@ def plan(ask: Ask, ways: Ways | None = None) -> Plan:
     left_s = None if ways.time_s is None else ways.time_s - (time.perf_counter() - since)
     first_s = None if found.first_s is None else before_s + found.first_s
     answer = Plan(ask, demand, workload, kinds, where, found, found.winner, first_s=first_s)
+    if answer.best is not None:
+        answer = replace(answer, scaling=autoscale(demand, answer.best.fleet.replicas))
     if not found.interrupted:
         answer = _finished(answer, limits, ways, left_s)
-    scaling = autoscale(demand, answer.best.fleet.replicas) if answer.best else None
-    return replace(answer, scaling=scaling, wall_s=time.perf_counter() - since)
+    return replace(answer, wall_s=time.perf_counter() - since)
 
 
 def _units(ask: Ask, demand: Demand) -> Units:
@@ -162,6 +186,7 @@ def _units(ask: Ask, demand: Demand) -> Units:
     kinds = units(
         ask.model, ask.devices, per_hour,
         formats=ask.formats, kv=ask.kv, engine=ask.engine, longest=demand.longest, widest=ask.widest,
+        caps=ask.caps,
     )  # fmt: skip
     if not kinds.able:
         raise CapacityError(next(iter(kinds.refused.values())))
@@ -180,12 +205,19 @@ def _finished(plan: Plan, limits: Limits, ways: Ways, left_s: float | None) -> P
         best = confirmed.best
         if best is not None:
             plan = replace(plan, best=best, sure=confirmed.sure)
+            found.settle(smaller(best, plan.ask.goal))
             if not stop.is_set():
                 plan = replace(plan, changes=changes(best, found.trials, found.bench))
             if not stop.is_set():
                 plan = replace(plan, spot=spot(best.fleet, plan.ask.prices, found.bench))
+            held = 1.0 if plan.changes is None else plan.changes.load
+            bound = autoscale(plan.demand, best.fleet.replicas, held)
+            plan = replace(plan, scaling=bound)
+            if not why_not(bound, plan.demand, plan.ask.scale):
+                plan = replace(plan, scaled=scale(best.fleet, found.bench, plan.ask.start, stop.is_set))
         elif not stop.is_set():
-            plan = replace(plan, best=None)
+            plan = replace(plan, best=None, scaling=None)
+            found.settle(closest)
             if limits != Limits(free):
                 wide = replace(found.bench, goal=free)
                 again = _search(plan.space, wide, Limits(free), replace(ways, told=None), left_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -65,13 +65,22 @@ def variants(kind: Kind, best: Trial, trials: Iterable[Trial], demand: Demand) -
     best: the trial of the kind's lowest rung that holds.  trials: all there were. A lower rung is tried where it failed
     by less than `HOPE`; the same rung where there is something left to gain.
     """
-    rung = next(rung for rung in count(kind.floor) if kind.fleet(rung) == best.fleet)
-    lower = kind.fleet(rung - 1) if rung > 1 else None
-    hopes = any(trial.fleet == lower and trial.attainment > HOPE for trial in trials)
-    if hopes:
+    rung, below = _rung(kind, best), lower(kind, best)(trials)
+    if below is not None:
         yield from _settings(kind, rung - 1, kind.floor, best.fleet, demand)
     elif best.attainment < SETTLED:
         yield from _settings(kind, rung, rung, best.fleet, demand)
+
+
+def lower(kind: Kind, best: Trial) -> Callable[[Iterable[Trial]], Trial | None]:
+    """What finds, among trials, that of the rung below the best one, if more than `HOPE` met the SLO there."""
+    rung = _rung(kind, best)
+    fleet = kind.fleet(rung - 1) if rung > 1 else None
+    return lambda trials: next((each for each in trials if each.fleet == fleet and each.attainment > HOPE), None)
+
+
+def _rung(kind: Kind, best: Trial) -> int:
+    return next(rung for rung in count(kind.floor) if kind.fleet(rung) == best.fleet)
 
 
 def fewer(fleet: Fleet) -> Iterator[Kind]:
@@ -84,7 +93,7 @@ def fewer(fleet: Fleet) -> Iterator[Kind]:
 def _settings(kind: Kind, first: int, floor: int, fleet: Fleet, demand: Demand) -> Iterator[Kind]:
     routers = [name for name in ROUTERS if demand.hit > 0 or name != "prefix_cache"]
     for name in [*routers, *(["pd_pair"] if fleet.split else [])]:
-        if name != fleet.router and fleet.replicas > 1:
+        if name != fleet.router and _choice(kind.fleet(first)):
             yield Variant(kind, first, floor, router=name)
     engines = {pool.engine for pool in fleet.pools}
     for budget in BUDGETS:
@@ -93,6 +102,12 @@ def _settings(kind: Kind, first: int, floor: int, fleet: Fleet, demand: Demand) 
     for sequences in SEQUENCES:
         if any(engine.max_sequences != sequences for engine in engines):
             yield Variant(kind, first, floor, max_sequences=sequences)
+
+
+def _choice(fleet: Fleet) -> bool:
+    """Whether a router has any: a role with several replicas."""
+    roles = [pool.role for pool in fleet.pools for _ in range(pool.replicas)]
+    return len(set(roles)) < len(roles)
 
 
 def neighbours(counts: Sequence[int]) -> list[tuple[int, ...]]:

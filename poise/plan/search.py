@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from poise.plan.change import LOOSER
+from poise.plan.fleet import Fleet
 from poise.plan.kind import Kind, Same
-from poise.plan.limits import Limits
-from poise.plan.polish import fewer, variants
+from poise.plan.limits import Limits, value_of
+from poise.plan.polish import fewer, lower, variants
 from poise.plan.ray import RayCrew
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
@@ -38,11 +40,20 @@ Meter = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One climb, for a process."""
+    """One climb, for a process. best: the least that is known to hold, of what is made least."""
 
     kind: Kind
     bench: Bench
     limits: Limits
+    best: float = float("inf")
+
+    def climbed(self, stopped: Callable[[], bool] = bool, held: Callable[[Trial], None] = lambda trial: None) -> Sized:
+        """Climb it."""
+        return climb(self.kind, self.bench, self.limits.why, stopped, held, self.patience)
+
+    def patience(self, fleet: Fleet) -> float:
+        """A fleet that fails is of interest where it is better than what holds, and fails by less than `LOOSER`."""
+        return LOOSER if value_of(fleet, self.bench.goal) < self.best else 1.0
 
 
 @dataclass(slots=True)
@@ -68,6 +79,12 @@ class Found:
             self.best[sized.name] = sized.best
         else:
             self.why[sized.name] = sized.why
+
+    def settle(self, nearest: Callable[[Iterable[Trial]], Trial | None]) -> Trial | None:
+        """The nearest of all trials, to its end: those that were cut are made whole as long as one is chosen."""
+        while (chosen := nearest(self.trials)) is not None and chosen.cut:
+            self.trials[self.trials.index(chosen)] = self.bench.whole(chosen)
+        return chosen
 
     @property
     def winner(self) -> Trial | None:
@@ -122,7 +139,7 @@ def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
 
 
 def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
-    return climb(errand.kind, errand.bench, errand.limits.why, stopped)
+    return errand.climbed(stopped)
 
 
 @dataclass(slots=True)
@@ -147,12 +164,13 @@ class _Running:
         first = next((kind for kind in self.space.kinds if isinstance(kind, Same)), None)
         if first is not None:  # at once and in this process: an answer to begin with, of a kind that is quickly tried
             errand = next(self._errands([first], NEAR))
-            self._done(climb(first, errand.bench, errand.limits.why, held=self._held))
+            self._done(errand.climbed(held=self._held))
         self._work([kind for kind in self.space.kinds if kind is not first], NEAR)
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
         for name in ranked[:POLISHED]:
             kind, best = self.kinds[name], self.found.best[name]
+            self.found.settle(lower(kind, best))
             self._work(variants(kind, best, self.found.trials, self.bench.demand), 1.0)
         if (winner := self.found.winner) is not None:
             self._work(fewer(winner.fleet), BELOW)
@@ -164,15 +182,16 @@ class _Running:
         """Climbs that are still worth it when they are asked for."""
         goal, demand = self.bench.goal, self.bench.demand
         for kind in kinds:
-            most = self._most() * near
+            best = self._least()
+            most = best * near
             if least(kind, demand, goal) > most:
                 self.found.left_out += 1
                 continue
             self.kinds[kind.name] = kind
             self.begun += 1
-            yield Errand(kind, self.bench, replace(self.limits, most=most))
+            yield Errand(kind, self.bench, replace(self.limits, most=most), best)
 
-    def _most(self) -> float:
+    def _least(self) -> float:
         winner = self.found.winner
         return float("inf") if winner is None else winner.value(self.bench.goal)
 

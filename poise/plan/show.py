@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from poise.plan.plan import Plan
+from poise.plan.scale import SAVES, Grown, Scaled, pool_name, why_not
 from poise.plan.trial import Trial
 from poise.plan.verdict import SAID, binding, nothing, slack
 from poise.report.table import show
@@ -44,7 +45,9 @@ def headline(plan: Plan, best: Trial) -> Iterator[str]:
     yield f"  {fleet.written}, {fleet.router}: {price}{counted(fleet.devices)}, {best.watts / 1000:.2f} kW"
     for pool in fleet.pools:
         engine = pool.engine
-        yield f"  {pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+        capped = f", capped at {pool.power_w:g} W" if pool.slowed else ""
+        limits = f"token budget {engine.token_budget}, at most {engine.max_sequences} at once"
+        yield f"  {pool.device.name}: {limits}{capped}"
 
 
 def counted(devices: int) -> str:
@@ -54,10 +57,11 @@ def counted(devices: int) -> str:
 
 def row(trial: Trial) -> Sequence[str]:
     """One fleet under `HEADERS`."""
-    fleet, interval = trial.fleet, "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
+    fleet, most = trial.fleet, "≤ " if trial.cut else ""
+    interval = "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
     return (
         fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
-        str(fleet.devices), f"{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
+        str(fleet.devices), f"{most}{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
         _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}", _number(trial.usd_per_mtok, 1, ".3f"),
         _number(trial.j_per_mtok, 1e-6, ".3f"),
     )  # fmt: skip
@@ -80,15 +84,21 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     if plan.scaling is not None:
         each = plan.scaling
         yield (
-            f"scaling with the load could save at most {each.saved:.0%} of replica-hours "
+            f"scaling with the load could save about {each.saved:.0%} of replica-hours "
             f"({each.least} to {each.most} replicas in windows of {each.window_s:.0f} s)"
         )
+    if plan.scaled is not None:
+        yield from _scaled(plan.scaled)
+    elif not plan.found.interrupted and (plan.ask.scale or (plan.scaling and plan.scaling.saved >= SAVES)):
+        yield f"no scaler was simulated: {why_not(plan.scaling, plan.demand, plan.ask.scale)}"
     if plan.spot is not None:
         yield (
             f"on spot: {plan.spot.fleet.written} at ${plan.spot.price_per_hour:.2f}/h ({plan.spot.spares} spare); "
             f"{plan.spot.reclaimed:.2%} meet the SLO while one of each pool is taken back"
         )
     yield from plan.demand.notes
+    if any(pool.slowed for pool in best.fleet.pools):
+        yield "steps and joules under a power cap follow a model of clocks (POLCA); no cap was measured"
     if any(pool.weights != "bf16" for pool in best.fleet.pools):
         yield "narrow weights need such a checkpoint; what they cost in quality is not judged"
     if plan.ask.basis:
@@ -99,6 +109,41 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
         f"closed form, {len(plan.units.refused)} do not fit"
         + ("; interrupted: the best so far, not confirmed" if found.interrupted else "")
     )
+
+
+def _scaled(scaled: Scaled) -> Iterator[str]:
+    """What scalers made of the whole traffic."""
+    best, constant = scaled.best, scaled.constant
+    took = f"{len(scaled.tried) + 1} simulations of {scaled.hours:.3g} h took {scaled.wall_s:.0f} s"
+    about = (
+        f"{pool_name(scaled)} from 1 to {scaled.fleet.pools[scaled.pool].replicas}, starts of {scaled.start_s:.0f} s"
+    )
+    if best is None:
+        near = max(scaled.tried, key=lambda each: each.attainment, default=None)
+        reached = "" if near is None else f"; the nearest is {written(near)} with {share(near)}"
+        yield f"no scaler holds the SLO for less ({about}){reached}; {took}"
+        return
+    yield (
+        f"scaled by {written(best)} ({about}): {share(best)} of the whole traffic meet the SLO, {spent(best)}, "
+        f"{scaled.saved:.0%} less than always all ({share(constant)}, {spent(constant)}); {took}"
+    )
+
+
+def written(grown: Grown) -> str:
+    """A scaler with its settings."""
+    settings = ", ".join(f"{name} {value}" for name, value in grown.settings.items())
+    return f"{grown.scaler} ({settings})" if grown.scaler else "always all"
+
+
+def share(grown: Grown) -> str:
+    """How many arrivals met the SLO."""
+    return f"{'at most ' if grown.cut else ''}{100 * grown.attainment:.2f} %"
+
+
+def spent(grown: Grown) -> str:
+    """Dollars and device-hours."""
+    price = "" if not grown.dollars else f"${grown.dollars:.2f} and "
+    return "–" if grown.device_hours is None else f"{price}{grown.device_hours:.4g} device-hours"
 
 
 def _risk(plan: Plan, best: Trial) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from poise.plan.fleet import Fleet
 from poise.plan.kind import Kind
@@ -32,12 +33,13 @@ def climb(
     allowed: Callable[[Fleet], str],
     stopped: Callable[[], bool] = bool,
     held: Callable[[Trial], None] = lambda trial: None,
+    patience: Callable[[Fleet], float] = lambda fleet: inf,
 ) -> Sized:
     """Try rungs from the closed form's on, up until one holds, and halve what lies between.
 
     allowed: why a fleet is not worth a trial, empty where it is; what holds for a rung holds for those above it, and so
     does a share of arrivals that meets the SLO. stopped: whether to end with what there is.  held: is told of each rung
-    that holds, as it is found.
+    that holds, as it is found.  patience: with which a fleet is tried (`Bench.trial`).
     """
     sized = Sized(kind.name)
     low, high, rung, step = kind.floor - 1, 0, kind.first, 1
@@ -48,7 +50,7 @@ def climb(
         fleet = kind.fleet(rung)
         if why := allowed(fleet):
             high, sized.why = rung, why
-        elif (trial := _tried(sized, bench, fleet)).meets(bench.goal):
+        elif (trial := _tried(sized, bench, fleet, patience(fleet))).meets(bench.goal):
             high, sized.best = rung, trial
             held(trial)
         else:
@@ -65,18 +67,20 @@ def climb(
     return sized
 
 
-def _tried(sized: Sized, bench: Bench, fleet: Fleet) -> Trial:
+def _tried(sized: Sized, bench: Bench, fleet: Fleet, patience: float) -> Trial:
     """The trial of a fleet; two rungs may have the same one."""
     known = next((trial for trial in sized.trials if trial.fleet == fleet), None)
     if known is not None:
         return known
-    trial = bench.trial(fleet)
+    trial = bench.trial(fleet, patience=patience)
     sized.trials.append(trial)
     return trial
 
 
 def _short(trial: Trial) -> str:
     """Why more replicas did not help."""
+    if trial.cut:
+        return f"at most {trial.attainment:.1%} meet the SLO with {trial.fleet.written}"
     worst = max(trial.misses, key=lambda name: trial.misses[name], default="")
     missed = f", {trial.misses[worst]:.1%} miss {worst}" if worst else ""
     return f"{trial.attainment:.1%} meet the SLO with {trial.fleet.written}{missed}"

@@ -101,4 +101,4 @@ def _weight(pool: Pool, goal: Goal) -> float:
     """What a second of a replica weighs: its price, its devices or its power."""
     if goal.minimize == "cost":
         return pool.devices * (pool.price_per_hour or 0.0)
-    return pool.devices * (1.0 if goal.minimize == "gpus" else pool.device.tdp_w)
+    return pool.devices * (1.0 if goal.minimize == "gpus" else pool.power_w)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from poise.plan.plan import Plan
+from poise.plan.scale import Scaled, pool_name
 from poise.plan.trial import Trial
 from poise.plan.verdict import binding, nothing, slack
 
@@ -34,7 +35,8 @@ def told(plan: Plan) -> dict[str, Any]:
         "refuted": [trial.as_dict() for trial in plan.refuted],
         "pareto": [trial.as_dict() for trial in plan.pareto],
         "changes": None if plan.changes is None else asdict(plan.changes),
-        "autoscaling": None if plan.scaling is None else {**asdict(plan.scaling), "saved_at_most": plan.scaling.saved},
+        "autoscaling": None if plan.scaling is None else {**asdict(plan.scaling), "saves_about": plan.scaling.saved},
+        "scaled": None if plan.scaled is None else _scaled(plan.scaled),
         "spot": None if plan.spot is None else {
             "fleet": plan.spot.fleet.written, "spares": plan.spot.spares, "price_per_hour": plan.spot.price_per_hour,
             "enough_up": plan.spot.up, "attainment_when_reclaimed": plan.spot.reclaimed,
@@ -47,12 +49,23 @@ def told(plan: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _scaled(scaled: Scaled) -> dict[str, Any]:
+    best = scaled.best
+    return {
+        "pool": pool_name(scaled), "start_s": scaled.start_s, "startup": asdict(scaled.fleet.pools[scaled.pool].stages),
+        "hours": scaled.hours, "constant": asdict(scaled.constant), "best": None if best is None else asdict(best),
+        "saved": scaled.saved, "tried": [asdict(each) for each in scaled.tried], "curves": scaled.curves,
+        "wall_s": scaled.wall_s,
+    }  # fmt: skip
+
+
 def _plan(plan: Plan, best: Trial) -> dict[str, Any]:
     pools = [
         {
             "device": pool.device.name, "replicas": pool.replicas, "role": pool.role, "tensor": pool.tensor,
             "pipeline": pool.pipeline, "data": pool.data, "expert": pool.expert, "weights": pool.weights,
             "kv": pool.kv, "token_budget": pool.engine.token_budget, "max_sequences": pool.engine.max_sequences,
+            "power_cap_w": pool.power_cap_w or None,
         }
         for pool in best.fleet.pools
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from poise.core.units import SECOND, ps
 from poise.plan.demand import Demand
 from poise.plan.fleet import Fleet
 from poise.plan.goal import PARTS, Goal
+from poise.plan.hope import Hope, looser
 from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
-from poise.report.metrics import Metrics, measure, met
+from poise.report.metrics import measure, met
 from poise.report.seeds import half_width, mean
-from poise.report.spending import IDLE_SHARE, pools_by_replica
+from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
 from poise.workload import Workload
 
@@ -34,6 +35,8 @@ class Trial:
 
     ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished).
     watts, usd_per_mtok, j_per_mtok: of all devices; utilisation: share of time with a step under way.
+    cut: ended once it could not hold; then attainment is what it could have reached at most, the figures are None, and
+    watts, utilisation, hit and misses are those until then.
     """
 
     fleet: Fleet
@@ -48,6 +51,7 @@ class Trial:
     utilisation: float
     hit: float | None
     misses: dict[str, float]
+    cut: bool = False
 
     def meets(self, goal: Goal) -> bool:
         """Whether enough arrivals met the SLO."""
@@ -91,10 +95,18 @@ class Bench:
         e2e_s = None if slo.e2e_s is None else max(slo.e2e_s - self.front_s, least)
         return Slo(ttft_s, slo.tpot_s, e2e_s)
 
-    def trial(self, fleet: Fleet, workloads: Sequence[Workload] = ()) -> Trial:
-        """The trial of a fleet under the demand's stretches, or under `workloads` in their place."""
-        runs = [self._run(fleet, load, seed) for seed, load in enumerate(workloads or self.demand.stretches)]
-        warmup = self.demand.warmup_s
+    def trial(self, fleet: Fleet, workloads: Sequence[Workload] = (), *, patience: float = inf) -> Trial:
+        """The trial of a fleet under the demand's stretches, or under `workloads` in their place.
+
+        patience: a lone run is cut once too many arrivals have missed a limit of the SLO by this factor.
+        """
+        loads, warmup = workloads or self.demand.stretches, self.demand.warmup_s
+        hope = None
+        if len(loads) == 1 and patience < inf:
+            hope = Hope(looser(self.goal.slo, patience, self.front_s), self.goal.attainment, warmup)
+        runs = [self._run(fleet, load, seed, hope) for seed, load in enumerate(loads)]
+        if hope is not None and runs[0].interrupted and hope.gone(runs[0], runs[0].ended_at):
+            return self._cut(fleet, runs[0], hope)
         figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
         shares = [_share(run, self.slo, warmup) for run in runs]
         return Trial(
@@ -104,7 +116,7 @@ class Bench:
             ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
             tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
             e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
-            watts=_watts(fleet, figures),
+            watts=_watts(fleet, runs),
             usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
             j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
             utilisation=_mean(each.utilisation.mean for each in figures) or 0.0,
@@ -112,8 +124,30 @@ class Bench:
             misses=_misses(runs, self.slo, warmup),
         )
 
-    def _run(self, fleet: Fleet, workload: Workload, seed: int) -> Run:
-        return simulate(fleet.cluster(), workload, fleet.policies(), cost=self.cost, belief=self.belief, seed=seed)
+    def whole(self, trial: Trial) -> Trial:
+        """The trial to its end, if it was cut."""
+        return self.trial(trial.fleet) if trial.cut else trial
+
+    def _cut(self, fleet: Fleet, run: Run, hope: Hope) -> Trial:
+        """The trial of a run that was ended since it could not hold."""
+        figures = measure(run, fleet.cluster(), self.slo, warmup_s=hope.warmup_s)
+        return Trial(
+            fleet=fleet,
+            attainment=Hope(self.slo, hope.share, hope.warmup_s).left(run, run.ended_at),
+            spread=None, ttft_s=None, tpot_s=None, e2e_s=None,
+            watts=_watts(fleet, [run]),
+            usd_per_mtok=None, j_per_mtok=None,
+            utilisation=figures.utilisation.mean or 0.0,
+            hit=figures.prefix_hit_rate,
+            misses=_misses([run], self.slo, hope.warmup_s),
+            cut=True,
+        )  # fmt: skip
+
+    def _run(self, fleet: Fleet, workload: Workload, seed: int, hope: Hope | None) -> Run:
+        return simulate(
+            fleet.cluster(), workload, fleet.policies(), cost=self.cost, belief=self.belief, seed=seed,
+            enough=None if hope is None else hope.gone,
+        )  # fmt: skip
 
 
 def _share(run: Run, slo: Slo, warmup_s: float) -> float:
@@ -165,16 +199,15 @@ def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
     }
 
 
-def _watts(fleet: Fleet, figures: Sequence[Metrics]) -> float:
-    """Mean watts of all devices: idle, and the rest of TDP while a step is under way."""
-    busy = [each.utilisation.per_replica for each in figures]
+def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
+    """Mean watts of all devices: idle, and what a step under way draws beyond it."""
     pools = pools_by_replica(fleet.cluster())
     drawn = [
-        pool.devices * pool.device.tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * (use or 0.0))
-        for shares in busy
-        for pool, use in zip(pools, shares, strict=True)
+        pool.devices * pool.device.tdp_w * load(stats, pool, run.ended_at)
+        for run in runs
+        for stats, pool in zip(run.replicas, pools, strict=True)
     ]
-    return sum(drawn) / len(figures)
+    return sum(drawn) / len(runs)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -11,6 +11,7 @@ from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
 from poise.cost.layout import HOST_DEVICES
 from poise.cost.memory import kv_blocks
+from poise.plan.cap import UNSTATED, Caps
 from poise.plan.fleet import unit_name
 
 WIDEST = 16
@@ -35,25 +36,26 @@ def units(
     engine: Engine | None = None,
     longest: int = 0,
     widest: int = WIDEST,
+    caps: Caps | None = None,
 ) -> Units:
     """Every kind of replica of `model` on `devices`.
 
     prices: dollars per device-hour by the device's name; those without one are 0.  formats, kv: of weights and of the
     KV cache; a device takes weights that it computes.  longest: tokens of the longest request, which must fit.
-    widest: devices of one replica.
+    widest: devices of one replica.  caps: watts of a device to try.
     """
     able: list[Pool] = []
     refused: dict[str, str] = {}
     bare = Pool(model, devices[0], engine=engine or Engine())
     for device in devices:
         for layout in layouts(model, device, widest):
-            for weights, cache in product(formats, kv):
+            for weights, cache, watts in product(formats, kv, (caps or {}).get(device.name, UNSTATED)):
                 if not computes(device, weights):
                     continue
                 pool = replace(
-                    bare, device=device, weights=weights, kv=cache, price_per_hour=prices.get(device.name, 0.0)
-                )
-                pool = replace(pool, **layout)  # type: ignore[arg-type]
+                    bare, device=device, weights=weights, kv=cache, power_cap_w=watts,
+                    price_per_hour=prices.get(device.name, 0.0), **layout,  # type: ignore[arg-type]
+                )  # fmt: skip
                 why = lacks(pool, longest)
                 if why:
                     refused[unit_name(pool)] = why

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import PARTS, Goal
+from poise.plan.near import closest, smaller
 from poise.plan.plan import Plan
 from poise.plan.trial import Trial
 
@@ -24,9 +25,8 @@ def binding(plan: Plan) -> str:
     best = plan.best
     if best is None:
         return ""
-    smaller = [each for each in plan.found.trials if not each.meets(plan.ask.goal) and _less(each.fleet, best.fleet)]
-    if smaller:
-        near = max(smaller, key=lambda each: (each.fleet.devices, each.attainment))
+    near = smaller(best, plan.ask.goal)(plan.found.trials)
+    if near is not None:
         return f"{_missed(near)} with {near.fleet.written}"
     if best.fleet.replicas == 1:
         return "nothing, one replica is the least there can be"
@@ -47,9 +47,8 @@ def nothing(plan: Plan) -> list[str]:
         told = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
         return [f"nothing holds the SLO within the limits; without them the best is {told}"]
     lines = [f"no fleet that was tried holds the SLO for {goal.attainment:.4g} of the requests"]
-    tried = [each for each in plan.found.trials if each.ttft_s is not None]
-    if tried:
-        near = max(tried, key=lambda each: each.attainment)
+    near = closest(plan.found.trials)
+    if near is not None:
         lines.append(f"the best reaches {near.attainment:.2%}: {near.fleet.written} ({_missed(near)})")
     return lines + list(dict.fromkeys(why for why in plan.found.why.values() if why))[:REACHED]
 
@@ -62,12 +61,6 @@ def slack(trial: Trial, goal: Goal) -> dict[str, float]:
         if limit is not None and reached is not None:
             told[name] = 1 - reached / limit
     return told
-
-
-def _less(one: Fleet, other: Fleet) -> bool:
-    """Whether `one` is of the same makes and smaller."""
-    mine, its = ([unit_name(pool) for pool in fleet.pools] for fleet in (one, other))
-    return mine == its and one.devices < other.devices
 
 
 def _missed(trial: Trial) -> str:

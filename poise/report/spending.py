@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from poise.core.power import POWER, cap_of
 from poise.core.records import NOT_YET, ReplicaStats, Run
 from poise.core.spec import Cluster, Pool
 from poise.core.units import SECOND, seconds
@@ -70,16 +71,29 @@ def dollars(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, s
     return total, ""
 
 
+def load(stats: ReplicaStats, pool: Pool, until: int) -> float:
+    """Mean power of a replica's devices as a part of their TDP: idle + (1 − idle) × utilisation (design, section 8).
+
+    Where a cap is stated, be it the TDP, steps with prompt work draw up to it, and those without no more than decoding
+    does (`poise.core.power`): so a cap that decodes do not reach saves nothing while they run.
+    """
+    use = utilisation(stats, until) or 0.0
+    if pool.power_cap_w:
+        prompts = min(1.0, stats.prompting / stats.busy) if stats.busy else 0.0
+        return POWER.mean(cap_of(pool), use, prompts)
+    return IDLE_SHARE + (1 - IDLE_SHARE) * use
+
+
 def joules(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
     """Joules of all devices that were up from the instant `since` to the end of the run; or None and the reason.
 
-    A device draws idle + (TDP − idle) × utilisation (design, section 8), its utilisation being the mean over the
-    whole time that its replica was up. Hosts, switches and cooling are not in it.
+    See `load` for what a device draws, over the whole time that its replica was up. Hosts, switches and cooling are
+    not in it.
     """
     total = 0.0
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
         if not pool.device.tdp_w:
             return None, f"no TDP is known for {pool.device.name}; give the device its tdp_w"
-        load = IDLE_SHARE + (1 - IDLE_SHARE) * (utilisation(stats, run.ended_at) or 0.0)
-        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * pool.device.tdp_w * load
+        power = load(stats, pool, run.ended_at)
+        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * pool.device.tdp_w * power
     return total, ""

@@ -120,7 +120,7 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
 
 def _located(loaded: Loaded, path: Path, said: str) -> UserError:
     """An error that speaks of `pool.FIELD`, with its place in the file."""
-    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert)\b\.? ?(?:is )?(.*)", said)
+    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", said)
     return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, said)
 
 
@@ -143,6 +143,7 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         min_replicas=pool.min_replicas,
         max_replicas=pool.max_replicas,
         prewarmed=pool.prewarmed,
+        power_cap_w=pool.power_cap_w or 0.0,
     )
 
 

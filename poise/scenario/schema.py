@@ -164,6 +164,9 @@ class PoolSection(Section):
     prewarmed: Whole = Field(
         default=0, ge=0, description="the slots that are kept with all but the weights behind them, for a scaler"
     )
+    power_cap_w: float | None = Field(
+        default=None, gt=0, description="the watts that each device may draw (nvidia-smi -pl); null for its TDP"
+    )
 
 
 class FaultSection(Section):

@@ -52,6 +52,7 @@ def simulate(
     one_step: bool = False,
     told: Sequence[ReplicaSpec] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    enough: Callable[[Run, int], bool] | None = None,
     after_event: Callable[[World], None] | None = None,
 ) -> Run:
     """Simulate one run.
@@ -62,6 +63,7 @@ def simulate(
     blame: charge the time of every request to its parts, for `Run.blame`.  diary: of some requests, instead of a trace.
     one_step: the slow reference, every held batch cut to one step.
     told: what the control side is told of each replica beforehand (default: what the cost model says).
+    enough: asked now and then with the run so far and the instant (ps); true ends the run there, marked as interrupted.
     Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
     """
     if workload.endless is not None:
@@ -73,7 +75,7 @@ def simulate(
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
         seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
-        one_step=one_step, told=told, progress=progress, after_event=after_event,
+        one_step=one_step, told=told, progress=progress, enough=enough, after_event=after_event,
     )  # fmt: skip
     if slices:
         for replica in world.replicas:
@@ -101,6 +103,7 @@ def build_world(
     one_step: bool = False,
     told: Sequence[ReplicaSpec] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    enough: Callable[[Run, int], bool] | None = None,
     after_event: Callable[[World], None] | None = None,
 ) -> World:
     """The world that `simulate` runs, for whoever wants to look inside."""
@@ -137,7 +140,7 @@ def build_world(
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
         until_s=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
-        progress=progress, after_event=after_event,
+        progress=progress, enough=enough, after_event=after_event,
     )  # fmt: skip
     truth = world.clients.arrivals.truth
     for predictor in [control.predictor for control in controls]:

@@ -76,7 +76,7 @@ class World:
     arrived is finished, else the run stops there. sample_s: period of the timeline in `Run.samples`, 0 for none.
     blame: charge the time of every request to its parts, for `Run.blame`.  diary: to be kept, with blame, instead of a
     trace. after_event: called after each event (for tests). progress: called now and then with (requests ended,
-    requests).
+    requests).  enough: asked now and then with the run so far and the instant; true ends it there, as Ctrl-C does.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class World:
         diary: Diary | Diaries | None = None,
         after_event: Callable[[World], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
+        enough: Callable[[Run, int], bool] | None = None,
     ) -> None:
         controls = [control] if isinstance(control, Control) else list(control)
         self.control = control = controls[0]
@@ -109,6 +110,7 @@ class World:
         self._trace: Trace | Diary | Diaries | None = trace if diary is None else diary
         self._after_event = after_event
         self._tell = progress
+        self._enough = enough
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
         self._stepped_at = -1
@@ -183,7 +185,8 @@ class World:
         heap = agenda.heap
         status = self.control.state.status
         stop = END if self._drain else (self._until + 1) << AT_BITS
-        after_event, tell = self._after_event, self._tell
+        after_event, tell, enough = self._after_event, self._tell, self._enough
+        counts = tell is not None or enough is not None
         handlers: dict[int, Callable[[int], None]] = {
             FAULT: agenda.do_later,
             START: agenda.do_later,
@@ -235,10 +238,13 @@ class World:
                     handlers[kind](number)
             if after_event is not None:
                 after_event(self)
-            if tell is not None:
+            if counts:
                 count += 1
-                if not count & 0x3FFF:
+                if tell is not None and not count & 0x3FFF:
                     tell(clients.ended, clients.arrivals.rows)
+                if enough is not None and not count & 0xFF and enough(self.run, agenda.now):
+                    self.run.interrupted = True
+                    return
 
     def _close(self) -> None:
         """Settle what is still open when the run stops."""

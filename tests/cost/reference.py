@@ -59,6 +59,8 @@ class Slow:
         total += max([sum(prefills) / (pool.data * stages), *prefills])
         total += self.longer(decodes, new, max([new, *(float(chunk.tokens) for chunk in chunks)]))
         total += pool.pipeline * self.hop(decodes + new)
+        for _ in range(max((chunk.tokens for chunk in chunks), default=0)):  # scans go token by token, side by side
+            total += model.linear_layers * use.scan_token_s
         return total + self.head(decodes + len(chunks) * part)
 
     def longer(self, decodes: float, even: float, most: float) -> float:

@@ -110,7 +110,7 @@ def test_a_climb_ends_on_the_lowest_rung_that_holds(holds_from: int, first: int,
     class Known(Bench):
         """A bench on which so many replicas hold."""
 
-        def trial(self, fleet: Fleet, workloads: object = ()) -> Trial:
+        def trial(self, fleet: Fleet, workloads: object = (), *, patience: float = 0.0) -> Trial:
             from dataclasses import replace
 
             return replace(trial, fleet=fleet, attainment=float(fleet.replicas >= holds_from))

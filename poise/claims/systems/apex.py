@@ -12,10 +12,10 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
 from poise.core.errors import UserError
 from poise.core.place import Bucket, Demand
+from poise.core.power import Power, capped
 from poise.core.spec import Pool
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
-from poise.cost.power import Power, capped
 from poise.policies.place.apex import Apex, Plan, Score, heuristic
 from poise.report.wording import Kind, write
 from poise.workload import Workload

@@ -11,7 +11,7 @@ import poise as ps
 from poise.catalogue import device, model
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
-from poise.cost.power import capped
+from poise.core.power import capped
 from poise.cost.row import Played, Row
 from poise.policies.knob.polca import FULL_MHZ, Polca
 from poise.report.wording import write

@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import exp, log, prod
+from math import exp, log, prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,14 +30,14 @@ BEYOND = 8.0
 
 SLOW = 1.2
 """How many times as long as another engine's kernel an engine's own may take; slower, it is taken to run the other."""
-VIDUR = "vidur"
-"""A framework of profiles that is no engine to serve by."""
+PROFILERS = ("vidur", "llmservingsim")
+"""Frameworks of profiles that are no engines to serve by."""
 
 PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
 """Kernels of attention tables that are FlashAttention 2; vLLM's layer profiles name none."""
 
-APART = 0.5
-"""The exponent of `Table.beside`, fitted to mixed steps of vLLM 0.19 (casys-kaist/LLMServingSim, MIT), 2026-11."""
+ROWS = 64
+"""Queries of a tile of FlashAttention 2 over paged KV (`run_mha_fwd_splitkv_dispatch`: kBlockM)."""
 
 NARROW = 4_000
 """Rows below which a table is lent only where no broad one of a device as near is at hand."""
@@ -91,13 +91,14 @@ class Table:
         """What kind of operator it is."""
         return OPERATORS[self.kind]
 
-    def beside(self, group: float) -> float:
-        """How much longer decode attention of `group` queries a KV head takes in one kernel with a prompt's chunk.
+    @property
+    def tile(self) -> int:
+        """Queries that each head of a decode counts as in one kernel with a prompt's chunk; 0: it takes as alone.
 
-        FlashAttention 2 packs a group's queries into one tile where all are decodes, and reads KV once a head beside a
-        chunk: so measured of vLLM 0.19, on RTX 4090 and RTX PRO 6000. Other kernels pack always, or run apart.
+        FlashAttention 2 packs the queries of a group into one tile where all are decodes; beside a chunk each head has
+        a tile of its own, which is computed whole. Other kernels pack always, or run apart.
         """
-        return group**APART if self.kernel in PACKING else 1.0
+        return ROWS if self.kernel in PACKING else 0
 
     @property
     def label(self) -> str:
@@ -211,7 +212,7 @@ class Tables:
         and kernel asked for; the most rows.
         """
         best = self._best(kind, device, form, framework, kernel)
-        return None if best is None else _curve(best, device, form)
+        return None if best is None else self._curve(best, device, form)
 
     def _best(self, kind: str, device: Device, form: str, framework: str, kernel: str = "") -> Table | None:
         """The table of `curve`, as it was measured."""
@@ -238,16 +239,51 @@ class Tables:
         if found is None:
             return ()
         here = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, found.device, found.format)]
-        curves = [_curve(t, device, form) for t in here if t.framework != VIDUR]
+        curves = [self._curve(t, device, form) for t in here if t.framework not in PROFILERS]
         chosen = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
-        last = next(filter(None, chosen), _curve(found, device, form))
+        last = next(filter(None, chosen), self._curve(found, device, form))
         return tuple(last := curve or last for curve in chosen)
+
+    def named(
+        self, kind: str, device: Device, form: str, framework: str, kernel: str, probe: tuple[float, ...]
+    ) -> Curve | None:
+        """The table of a kernel by its name; where the device was not measured and no relative has that kernel, the one
+        that an engine would run by there (`usual`): a new device brings kernels of its own, and they were not made to
+        be slower."""
+        best = self._best(kind, device, form, framework, kernel)
+        if best is None:
+            return None
+        alike = best.operator.link or best.operator.cached  # no kernels to choose among
+        if best.device == device.name or best.kernel == kernel or alike:
+            return self._curve(best, device, form)
+        return self.usual(kind, device, form, framework, probe)
+
+    def _curve(self, table: Table, device: Device, form: str) -> Curve:
+        """The table at the figures of `device`; a relative's narrow widths go with what the device can do at once.
+
+        A peak or a bandwidth twice as high is reached by twice as many tiles or loads in flight (Little's law), which
+        come from both dimensions that may be narrow, so each width goes with the square root.
+        """
+        operator, lender = table.operator, self.devices[table.device]
+        figures, shape = operator.figures(device, form), table.shape
+        if device.name != lender.name and not operator.link:
+            known = operator.figures(lender, form)
+            more, wider = sqrt(figures.flops / known.flops), sqrt(figures.bandwidth / known.bandwidth)
+            shape = shape._replace(
+                math_a=more * shape.math_a,
+                math_b=more * shape.math_b,
+                memory_a=wider * shape.memory_a,
+                memory_b=wider * shape.memory_b,
+            )
+        borrowed = device.name != lender.name or table.format != form
+        return Curve(replace(table, format=form, shape=shape), figures, borrowed)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
         near = distance(device, self.devices[table.device], link=table.operator.link)
         near += 2.0 * (near > 0 and table.rows < NARROW)  # a few shapes do not carry far
         return (
             _apart(form, table.format),
+            table.operator.cached and table.kernel != kernel,  # light kernels are operations of their own
             near,
             table.framework != framework,
             kernel != "" and table.kernel != kernel,
@@ -268,11 +304,6 @@ def _by_trial(rivals: Sequence[Curve], framework: str, probe: tuple[float, ...])
     if own is None or best is None:
         return best
     return own if own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
-
-
-def _curve(table: Table, device: Device, form: str) -> Curve:
-    borrowed = table.device != device.name or table.format != form
-    return Curve(replace(table, format=form), table.operator.figures(device, form), borrowed)
 
 
 def _apart(asked: str, given: str) -> float:

@@ -14,6 +14,10 @@ from poise.plan.deploy.setting import Setting
 from poise.plan.deploy.yaml import dump
 from poise.plan.fleet import Fleet
 
+FOLLOW = (
+    "How many replicas each pool is to have stands at /metrics: poise_desired_replicas, for an autoscaler to follow"
+)
+
 
 def gateway(fleet: Fleet, setting: Setting) -> str:
     """The file as YAML, for `poise serve`."""
@@ -21,6 +25,9 @@ def gateway(fleet: Fleet, setting: Setting) -> str:
     told_by = "reported" if follows_events(fleet, setting) else "own"
     if setting.belief.prefix != told_by:
         comments.append(f"Prefix caches are known by belief.prefix {told_by}; simulated was {setting.belief.prefix}")
+    if setting.scaler is not None:
+        known = one_role_each(fleet)
+        comments += [FOLLOW if known else "A gateway knows pools by role, so that it cannot scale one of several here"]
     return dump([told(fleet, setting)], comments)
 
 
@@ -33,7 +40,26 @@ def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
         "engines": [engine(fleet.pools[each.pool], setting, each, follow) for each in places(fleet, setting)],
         "policies": {"router": fleet.router},
         "belief": belief(fleet, setting, follow),
-    }
+    } | scaling(fleet, setting)
+
+
+def scaling(fleet: Fleet, setting: Setting) -> dict[str, Any]:
+    """The sections `policies` and `pools` where a scaler decides; nothing where roles have several pools."""
+    if setting.scaler is None or not one_role_each(fleet):
+        return {}
+    pools = []
+    for pool in fleet.pools:
+        least, most = pool.bounds
+        made: dict[str, Any] = {} if pool.role == "mixed" else {"role": pool.role}
+        made |= {"min_replicas": least, "max_replicas": most}
+        start_s = pool.stages.warming_s + pool.stages.loading_s
+        pools.append(made | ({"start_s": round(start_s, 1)} if start_s else {}))
+    return {"policies": {"router": fleet.router, "scaler": dict(setting.scaler)}, "pools": pools}
+
+
+def one_role_each(fleet: Fleet) -> bool:
+    """Whether a gateway, which knows pools by role, can tell these apart."""
+    return len({pool.role for pool in fleet.pools}) == len(fleet.pools)
 
 
 def belief(fleet: Fleet, setting: Setting, follow: bool) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.spec import Pool
 from poise.live.fronts.kubernetes import House
+from poise.plan.deploy.cap import LABEL, cap_comments
 from poise.plan.deploy.check import check_objects
-from poise.plan.deploy.gateway import belief, prefill_rate
+from poise.plan.deploy.gateway import FOLLOW, belief, prefill_rate, scaling
 from poise.plan.deploy.place import pool_labels, spread
 from poise.plan.deploy.pod import PORT, Object, pod
 from poise.plan.deploy.product import OWN_IMAGE, OWN_LABEL, node_selector
@@ -38,6 +39,9 @@ def kubernetes(fleet: Fleet, setting: Setting) -> str:
         comments.append("Replicas of several nodes need the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1)")
     unknown = {pool.device.name for pool in fleet.pools if OWN_LABEL in node_selector(pool.device)}
     comments += [f"Label the nodes that have them: kubectl label node NODE {OWN_LABEL}={name}" for name in unknown]
+    comments += cap_comments(fleet)
+    if scaling(fleet, setting):
+        comments.append(FOLLOW)
     return _checked(engines(fleet, setting) + house(fleet, setting).objects(), comments)
 
 
@@ -79,6 +83,7 @@ def engines(fleet: Fleet, setting: Setting) -> list[Object]:
 def house(fleet: Fleet, setting: Setting, pool: str = "") -> House:
     """The gateway. pool: a Gateway whose endpoint picker it is."""
     sections: dict[str, Any] = {"policies": {"router": fleet.router}, "belief": belief(fleet, setting, False)}
+    sections |= scaling(fleet, setting)
     if len(fleet.pools) > 1:
         sections |= {"discover": {}, "engines": _named(fleet, setting)}
     return House(
@@ -126,7 +131,9 @@ def _pool(pool: Pool, name: str, setting: Setting, *, stable: bool) -> list[Obje
     }
     hosts = spread(pool, setting)
     answering = labels | _answering(setting)
-    template = {"metadata": {"labels": answering}, "spec": pod(pool, setting, hosts)}
+    about: Object = {"labels": answering}
+    about |= {"annotations": {LABEL: f"{pool.power_w:g}"}} if pool.slowed else {}
+    template = {"metadata": about, "spec": pod(pool, setting, hosts)}
     if hosts > 1:
         spec = _groups(pool, hosts, template, pod(pool, setting, hosts, worker=True))
         workload = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": spec}

@@ -35,13 +35,18 @@ def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
     made: dict[str, Any] = {
         "cluster": _cluster(fleet.cluster()),
         "workload": dict(setting.workload),
-        "policies": {"router": fleet.router, "batcher": fleet.batcher},
+        "policies": _policies(fleet, setting),
         "slo": {name: value for name, value in asdict(setting.slo).items() if value is not None},
         "belief": _changed(belief),
         "run": {"seeds": list(setting.seeds), "warmup_s": setting.warmup_s},
         "cost": cost(setting),
     }
     return {name: value for name, value in made.items() if value not in ({}, None)}
+
+
+def _policies(fleet: Fleet, setting: Setting) -> dict[str, Any]:
+    scaler = {} if setting.scaler is None else {"scaler": dict(setting.scaler)}
+    return {"router": fleet.router, "batcher": fleet.batcher, **scaler}
 
 
 def cost(setting: Setting) -> Any:
@@ -79,6 +84,10 @@ def _pool(pool: Pool) -> dict[str, Any]:
     made |= {name: getattr(pool, name) for name in ("weights", "kv") if getattr(pool, name) != "bf16"}
     made |= {"price": pool.price_per_hour} if pool.price_per_hour is not None else {}
     made |= {"start_s": pool.start_s} if pool.start_s else {}
+    made |= {"power_cap_w": pool.power_cap_w} if pool.power_cap_w else {}
+    bounds = {name: getattr(pool, name) for name in ("min_replicas", "max_replicas", "prewarmed")}
+    made |= {name: value for name, value in bounds.items() if value}
+    made |= {"startup": _changed(pool.startup)} if pool.startup is not None else {}
     engine = _engine(pool.engine)
     return made | ({"engine": engine} if engine else {})
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.spec import Pool
+from poise.plan.deploy.cap import cap_command
 from poise.plan.deploy.place import Place, places
 from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import Fleet
@@ -45,9 +46,12 @@ def script(fleet: Fleet, setting: Setting, starts: Starts, comments: Iterable[st
     """A script that starts, on the host that is named or that it runs on, the processes that stand there."""
     by_host: dict[str, list[str]] = {}
     for place in places(fleet, setting):
+        pool = fleet.pools[place.pool]
         for rank, host in enumerate(place.hosts):
+            if pool.slowed:
+                by_host.setdefault(host, []).append(f"  {shlex.join(cap_command(pool, place.devices))}")
             spot = Spot(host, place.head, len(place.hosts), rank, place.port)
-            by_host.setdefault(host, []).append(_process(fleet.pools[place.pool], setting, spot, place, starts))
+            by_host.setdefault(host, []).append(_process(pool, setting, spot, place, starts))
     named = next(iter(by_host)) if len(by_host) == 1 else "$(hostname -s)"
     lines = ["#!/usr/bin/env bash", *(f"# {line}" for line in comments)]
     lines += ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null' INT TERM", "", f'case "${{1:-{named}}}" in']
@@ -62,6 +66,8 @@ def plan_of(fleet: Fleet, engine: str) -> list[str]:
     """What plan a script starts, and whether it was found for another engine than `engine`."""
     found = engine_defaults(fleet.pools[0].engine.name).name
     title = f"{engine} for {one_line(fleet.written)}, router {fleet.router}"
+    if any(pool.slowed for pool in fleet.pools):
+        title += "; run as root, for power caps"
     return [title] if found == engine else [title, f"The plan was found for {found}; {engine} was not simulated"]
 
 

@@ -18,6 +18,7 @@ class Setting:
     workload: the section `workload` of a scenario, files in it by absolute paths.  slo, seeds, warmup_s, belief, cost:
     as simulated.  cost_file: of `poise calibrate`, where `cost` was fitted.  longest: tokens of the longest request
     (0: the model's own limit), which engines must take where their KV cache holds less than that limit.
+    scaler: by its name with its parameters, for pools that have bounds.
 
     engine: what Kubernetes runs (empty: what was simulated); command lines are written for both.
     checkpoints: repository or folder by format of the weights, where that is not the model's own.
@@ -40,6 +41,7 @@ class Setting:
     cost: Recipe = field(default_factory=Roofline)
     cost_file: str = ""
     longest: int = 0
+    scaler: Mapping[str, Any] | None = None
     engine: Literal["", "vllm", "sglang"] = ""
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     tokenizer: str = ""

@@ -11,6 +11,7 @@ import polars as pl
 from poise.truth.profiles.formats import bits, form, matrices, skew
 
 Rows = Iterator[tuple[str, pl.DataFrame]]
+Reader = Callable[[pl.DataFrame, list[pl.Expr]], Rows]
 
 C = pl.col
 US = (pl.col("latency").cast(pl.Float64) * 1e3).alias("us")
@@ -93,6 +94,45 @@ def _nccl(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
         yield NCCL.get(str(key[0]), str(key[0])), rows
 
 
+def _modules(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
+    """Whole latent attention: the format is that of projections; the kernel's name says the cache's and, where an
+    engine was told which to take, that. Engines take a prompt of one token for a decode: it is left out."""
+    stated = "gemm_type" if "gemm_type" in table.columns else "mla_dtype"
+    narrow = pl.when(C("kv_cache_dtype") == "fp8").then(pl.lit(" kv8")).otherwise(pl.lit(""))
+    computed = pl.when(C("mla_dtype") == "fp8").then(pl.lit(" fp8")).otherwise(pl.lit(""))
+    chosen = pl.when(C("framework") == "SGLang").then(C("kernel_source")).otherwise(pl.lit("module"))
+    kernel = (chosen + computed + narrow).alias("kernel")
+    shared = [*about[:3], kernel, form(stated), US, C("batch_size").alias("batch"), C("num_heads").alias("heads")]
+    if "context" in table["op_name"][0]:
+        yield "mla_prefill_module", table.filter(C("isl") > 1).select(*shared, new="isl")
+        return
+    yield "mla_decode_module", table.select(*shared, context=C("isl") + C("step"))
+
+
+def _moe_ep(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
+    """Experts of one rank without the exchange; copies of busy experts (`eplb`) make kernels of their own."""
+    graph = " graph" if table["op_name"][0] == "moe_generation" else ""
+    copied = pl.when(C("op_name").str.ends_with("eplb")).then(pl.lit(" eplb")).otherwise(pl.lit(graph))
+    slots = C("num_slots") if "num_slots" in table.columns else C("num_experts")
+    rows = table.select(
+        *about[:3], (C("kernel_source") + copied).alias("kernel"), form("moe_dtype"), "topk", US, tokens="num_tokens",
+        hidden="hidden_size", inter="inter_size", experts="num_experts", slots=slots, ep="moe_ep_size",
+        skew=skew("distribution"),
+    )  # fmt: skip
+    yield "moe_ep", rows.with_columns(matrices())
+
+
+def _normal(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
+    """DeepEP's normal mode, by the SMs that it is given."""
+    for kind in ("dispatch", "combine"):
+        us = C(f"{kind}_transmit_us").cast(pl.Float64) + C(f"{kind}_notify_us").cast(pl.Float64)
+        yield f"{kind}_normal", table.select(
+            *about[:3], (pl.lit("deepep sms ") + C(f"{kind}_sms").cast(pl.String)).alias("kernel"), BF16,
+            tokens="num_token", hidden="hidden_size", topk="num_topk", experts="num_experts", ranks=8 * C("node_num"),
+            nodes="node_num", us=us,
+        )  # fmt: skip
+
+
 def _exchange(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
     for kind in ("dispatch", "combine"):
         yield kind, table.select(
@@ -102,7 +142,7 @@ def _exchange(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
         )  # fmt: skip
 
 
-READERS: Final[dict[str, Callable[[pl.DataFrame, list[pl.Expr]], Rows]]] = {
+READERS: Final[dict[str, Reader]] = {
     "gemm": _gemm,
     "context_attention": _prefill,
     "generation_attention": _decode,
@@ -112,6 +152,11 @@ READERS: Final[dict[str, Callable[[pl.DataFrame, list[pl.Expr]], Rows]]] = {
     "custom_allreduce": _all_reduce,
     "nccl": _nccl,
     "wideep_deepep_ll": _exchange,
+    "wideep_deepep_normal": _normal,
+    **dict.fromkeys(("wideep_context_moe", "wideep_generation_moe", "wideep_moe"), _moe_ep),
+    **dict.fromkeys(
+        ("mla_context_module", "mla_generation_module", "wideep_context_mla", "wideep_generation_mla"), _modules
+    ),
 }
 """Who reads each table; those of other names are only counted."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from poise.truth.profiles.formats import bits, form, matrices, skew
-from poise.truth.profiles.layers import attention, parts
+from poise.truth.profiles.layers import OLDER, attention, parts
+from poise.truth.profiles.vidur import BRIDGED
 
 C = pl.col
 SOURCE = "fidelity/op_profiles"
@@ -18,8 +19,16 @@ COLLECTIVES = {
     "coll_all_gather": "all_gather",
     "coll_reduce_scatter": "reduce_scatter",
     "coll_alltoall": "all_to_all",
+    "coll_send_recv": "send_recv",
 }
-A2A = {"moe_a2a_dispatch_low_latency": "dispatch", "moe_a2a_combine_low_latency": "combine"}
+A2A = {
+    "moe_a2a_dispatch_low_latency": "dispatch",
+    "moe_a2a_combine_low_latency": "combine",
+    "moe_a2a_dispatch_normal": "dispatch_normal",
+    "moe_a2a_combine_normal": "combine_normal",
+}
+ABSORBED = {"mla_gen_pre": (512, 128), "mla_gen_post": (128, 512)}
+"""Products of latent decoding with one (n × k) matrix a head: queries into the latent space, and values out of it."""
 
 
 def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -36,6 +45,7 @@ def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     framework = (
         pl.when(C("framework").str.starts_with("vLLM")).then(pl.lit("vllm"))
         .when(C("framework").str.starts_with("vidur")).then(pl.lit("vidur"))
+        .when(C("framework").str.starts_with("LLMServingSim")).then(pl.lit(OLDER))
         .otherwise(C("framework").str.to_lowercase())
     )  # fmt: skip
     table = table.with_columns(framework.alias("framework"), pl.lit(SOURCE).alias("source"))
@@ -62,10 +72,14 @@ def _operation(op: str, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]
     elif op in COLLECTIVES:
         yield COLLECTIVES[op], _collective(rows)
     elif op in A2A:
+        mode = pl.coalesce(C("distribution").str.replace("comm_sms=", "deepep sms "), pl.lit("deepep ll"))
         yield A2A[op], rows.with_columns(
-            pl.lit("deepep ll").alias("kernel"), pl.lit("bf16").alias("format"), experts="num_experts",
+            mode.alias("kernel"), pl.lit("bf16").alias("format"), experts="num_experts",
             ranks=8 * C("num_nodes"), nodes="num_nodes",
         )  # fmt: skip
+    elif op in ABSORBED:
+        n, k = ABSORBED[op]
+        yield "gemm", rows.with_columns(form("dtype"), m="tokens", n=n * C("num_heads"), k=pl.lit(k))
     elif op.startswith("layer_"):
         yield from parts(
             rows.with_columns(layer=pl.lit(op.removeprefix("layer_")), tokens=pl.coalesce("tokens", "batch"))
@@ -99,8 +113,10 @@ def _collective(rows: pl.DataFrame) -> pl.DataFrame:
     size = C("message_elems") * pl.when(C("dtype") == "int8").then(1).otherwise(2)
     kernel = pl.when(C("framework") == "nccl").then(C("kernel") + " " + C("dtype")).otherwise(C("kernel"))
     where = pl.when(C("framework") == "vidur").then(C("distribution")).otherwise(kernel)
+    rows = rows.with_columns(where.alias("kernel"))
+    bridged = C("kernel").is_in(list(BRIDGED)) & (C("num_gpus") > 2)
     return rows.with_columns(
-        where.alias("kernel"),
+        pl.when(bridged).then(C("kernel").replace(BRIDGED)).otherwise(C("device")).alias("device"),
         pl.lit("bf16").alias("format"),
         bytes=size,
         ranks="num_gpus",

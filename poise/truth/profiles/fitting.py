@@ -22,7 +22,8 @@ HIGHEST = Shape(1e-3, 1.0, 1.0, 1e5, 1e5, 1e5, 1e5)
 """Where the search for a form starts and what it stays within; parts of a peak are at most 1."""
 
 LAUNCHED = 2e-6
-"""Where every shape takes longer by the datasheet alone, none tells the fixed time: the usual one is taken."""
+"""Where every shape takes longer for each kernel by the datasheet alone, none tells the fixed time: the usual one is
+taken."""
 
 FORM_ROWS = 4_000
 """Rows that the form is fitted to at most, spread evenly over all."""
@@ -84,7 +85,7 @@ def fit_form(kind: Operator, form: str, figures: Figures, coordinates: Floats, s
     take = np.unique(np.linspace(0, len(seconds) - 1, FORM_ROWS).astype(int))
     at, wanted = columns(coordinates[take]), np.log(seconds[take])
     low, high = np.log(np.array(LOWEST)), np.log(np.array(HIGHEST))
-    if min(np.maximum(*kind.least(at, form, figures))) > LAUNCHED:
+    if min(np.maximum(*kind.least(at, form, figures))) > LAUNCHED * kind.kernels:
         low[0] = high[0] = np.log(START.fixed_s)
 
     def misses(logs: Floats) -> Floats:

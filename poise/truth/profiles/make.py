@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from poise.catalogue import device as find_device
-from poise.core.errors import UserError
 from poise.core.spec import Device
 from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
 from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
 from poise.truth.calibrate import Meter
+from poise.truth.profiles.bounds import known_device
 from poise.truth.profiles.bulk import predict
 from poise.truth.profiles.fitting import START, Fitted, Floats, fit_table
 from poise.truth.profiles.read import Profiles
@@ -63,14 +62,6 @@ class Part:
     at: Floats
     seconds: Floats
     fold: Floats
-
-
-def known_device(name: str) -> Device | None:
-    """The catalogue's device of a profile's name, None for one that it lacks."""
-    try:
-        return find_device(name)
-    except UserError:
-        return None
 
 
 def parts(profiles: Profiles) -> Iterator[Part]:
@@ -142,7 +133,8 @@ def _lent(part: Part, tables: Tables) -> Error:
     """The error of a table for a device that it was not measured on: of its nearest relative that has the like."""
     table, kind = part.table, part.table.operator
     others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
-    curve = others.curve(table.kind, part.device, table.format, table.framework, table.kernel)
+    probe = tuple(np.median(part.at, axis=0))
+    curve = others.named(table.kind, part.device, table.format, table.framework, table.kernel, probe)
     if curve is None:
         return UNKNOWN
     figures = kind.figures(part.device, table.format)

@@ -18,12 +18,13 @@ class Widths(NamedTuple):
     ffn: int
     vocab: int
     gated: bool = True
+    experts: int = 0
 
 
 UNLISTED = {
     "internlm/internlm-20b": Widths(5120, 40, 40, 128, 13824, 103168),
     "microsoft/phi-2": Widths(2560, 32, 32, 80, 10240, 51200, gated=False),
-    "microsoft/Phi-mini-MoE-instruct": Widths(4096, 32, 8, 128, 960, 32064),
+    "microsoft/Phi-mini-MoE-instruct": Widths(4096, 32, 8, 128, 960, 32064, experts=16),
 }
 """Models of profiles that the catalogue lacks, by their published `config.json`."""
 
@@ -31,15 +32,25 @@ PRODUCTS = {
     "qkv_proj": "qkv", "attn_pre_proj": "qkv", "q_proj": "q", "k_proj": "kv", "v_proj": "kv",
     "o_proj": "out", "attn_post_proj": "out", "gate_up_proj": "up", "mlp_up_proj": "up",
     "gate_proj": "half", "up_proj": "half", "down_proj": "down", "mlp_down_proj": "down", "lm_head": "head",
+    "expert.w1": "half", "expert.w3": "half", "expert.w2": "down", "gate": "router",
 }  # fmt: skip
 """Names of matrix products in profiles."""
 
 LIGHT = {
     "layernorm": "norm", "input_layernorm": "norm", "post_layernorm": "norm", "post_attention_layernorm": "norm",
     "final_layernorm": "norm", "act_fn": "act", "mlp_act": "act", "rotary_emb": "rope", "attn_rope": "rope",
-    "rope": "rope", "add": "add",
+    "rope": "rope", "add": "add", "emb": "embed", "embedding": "embed", "qk_norm": "qk_norm", "sampler": "sampler",
 }  # fmt: skip
 """Names of light kernels in profiles."""
+
+EAGER = ("norm", "rope", "act")
+"""Light operations that PyTorch's own modules run as several kernels, with all that passes between them."""
+
+
+def kernel(layer: str, eager: bool) -> str:
+    """The light kernel behind a layer's name; `eager` where it is PyTorch's modules."""
+    name = LIGHT[layer]
+    return f"eager {name}" if eager and name in EAGER else name
 
 
 def widths(name: str) -> Widths | None:
@@ -50,11 +61,13 @@ def widths(name: str) -> Widths | None:
         found = find_model(name)
     except UserError:
         return None
-    return Widths(found.hidden, found.heads, found.kv_heads, found.head_dim, found.ffn, found.vocab, found.gated)
+    inner, experts = (found.moe.ffn, found.moe.experts) if found.moe else (found.ffn, 0)
+    ffn = found.ffn or inner
+    return Widths(found.hidden, found.heads, found.kv_heads, found.head_dim, ffn, found.vocab, found.gated, experts)
 
 
 def product(layer: str, model: Widths, tp: int) -> tuple[int, int] | None:
-    """(n, k) of a part that is a matrix product, its rank of `tp`; None for others."""
+    """(n, k) of a part that is a matrix product, its rank of `tp`; None for others. Experts are timed one by one."""
     heads, kv = model.heads * model.width // tp, max(model.kv_heads // tp, 1) * model.width
     ffn = model.ffn // tp
     return {
@@ -66,13 +79,15 @@ def product(layer: str, model: Widths, tp: int) -> tuple[int, int] | None:
         "half": (ffn, model.hidden),
         "down": (model.hidden, ffn),
         "head": (model.vocab // tp, model.hidden),
+        "router": (model.experts, model.hidden) if model.experts else None,
     }.get(PRODUCTS.get(layer, ""))
 
 
 def moved(layer: str, model: Widths, tp: int) -> int | None:
     """Bytes that a light kernel moves for each token in 16 bits; None for other parts.
 
-    A norm reads and writes values and residuals; an activation reads two halves and writes one.
+    A norm reads and writes values and residuals, one of heads only its values; an activation reads two halves and
+    writes one; a row of the embedding is read and written; a sampler reads its logits in 32 bits.
     """
     rotated = (model.heads + model.kv_heads) * model.width // tp
     return {
@@ -80,4 +95,7 @@ def moved(layer: str, model: Widths, tp: int) -> int | None:
         "act": (6 if model.gated else 4) * (model.ffn // tp),
         "rope": 4 * rotated,
         "add": 6 * model.hidden,
+        "embed": 4 * model.hidden,
+        "qk_norm": 4 * rotated,
+        "sampler": 4 * model.vocab,
     }.get(LIGHT.get(layer, ""))

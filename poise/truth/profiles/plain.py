@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from poise.core.spec import Device
-from poise.cost.collective import all_gather, all_reduce, all_to_all
+from poise.cost.collective import Line, Link, all_gather, all_reduce, all_to_all, p2p
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import link_of
 from poise.cost.operator import OPERATORS
@@ -31,7 +31,9 @@ def plain(kind: str, form: str, device: Device, coordinates: Floats) -> Floats:
         reached, fixed = (use.attention_prefill, narrow), use.attention_s
     elif kind == "mla_decode":
         reached, fixed = (use.mla_decode_flops, use.mla_decode), use.attention_s
-    elif kind == "moe":
+    elif kind.endswith("_module"):
+        reached, fixed = (use.gemm_bf16, use.stream_bf16), 6 * use.gemm_s + use.attention_s + 4 * use.light_s
+    elif kind in ("moe", "moe_ep"):
         reached, fixed = (use.moe_gemm, use.moe_stream), use.moe_s
     else:
         return np.asarray(use.light_s + at[0] / (device.memory_bw * use.stream_bf16))
@@ -53,6 +55,12 @@ def _collectives(kind: str, device: Device, use: Efficiencies, coordinates: Floa
         if kind == "all_reduce":
             found.append(all_reduce(count, float(size), link))
         else:
-            line = all_to_all(count, link) if kind in ("all_to_all", "dispatch", "combine") else all_gather(count, link)
-            found.append(line.at(float(size)))
+            found.append(_line(kind, count, link).at(float(size)))
     return np.array(found)
+
+
+def _line(kind: str, ranks: int, link: Link) -> Line:
+    if kind == "send_recv":
+        return p2p(link)
+    exchanges = kind == "all_to_all" or kind.startswith(("dispatch", "combine"))
+    return all_to_all(ranks, link) if exchanges else all_gather(ranks, link)

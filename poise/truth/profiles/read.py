@@ -10,6 +10,7 @@ import polars as pl
 
 from poise.core.errors import UserError
 from poise.truth.profiles import aiconfigurator, fidelity, layers, vidur
+from poise.truth.profiles.bounds import possible
 from poise.truth.profiles.rows import ABOUT, SHAPES, Counts, clean
 
 LAYOUTS = {
@@ -19,6 +20,9 @@ LAYOUTS = {
     "vllm_layer_profiles": layers.read,
 }
 """Folders that are understood, and who reads them."""
+
+IMPOSSIBLE = " faster than the device"
+"""How rows are called whose kernel undercuts the datasheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def read_profiles(folder: Path, sources: tuple[str, ...] = ()) -> Profiles:
 
 
 def _take(kind: str, rows: pl.DataFrame, parts: dict[str, list[pl.DataFrame]]) -> Counts:
-    """Clean `rows` into `parts`; rows of a kind that is not known are only counted."""
+    """Clean `rows` into `parts`; rows of a kind that is not known, and impossible ones, are only counted."""
     if kind not in SHAPES:
         return Counts(read=rows.height, other={kind: rows.height})
     typed = rows.select(
@@ -58,8 +62,9 @@ def _take(kind: str, rows: pl.DataFrame, parts: dict[str, list[pl.DataFrame]]) -
         pl.col("us").cast(pl.Float64),
     )
     kept, counts = clean(kind, typed)
+    kept, impossible = possible(kind, kept)
     parts.setdefault(kind, []).append(kept)
-    return counts
+    return counts + Counts(other={f"{kind}{IMPOSSIBLE}": impossible} if impossible else {})
 
 
 def told(profiles: Profiles) -> Iterator[str]:

@@ -13,6 +13,9 @@ C = pl.col
 ABOUT = ("source", "device", "framework", "kernel", "format")
 """What every row says beside its shape; all text."""
 
+_BY_BYTES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+_BY_TOKENS = ("dispatch", "combine", "dispatch_normal", "combine_normal")
+
 SHAPES: dict[str, tuple[str, ...]] = {
     "gemm": ("m", "n", "k"),
     "prefill": ("batch", "new", "past", "heads", "kv_heads", "width", "window"),
@@ -20,13 +23,16 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "mla_prefill": ("batch", "new", "past", "heads"),
     "mla_decode": ("batch", "context", "heads"),
     "moe": ("tokens", "hidden", "inter", "matrices", "topk", "experts", "tp", "ep", "skew"),
+    "moe_ep": ("tokens", "hidden", "inter", "matrices", "topk", "experts", "slots", "ep", "skew"),
+    "mla_prefill_module": ("batch", "new", "heads"),
+    "mla_decode_module": ("batch", "context", "heads"),
     "mixed": ("new", "past", "batch", "context", "heads", "kv_heads", "width"),
     "light": ("bytes",),
-    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), ("bytes", "ranks", "nodes")),
-    **dict.fromkeys(("dispatch", "combine"), ("tokens", "hidden", "topk", "experts", "ranks", "nodes")),
+    **dict.fromkeys(_BY_BYTES, ("bytes", "ranks", "nodes")),
+    **dict.fromkeys(_BY_TOKENS, ("tokens", "hidden", "topk", "experts", "ranks", "nodes")),
 }
 """The columns that state a shape, whole numbers. `skew` is 0 for balanced loads, else 100 × the power law's exponent;
-`heads` are those of one device; `window` 0 attends to everything."""
+`heads` are those of one device; `window` 0 attends to everything; `slots` count experts with their copies."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "gemm": ("n", "k"),
@@ -35,10 +41,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "mla_prefill": ("heads",),
     "mla_decode": ("heads",),
     "moe": ("hidden", "inter", "topk", "experts", "tp", "ep"),
+    "moe_ep": ("hidden", "inter", "experts", "slots", "ep"),
+    "mla_prefill_module": ("heads",),
+    "mla_decode_module": ("heads",),
     "mixed": ("heads", "kv_heads", "width"),
     "light": ("bytes",),
-    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), ("bytes",)),
-    **dict.fromkeys(("dispatch", "combine"), ("hidden", "topk", "experts")),
+    **dict.fromkeys(_BY_BYTES, ("bytes",)),
+    **dict.fromkeys(_BY_TOKENS, ("hidden", "topk", "experts")),
 }
 """What makes a family of shapes: cross-validation leaves whole families out."""
 
@@ -62,6 +71,12 @@ def _pairs() -> pl.Expr:
 def _seen() -> pl.Expr:
     """Tokens that a decoding query sees."""
     return pl.when(C("window") > 0).then(pl.min_horizontal("context", "window")).otherwise(C("context"))
+
+
+def _reached() -> pl.Expr:
+    """Ranks that hold any of a token's experts, in the mean: each is sent the token once."""
+    others = 1 - 1 / C("ranks")
+    return C("ranks") * (1 - others ** C("topk"))
 
 
 _AXES: dict[str, dict[str, pl.Expr]] = {
@@ -88,8 +103,16 @@ _AXES: dict[str, dict[str, pl.Expr]] = {
         "ranks": C("ep"),
         "skew": pl.when(C("skew") == 0).then(1).when(C("skew") < 110).then(2).otherwise(4),
     },
+    "moe_ep": {
+        "load": C("tokens") * C("topk") / C("slots"),
+        "expert": C("matrices") * C("hidden") * C("inter"),
+        "experts": C("slots") / C("ep"),
+        "skew": pl.when(C("skew") < 110).then(2.0 ** (C("skew") / 100)).otherwise(4.0),
+    },
     "dispatch": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
     "combine": {"bytes": 2.0 * C("tokens") * C("hidden") * C("topk")},
+    "dispatch_normal": {"bytes": 2.0 * C("tokens") * C("hidden") * _reached()},
+    "combine_normal": {"bytes": 2.0 * C("tokens") * C("hidden") * _reached()},
 }
 """Coordinates of `Operator.axes` that are not columns of the shape themselves."""
 

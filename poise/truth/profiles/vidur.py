@@ -11,6 +11,8 @@ from poise.truth.profiles.layers import parts
 
 C = pl.col
 SOURCE = "vidur_profiles"
+BRIDGED = {"a100_pairwise_nvlink": "A100-PCIe-80GB", "h100_pairwise_nvlink": "H100-NVL"}
+"""The cards of fabrics in which NVLink bridges pairs."""
 
 
 def read(folder: Path) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -64,13 +66,23 @@ def _attention(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     yield "decode", decode.filter(C("context") > 0)
 
 
+def fabric_device(fabric: str, ranks: str) -> pl.Expr:
+    """The device behind a fabric: where NVLink bridges pairs only, more ranks speak over PCIe."""
+    apart = C(fabric).str.contains("pairwise") & (C(ranks) > 2)
+    return (
+        pl.when(apart)
+        .then(C(fabric).replace_strict(BRIDGED, default=None))
+        .otherwise(C(fabric).str.split("_").list.first())
+    )
+
+
 def _collectives(table: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     for key, part in table.group_by("collective", maintain_order=True):
         yield (
             str(key[0]),
             part.select(
                 pl.lit(SOURCE).alias("source"),
-                C("fabric").str.split("_").list.first().alias("device"),
+                fabric_device("fabric", "num_workers").alias("device"),
                 pl.lit("vidur").alias("framework"),
                 C("fabric").alias("kernel"),
                 pl.lit("bf16").alias("format"),

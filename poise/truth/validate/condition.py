@@ -204,7 +204,9 @@ def _pools(
 ) -> tuple[Pool, ...]:
     layout = setup.layout
     if row.disagg and layout is not None and layout.prefill is not None:
-        limited = replace(base, engine=replace(base.engine, max_sequences=layout.batch or base.engine.max_sequences))
+        limited = replace(
+            base, engine=replace(base.engine, max_sequences=layout.sequences or base.engine.max_sequences)
+        )
         return _configured(base, "prefill", layout.prefill), _configured(limited, "decode", layout.decode)
     sides = {side: rest for side, *rest in _WORKERS.findall(row.notes)}
     if row.disagg:

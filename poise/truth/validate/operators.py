@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 
 from poise.core.spec import Device
-from poise.cost.operator import FORMATS
+from poise.cost.operator import FORMATS, TILE
 from poise.cost.tables import Curve, Tables, load_tables
+from poise.truth.profiles.bounds import known_device
 from poise.truth.profiles.bulk import predict
 from poise.truth.profiles.fitting import Floats
-from poise.truth.profiles.make import known_device, replace_tables
+from poise.truth.profiles.make import replace_tables
 from poise.truth.profiles.plain import plain
 from poise.truth.profiles.read import Profiles, any_profiles, read_profiles, told
 from poise.truth.profiles.rows import ABOUT, coordinates
@@ -105,36 +106,54 @@ def answers(profiles: Profiles, tables: Tables, *, unseen: bool = False) -> Iter
 def _single(
     tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
 ) -> tuple[str, Floats, Floats]:
-    at = coordinates(kind, rows)
-    numbers = at.to_numpy()
-    curve = tables.curve(kind, device, form, engine, kernel)
+    numbers = coordinates(kind, rows).to_numpy()
     naive = plain(kind, form, device, numbers)
+    curve = tables.named(kind, device, form, engine, kernel, tuple(np.median(numbers, axis=0)))
     if curve is None:
         return "no table", np.full(len(numbers), np.nan), naive
-    return _how(curve), predict(curve.table, curve.figures, numbers), naive
+    found = predict(curve.table, curve.figures, numbers)
+    if curve.table.operator.link:  # as the estimator: where no link of tables joins the ranks, the closed form answers
+        beyond = rows["ranks"].to_numpy() > device.scaleup_domain
+        return "closed form" if beyond.all() else _how(curve), np.where(beyond, naive, found), naive
+    return _how(curve), found, naive
 
 
 def _mixed(
     tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
 ) -> tuple[str, Floats, Floats]:
-    """A step of one chunk beside decodes: what each takes beyond the fixed time, which counts once."""
+    """A step of one chunk beside decodes: in one kernel where that gives each head of a decode a tile of its own, else
+    what each takes beyond the fixed time, which counts once."""
     chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
     decodes = rows.with_columns(window=pl.lit(0))
     parts = [
         _single(tables, "prefill", device, form, engine, kernel, chunk),
         _single(tables, "decode", device, form, engine, kernel, decodes),
     ]
-    curve = tables.curve("decode", device, form, engine, kernel)
-    floor, longer = 0.0, np.ones(rows.height)
-    if curve is not None:
-        floor = curve.seconds(1.0, 1.0, 1.0, 64.0)
-        longer = np.array(
-            [curve.table.beside(heads / kv) for heads, kv in rows.select("heads", "kv_heads").iter_rows()]
-        )
     how = parts[0][0] if parts[0][0] == parts[1][0] else "borrowed"
     naive = parts[0][2] + parts[1][2]
-    together = parts[0][1] + longer * (parts[1][1] - floor)
+    one, other = (tables.curve(each, device, form, engine, kernel) for each in ("prefill", "decode"))
+    if one is None or other is None:
+        return "no table", np.full(rows.height, np.nan), naive
+    if other.table.tile:
+        return how, _side_by_side(one, other.table.tile, rows), naive
+    together = parts[0][1] + parts[1][1] - other.seconds(1.0, 1.0, 1.0, 64.0)
     return how, np.maximum(together, np.maximum(parts[0][1], parts[1][1])), naive
+
+
+def _side_by_side(curve: Curve, tile: int, rows: pl.DataFrame) -> Floats:
+    """A chunk and decodes in one kernel: tiles of `tile` queries, as long as so many over the mean of the keys that
+    they see, or as the longer of both alone."""
+    chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
+    whole = chunk.with_columns(new=tile * (pl.col("new") / tile).ceil().cast(pl.Int64))
+    at = coordinates("prefill", whole).with_columns(span=coordinates("prefill", chunk)["span"]).to_numpy()
+    decodes = at.copy()
+    decodes[:, 0] = np.maximum(rows["context"].to_numpy(), TILE)
+    decodes[:, 1] = tile * rows["batch"].to_numpy() * rows["heads"].to_numpy() * 1.0
+    every = at.copy()
+    every[:, 1] = at[:, 1] + decodes[:, 1]
+    every[:, 0] = (at[:, 0] * at[:, 1] + decodes[:, 0] * decodes[:, 1]) / every[:, 1]
+    found: Floats = np.max([predict(curve.table, curve.figures, each) for each in (at, decodes, every)], axis=0)
+    return found
 
 
 def _how(curve: Curve) -> str:

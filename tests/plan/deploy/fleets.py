@@ -59,6 +59,7 @@ def pools(draw: st.DrawFn) -> Pool:
         price_per_hour=draw(st.sampled_from([None, 0.0, 2.49])),
         engine=draw(engines),
     )
+    made = replace(made, power_cap_w=draw(st.sampled_from([0.0, 0.5, 1.0])) * made.device.tdp_w)
     return made if not lacks(made, 300) else replace(made, engine=Engine())
 
 

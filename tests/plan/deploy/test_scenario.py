@@ -56,6 +56,7 @@ def versionless(cluster: Cluster) -> Cluster:
 
 
 FLEETS = {
+    "capped": Fleet((a_pool(replicas=2, power_cap_w=350.0),)),
     "equal": Fleet((a_pool(replicas=2, weights="fp8", price_per_hour=2.5),), "prefix_cache"),
     "mixed": Fleet(
         (a_pool(replicas=2, tensor=2), replace(a_pool(kind="L40S", engine=Engine(max_sequences=8)), name="small"))

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.cost.operator import TILE
+from poise.truth.profiles.bounds import possible
+from poise.truth.profiles.layers import OLDER, parts
 from poise.truth.profiles.parts import Widths, moved, product
 from poise.truth.profiles.read import read_profiles, told
 from poise.truth.profiles.rows import clean, coordinates
+from poise.truth.profiles.vidur import fabric_device
 from tests.truth.profiles.made import folder, products
 
 
@@ -70,4 +73,52 @@ def test_parts_of_a_layer_are_products_of_its_widths() -> None:
     assert product("mlp_down_proj", llama, 4) == (4096, 3584)
     assert product("act_fn", llama, 1) is None
     assert moved("act_fn", llama, 1) == 6 * 14336
-    assert moved("sampler", llama, 1) is None
+    assert moved("sampler", llama, 1) == 4 * 128256
+    assert moved("something else", llama, 1) is None
+    mixtral = llama._replace(experts=8)
+    assert product("expert.w1", mixtral, 2) == (7168, 4096)
+    assert product("gate", mixtral, 4) == (8, 4096)
+    assert product("gate", llama, 1) is None
+
+
+def layers(**columns: object) -> pl.DataFrame:
+    """Rows of layer parts of one model and rank."""
+    return pl.DataFrame(columns).with_columns(
+        pl.lit("s").alias("source"), pl.lit("H100").alias("device"), pl.lit("Llama-3.1-8B").alias("model"),
+        pl.lit(1).alias("tp"),
+    )  # fmt: skip
+
+
+def test_bytes_of_many_tokens_do_not_overflow() -> None:
+    tokens = pl.Series([1, 100_000], dtype=pl.Int32)
+    ((kind, found),) = parts(layers(layer=["act_fn"] * 2, framework=["vllm"] * 2, tokens=tokens, us=[1.0, 2.0]))
+    assert kind == "light"
+    assert found["bytes"].to_list() == [86_016, 8_601_600_000]
+
+
+def test_modules_of_pytorch_are_kernels_of_their_own() -> None:
+    both = layers(layer=["act_fn"] * 2, framework=["vllm", OLDER], tokens=[1, 1], us=[1.0, 2.0])
+    assert [found["kernel"].item() for _, found in parts(both)] == ["act", "eager act"]
+
+
+@pytest.mark.parametrize(("us", "left_out"), [((10.0, 10.0, 10.0), 0), ((10.0, 10.0, 1.0), 0), ((10.0, 1.0, 1.0), 3)])
+def test_a_kernel_that_mostly_beats_the_datasheet_is_left_out_whole(us: tuple[float, ...], left_out: int) -> None:
+    """4,096 × 4,096 weights of 16 bits take an H100 10.0 µs to read."""
+    shapes = rows(*((m, 1.01 * each) for m, each in enumerate(us, 1)))
+    shapes = shapes.with_columns(device=pl.lit("H100"), n=pl.lit(4096), k=pl.lit(4096))
+    kept, count = possible("gemm", shapes)
+    assert (kept.height, count) == (3 - left_out, left_out)
+
+
+def test_impossible_kernels_are_told_and_unanswered(tmp_path: Path) -> None:
+    slow = products()
+    root = folder(tmp_path, slow.with_columns(pl.col("latency") / 100))
+    profiles = read_profiles(root)
+    assert profiles.rows["gemm"].is_empty()
+    assert "not modelled: gemm faster than the device 686" in next(iter(told(profiles)))
+
+
+def test_ranks_beyond_a_bridged_pair_are_cards_on_pcie() -> None:
+    table = pl.DataFrame({"fabric": ["a100_dgx", "h100_pairwise_nvlink", "h100_pairwise_nvlink"], "ranks": [8, 2, 4]})
+    found = table.select(fabric_device("fabric", "ranks").alias("device"))["device"].to_list()
+    assert found == ["a100", "h100", "H100-NVL"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from poise.catalogue import device
 from poise.cli import DONE, main
+from poise.cost.tables import load_tables
 from poise.truth.profiles.make import make
 from poise.truth.profiles.read import read_profiles
-from poise.truth.validate.operators import operator_scores, operators
+from poise.truth.validate.operators import _side_by_side, answers, operator_scores, operators
 from poise.truth.validate.score import ALL
 from tests.truth.profiles.made import TRUTH, folder, products
 
@@ -83,3 +86,26 @@ def test_a_folder_of_profiles_alone_is_validated(tmp_path: Path, capsys: pytest.
         (ALL, "op:gemm", 686),
     ]
     assert "686 rows; left out 0" in capsys.readouterr().out
+
+
+def test_a_chunk_and_decodes_in_one_kernel_run_side_by_side() -> None:
+    curve = load_tables().curve("prefill", device("RTX-4090"), "bf16", "vllm")
+    assert curve is not None
+    shape = {"batch": 16, "new": 100, "past": 28, "context": 4096, "heads": 32, "kv_heads": 8, "width": 128}
+    found = _side_by_side(curve, 64, pl.DataFrame([{**shape, "window": 0}])).item()
+    spans, queries = (28 + 101 / 2, 4096.0), (128 * 32.0, 16 * 64 * 32.0)
+    mean = sum(span * many for span, many in zip(spans, queries, strict=True)) / sum(queries)
+    alone = [curve.seconds(span, many, 4.0, 128.0) for span, many in zip(spans, queries, strict=True)]
+    assert found == pytest.approx(max(*alone, curve.seconds(mean, sum(queries), 4.0, 128.0)))
+
+
+def test_ranks_that_no_links_table_joins_go_by_the_closed_form(tmp_path: Path) -> None:
+    table = pl.DataFrame({"num_workers": [2, 4], "size": [1 << 26] * 2, "time_ms": [0.1] * 2}).with_columns(
+        collective=pl.lit("all_reduce"), fabric=pl.lit("a100_pairwise_nvlink"), devices_per_node="num_workers"
+    )
+    (tmp_path / "vidur_profiles").mkdir()
+    table.write_parquet(tmp_path / "vidur_profiles" / "collectives.parquet")
+    found = {each.device: each for each in answers(read_profiles(tmp_path), load_tables())}
+    bridged, over = found["a100"], found["A100-PCIe-80GB"]
+    assert over.ratio == over.naive
+    assert bridged.ratio.item() < over.ratio.item() / 3

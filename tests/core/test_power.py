@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import poise as ps
 from poise.core.errors import UserError
 from poise.core.estimate import Chunk, StepShape
+from poise.core.power import Power, capped
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost import Roofline
-from poise.cost.power import Power, capped
 from tests.cost.pools import H100, LLAMA_8B
 
 DEVICE = replace(H100, tdp_w=700.0)
@@ -63,3 +63,20 @@ def test_what_cannot_be() -> None:
         capped(DEVICE, 0.0)
     with pytest.raises(UserError, match="power rises from idle to decode to prefill"):
         Power(idle=0.7)
+
+
+@given(st.floats(0.21, 1.0), st.floats(0.21, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_a_cap_is_never_passed_and_spares_decodes(one: float, other: float, use: float, prompts: float) -> None:
+    power, low, high = Power(), min(one, other), max(one, other)
+    assert power.idle - 1e-12 <= power.mean(low, use, prompts) <= min(low, power.mean(high, use, prompts)) + 1e-12
+    assert 0 < power.clock(low, power.prefill) <= power.clock(high, power.prefill) <= 1
+    assert power.clock(low, power.prefill) <= power.clock(low, power.decode)
+    clock = power.clock(low, power.prefill)
+    assert power.watts(DEVICE, power.prefill, clock) == pytest.approx(low * 700.0), "at that clock it draws the cap"
+
+
+def test_where_caps_begin_to_bite() -> None:
+    power = Power()
+    assert power.clock(1.0, power.prefill) == 1.0 > power.clock(0.99, power.prefill)
+    assert power.clock(0.6, power.decode) == 1.0 > power.clock(0.59, power.decode)
+    assert power.clock(0.5, power.decode) == pytest.approx(1110 / 1410, abs=0.01), "the lowest clock that was measured"
