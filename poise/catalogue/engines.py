@@ -74,6 +74,13 @@ class EngineDefaults:
     stages: bool = False
     known: bool = True
 
+    @property
+    def batcher(self) -> str:
+        """The batcher that composes steps as this engine does."""
+        if self.prefill_first:
+            return "prefill_first"
+        return "asynchronous" if self.ahead else "chunked"
+
     def reached_on(self, device: Device) -> Reached:
         """What this engine makes of `device`: its own row, its maker's, the one for all, or all of the datasheet."""
         for name in (device.name, device.vendor, ""):

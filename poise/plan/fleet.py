@@ -13,9 +13,6 @@ from poise.policies import Policies
 from poise.policies.find import build
 from poise.report.spending import IDLE_SHARE
 
-BATCHERS = {False: "chunked", True: "prefill_first"}
-"""The batcher of engines that mix prompts and decodes in a step, and of those that compute prompts first."""
-
 _ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
 
 
@@ -76,7 +73,8 @@ class Fleet:
     @property
     def batcher(self) -> str:
         """What its engines make batches by."""
-        return BATCHERS[engine_defaults(self.pools[0].engine.name).prefill_first]
+        engine = self.pools[0].engine
+        return engine_defaults(engine.name, engine.version).batcher
 
     def cluster(self) -> Cluster:
         """What is simulated."""
