@@ -92,7 +92,7 @@ class Found:
         return min(self.best.values(), key=self.rank, default=None)
 
     def rank(self, trial: Trial) -> tuple[Any, ...]:
-        """By what is made least; then by misses in tenths of a percent, by devices, and by name."""
+        """By what is made least; then by misses in tenths of a percent, by devices, and by name: wide weights first."""
         return (
             trial.value(self.bench.goal), round(1 - trial.attainment, 3), trial.fleet.devices,
             len(trial.fleet.pools), trial.fleet.written, trial.fleet.router,
