@@ -18,9 +18,10 @@ from poise.truth.validate.batch import decode_s, prefill_s, static_outcome
 from poise.truth.validate.condition import Condition, NotCoveredError, Reading, read_condition
 from poise.truth.validate.naive import naive_cost
 from poise.truth.validate.outcome import Outcome
+from poise.truth.validate.room import balanced, holds, roomy
 from poise.truth.validate.row import Row
 from poise.truth.validate.scenario import scenario_outcome
-from poise.truth.validate.served import balanced, holds, roomy, served_outcome
+from poise.truth.validate.served import served_outcome
 
 BATCH = 8
 """Conditions that one process gets at a time."""

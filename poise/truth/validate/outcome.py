@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.core.records import FINISHED, Run
+from poise.core.units import SECOND
+
 Floats = NDArray[np.float64]
 
 STATISTICS = {"mean": None, "median": 50.0, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
@@ -85,3 +88,42 @@ def _percentile(values: Floats, weights: Floats | None, percentile: float) -> fl
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reached, percentile / 100 * reached[-1])])
+
+
+def outcome_of(run: Run, devices: int, weights: Floats | None, clients: int) -> Outcome:
+    """The figures of a run; `weights` count the requests in their order.
+
+    Of a closed load by `clients` only, flows are those between the ends of the first and of the last but one wave.
+    """
+    records = run.records
+    done = np.array(records.status) == FINISHED
+    arrived, first, ended = (
+        np.array(column, dtype=np.float64)[done] / SECOND
+        for column in (records.arrived_at, records.first_token_at, records.ended_at)
+    )
+    prompt, output = np.array(records.prompt_tokens)[done], np.array(records.output_tokens)[done]
+    weights = None if weights is None else weights[done]
+    many = output > 1
+    gaps = (ended - first)[many] / (output[many] - 1)
+    shared = None if weights is None else weights[many]
+    between = (output[many] - 1) * (1.0 if shared is None else shared)
+    latency = {
+        "ttft": statistics(first - arrived, weights),
+        "tpot": statistics(gaps, shared),
+        "itl": statistics(gaps, between),
+        "e2e": statistics(ended - arrived, weights),
+    }
+    span = float(ended.max() - arrived.min())
+    if weights is not None:  # the middle stands for what was left out
+        span += float((weights - 1).sum()) / _pace(ended, clients)
+    counted = np.ones(len(output)) if weights is None else weights
+    prompts, outputs = float((counted * prompt).sum()) / span, float((counted * output).sum()) / span
+    flow = {"output": outputs, "prompt": prompts, "total": outputs + prompts, "request": float(counted.sum()) / span}
+    return Outcome(latency, flow, devices)
+
+
+def _pace(ended: Floats, clients: int) -> float:
+    """Requests per second between the ends of the first wave and of the last but one."""
+    ends = np.sort(ended)
+    last = len(ends) - 1 - clients
+    return float((last - clients + 1) / (ends[last] - ends[clients - 1]))

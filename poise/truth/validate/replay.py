@@ -19,9 +19,10 @@ from poise.core.units import SECOND
 from poise.truth.validate.answer import Answer
 from poise.truth.validate.condition import Condition, NotCoveredError
 from poise.truth.validate.load import Load
-from poise.truth.validate.outcome import Outcome, statistics
+from poise.truth.validate.outcome import Outcome, outcome_of, statistics
+from poise.truth.validate.room import roomy
 from poise.truth.validate.row import Row
-from poise.truth.validate.served import outcome_of, roomy, run_of
+from poise.truth.validate.served import run_of
 from poise.workload.table import Prefixes, Workload
 
 SOURCE = "vllm_end_to_end"

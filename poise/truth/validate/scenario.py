@@ -16,7 +16,8 @@ from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.condition import Condition, NotCoveredError
 from poise.truth.validate.load import Load
 from poise.truth.validate.outcome import Outcome
-from poise.truth.validate.served import residence, served_outcome
+from poise.truth.validate.room import residence
+from poise.truth.validate.served import served_outcome
 
 DEGREES = (1, 2, 4, 8)
 """Degrees among which a layout is chosen."""

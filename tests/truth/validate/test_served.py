@@ -15,18 +15,9 @@ from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s
 from poise.truth.validate.condition import Condition, read_condition
 from poise.truth.validate.load import load_of
-from poise.truth.validate.served import (
-    RANK_BATCH,
-    RATED,
-    _counts,
-    _gaps,
-    _prompts,
-    balanced,
-    lengths,
-    residence,
-    served_outcome,
-    unevicted,
-)
+from poise.truth.validate.requests import RATED, counts, gaps, lengths, prompts
+from poise.truth.validate.room import RANK_BATCH, balanced, residence, unevicted
+from poise.truth.validate.served import served_outcome
 from poise.workload.draw import stream
 from tests.truth.validate.made import row
 
@@ -46,7 +37,7 @@ def test_one_client_alone_takes_its_prefill_and_its_steps() -> None:
     assert found.flow["output"] == pytest.approx(64 / (first + rest), rel=1e-3)
 
 
-def test_all_start_together_so_the_first_token_waits_for_other_prompts() -> None:
+def test_all_start_together_so_the_first_token_waits_for_otherprompts() -> None:
     alone, crowd = (served_outcome(_of(load=f"concurrency={n}", prompt=4000.0)) for n in (1, 16))
     assert crowd.latency["ttft"]["mean"] > 1.5 * alone.latency["ttft"]["mean"]
     assert crowd.latency["ttft"]["p99"] > 6 * alone.latency["ttft"]["p99"]
@@ -174,21 +165,21 @@ def test_memory_that_is_left_free_is_counted_as_its_engine_does() -> None:
 
 def test_a_stage_has_as_many_requests_as_its_rate_says_at_random_instants() -> None:
     load, chance = load_of("all stages: 8 req/s, 20 req/s for 60 s", ""), stream(0, "arrival")
-    assert _counts(load) == [480, 1200]
-    for rate, count in zip(load.rates, _counts(load), strict=True):
-        gaps = _gaps(load, rate, count, chance)
-        assert gaps.sum() == pytest.approx(60)
-        assert gaps.std() == pytest.approx(gaps.mean(), rel=0.15)
+    assert counts(load) == [480, 1200]
+    for rate, count in zip(load.rates, counts(load), strict=True):
+        waits = gaps(load, rate, count, chance)
+        assert waits.sum() == pytest.approx(60)
+        assert waits.std() == pytest.approx(waits.mean(), rel=0.15)
 
 
 def test_stages_last_equally_long_and_long_ones_are_shortened_alike() -> None:
-    assert _counts(load_of("all stages: 1 req/s, 3 req/s", "")) == [500, 1500]
-    assert _counts(load_of("all stages: 50 req/s, 150 req/s for 6000 s", "")) == [RATED // 4, 3 * RATED // 4]
+    assert counts(load_of("all stages: 1 req/s, 3 req/s", "")) == [500, 1500]
+    assert counts(load_of("all stages: 50 req/s, 150 req/s for 6000 s", "")) == [RATED // 4, 3 * RATED // 4]
 
 
 def test_prompts_recur_and_share_their_groups_begin() -> None:
     load = load_of("qps=1", "system prompt 100; 2 groups x 3 prompts")
-    found = _prompts(load, 500, 8)
+    found = prompts(load, 500, 8)
     assert list(found.counts) == [2] * 8
     ids, ends = found.ids.reshape(8, 2), found.ends.reshape(8, 2)
     assert ends.tolist() == [[100, 500]] * 8
