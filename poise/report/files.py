@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +18,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a new file beside `path` for writing bytes; it takes the name `path` only when the block ends well.
 
     Parent folders are made, a link is followed, and what was at `path` before stays until the last moment. Raises
-    `UserError` when the place cannot be written; a block that raises anything leaves no trace.
+    `UserError` when the place cannot be written; a block that raises anything leaves no trace. What a process that was
+    killed within such a block left of the same file is taken away.
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
@@ -25,7 +28,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _clear(target)
         with fresh.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield file
         fresh.replace(target)
     except OSError as error:
@@ -34,3 +39,11 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             fresh.unlink()
+
+
+def _clear(target: Path) -> None:
+    """Take away unfinished files of `target` that nobody is writing: whoever writes one holds a lock on it."""
+    for left in target.parent.glob(f".{escape(target.name)}.*.part"):
+        with suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()

@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,15 @@ def test_a_place_that_cannot_be_written_is_named_with_its_cure(tmp_path):
     with pytest.raises(UserError, match=r"file/out: cannot be written .*; give a file") as caught, replacing(blocked):
         pass
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_killed_process_left_is_taken_away(tmp_path):
+    """And what another one is writing is left alone: it holds a lock."""
+    left, held, other = (tmp_path / name for name in (".a.csv.1.part", ".a.csv.2.part", ".b.csv.3.part"))
+    for each in (left, held, other):
+        each.write_text("half")
+    with held.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with replacing(tmp_path / "a.csv") as file:
+            file.write(b"whole")
+    assert {each.name for each in tmp_path.iterdir()} == {"a.csv", held.name, other.name}
