@@ -29,7 +29,7 @@ demo-live: venv
 	@$(BIN)/poise demo-live --out demo-live-out
 
 test: venv
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 test-slow: venv
 	$(BIN)/python -m pytest -m slow

@@ -19,14 +19,13 @@ from poise.report.drawings import latency_section, sweep_section
 from poise.report.figures import Case
 from poise.report.files import replacing
 from poise.report.findings import Findings
+from poise.report.frame import document
 from poise.report.heat import HATCH
 from poise.report.limits import limits_section
 from poise.report.pieces import fold, section
 from poise.report.replicas import replicas_section
 from poise.report.scaling import scaling_section
-from poise.report.script import SCRIPT
 from poise.report.slowest import worst_section
-from poise.report.style import STYLE
 from poise.report.summary import everything_section, summary_section
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line
 
@@ -84,13 +83,8 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
         _provenance(about),
     ]
     body = "".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(about.title)}</title><style>{STYLE}</style></head>\n<body>{HATCH}<main>"
-        f"{_header(about, _partial(asked, findings))}{_contents(body)}{body}</main>"
-        f'<div id="tip" role="status" hidden></div><script>{SCRIPT}</script></body></html>\n'
-    )
+    whole = f"{_header(about, _partial(asked, findings))}{_contents(body)}{body}"
+    return document(about.title, whole, above=HATCH)
 
 
 def _header(about: About, partial: str) -> str:

@@ -117,12 +117,9 @@ def _show(problem: Problem, outcome: Outcome) -> None:
 
 def _write(wish: Wish, problem: Problem, outcome: Outcome) -> None:
     """Write the JSON and the folder that were asked for."""
-    from poise.scenario.write import to_json, write_folder, write_json
+    from poise.scenario.write import put_json, write_folder
 
-    if wish.json == "-":
-        sys.stdout.write(to_json(outcome.as_dict()))
-    elif wish.json is not None:
-        write_json(outcome.as_dict(), Path(wish.json))
+    put_json(outcome.as_dict(), wish.json)
     if wish.out is not None:
         files = write_folder(problem, outcome, wish.out)
         if not wish.quiet:

@@ -9,6 +9,7 @@ from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Device, Pool
 from poise.cost import Measured
 from poise.cost.around import Around
+from poise.cost.captured import Captured
 from poise.cost.drafted import ACCEPTANCE, Drafted
 
 
@@ -21,7 +22,9 @@ def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
     step_s += pool.model.layers * (reached.layer_s + joined * reached.joined_s)
     sequence_s = known.sequence_s + joined * known.joined_sequence_s
     pool = replace(pool, device=_slower(pool.device, reached))
-    estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s).build(pool)
+    estimator: Estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s).build(pool)
+    if known.captured and pool.model.moe is None:  # experts are spared the rows in excess
+        estimator = Captured(estimator, known.captured, pool.data * pool.pipeline, sequence_s / pool.data)
     slower = known.ungrouped.get(pool.device.vendor)
     if slower is None or pool.model.mla is not None:
         return estimator

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 from poise.scenario.meter import Bars
 
@@ -13,11 +11,12 @@ def show_difference(before: Path, after: Path | None, sets: list[str], json: str
     """Compare two runs; print what came of it, or write it as JSON."""
     from poise.report.difference import sentence, show_diff
     from poise.scenario.diff import compare
+    from poise.scenario.write import put_json
 
     _check(json)
     with Bars() as bars:
         one, other, diff = compare(before, after, sets, bars)
-    _write({"a": one.name, "b": other.name, "sentence": sentence(diff), **diff.as_dict()}, json)
+    put_json({"a": one.name, "b": other.name, "sentence": sentence(diff), **diff.as_dict()}, json)
     if json != "-":
         show_diff(diff, (one.name, other.name))
 
@@ -27,11 +26,12 @@ def show_story(run: Path, request: int, router: str | None, sets: list[str], jso
     from poise.report.story import show_lines
     from poise.scenario.diff import named
     from poise.scenario.story import tell
+    from poise.scenario.write import put_json
 
     _check(json)
     with Bars() as bars:
         story = tell(run, request, router, sets, bars)
-    _write({"run": named(run, sets), **story.as_dict()}, json)
+    put_json({"run": named(run, sets), **story.as_dict()}, json)
     if json != "-":
         show_lines(story, f"Request {request} of {named(run, sets)}")
 
@@ -42,13 +42,3 @@ def _check(json: str | None) -> None:
 
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
-
-
-def _write(told: dict[str, Any], json: str | None) -> None:
-    """Write JSON to where it was asked for, if anywhere."""
-    from poise.scenario.write import to_json, write_json
-
-    if json == "-":
-        sys.stdout.write(to_json(told))
-    elif json is not None:
-        write_json(told, Path(json))

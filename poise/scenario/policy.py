@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from poise.core.errors import UserError
+from poise.core.reach import reach
 from poise.policies import Policies
 from poise.policies.find import SLOTS, build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
@@ -79,14 +79,6 @@ def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
             raise
         said = f"{name} cannot be built ({type(error).__name__}: {error}); correct it"
         raise sheet.places.error(path, " ".join(said.split())) from None
-
-
-def reach(*folders: Path) -> None:
-    """Let `package.module:Class` name modules beside the scenario and in the working folder."""
-    for folder in folders:
-        place = str(folder.resolve())
-        if place not in sys.path:
-            sys.path.append(place)
 
 
 def _located(sheet: Sheet, slot: str, name: str, path: DataPath, said: str) -> UserError:

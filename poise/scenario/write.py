@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,14 @@ def write_json(told: dict[str, Any], path: Path) -> None:
     """Write the result JSON, whole or not at all."""
     with replacing(path) as file:
         file.write(to_json(told).encode())
+
+
+def put_json(told: dict[str, Any], place: str | None) -> None:
+    """JSON to where `--json` says: a file, standard output for `-`, or nowhere."""
+    if place == "-":
+        sys.stdout.write(to_json(told))
+    elif place is not None:
+        write_json(told, Path(place))
 
 
 def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]:

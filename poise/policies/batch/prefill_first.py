@@ -5,6 +5,9 @@ Orca (OSDI 2022) and vLLM before chunked prefill batch so, and SGLang still does
 equal requests that start together stay together to their end. A prompt is admitted when its KV fits beside one more
 block for each decode; SGLang reserves a share of the outputs to come instead (`new_token_ratio`), vLLM a watermark.
 
+A running prompt with one token left is one whose KV came from another replica. SGLang's decode workers compute nothing
+for those but the next token of each, beside their decodes (`process_prebuilt`, `disaggregation/decode.py`).
+
 `recv_interval` is SGLang's `--scheduler-recv-interval`: the scheduler reads what has arrived once in so many decode
 steps, and at once after a step with prompts or with nothing to decode (`scheduler_recv_skipper.py`). What was read and
 found no room waits for the next time here; there it is tried at each step.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from poise.core.action import NONE, ONE_STEP, Batch, Entry
+from poise.core.action import ALL, NONE, ONE_STEP, Batch, Entry
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED, Chunked
 
@@ -36,7 +39,7 @@ class PrefillFirst(Chunked):
             raise ValueError(f"recv_interval {self.recv_interval} is below 1; 1 reads at every step")
 
     def compose(self, lane: LaneView) -> Batch:
-        """Running prompts and waiting requests in order, without decodes; all decodes where there is neither."""
+        """Running prompts and waiting requests in order, without decodes; all decodes where none computes a prompt."""
         waiting = lane.waiting if lane.spec.prefill else 0
         if waiting and not self._reads(lane):
             waiting = 0
@@ -48,14 +51,14 @@ class PrefillFirst(Chunked):
         cap = self.long_prefill or budget
         entries: list[Entry] = []
         budget, blocks = self._go_on(lane, entries, budget, cap)
+        running, handed_over = len(entries), all(entry.tokens == 1 for entry in entries)
         if lane.decoding and not lane.room(blocks):
             return PREEMPTED  # decodes go on until one ends, or prompts would evict one another for ever
         if waiting and not lane.preempted:
             self._admit(lane, entries, budget, cap, blocks + lane.decoding)  # or a preempted one comes back at once
-        if any(entry.tokens for entry in entries):
-            return Batch(tuple(entries), NONE)
         if entries:
-            return Batch(tuple(entries))
+            beside = handed_over and not any(entry.tokens for entry in entries[running:])
+            return Batch(tuple(entries), ALL if beside else NONE)
         return PREEMPTED if lane.preempted else BLOCKED
 
     def _reads(self, lane: LaneView) -> bool:

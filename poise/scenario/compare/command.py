@@ -18,7 +18,7 @@ from poise.scenario.load import load
 from poise.scenario.meter import Bars
 from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
-from poise.scenario.write import about, check_writable, to_json, write_json
+from poise.scenario.write import about, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
@@ -142,10 +142,7 @@ def _tell(wish: Wish, problem: Problem, comparison: Comparison) -> None:
         from poise.scenario.write import describe
 
         show_all(comparison, title=describe(problem))
-    if wish.json == "-":
-        sys.stdout.write(to_json(comparison.as_dict()))
-    elif wish.json is not None:
-        write_json(comparison.as_dict(), Path(wish.json))
+    put_json(comparison.as_dict(), wish.json)
     if wish.out is not None:
         _write(problem, comparison, wish.out)
         if not wish.quiet:

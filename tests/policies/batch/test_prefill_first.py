@@ -22,6 +22,18 @@ def test_running_prompts_go_before_waiting_ones() -> None:
     assert PrefillFirst().compose(lane).entries == (Entry(7, 50), Entry(0, 10))
 
 
+def test_what_another_replica_computed_is_decoded_beside_the_others() -> None:
+    """All but the last token of such a prompt is there; a prompt beside it is still computed alone."""
+    handed_over = [(request, 79) for request in prompts(80, 80, first=7)]
+    lane = a_lane(prefilling=handed_over, decoding=decoding(4))
+    assert PrefillFirst().compose(lane) == Batch((Entry(7, 1), Entry(8, 1)), ALL)
+    half = [(request, 40) for request in prompts(80, first=9)]
+    lane = a_lane(prefilling=[*handed_over, *half], decoding=decoding(4))
+    assert PrefillFirst().compose(lane).decode == NONE
+    lane = a_lane(waiting=prompts(30), prefilling=handed_over, decoding=decoding(4))
+    assert PrefillFirst().compose(lane) == Batch((Entry(7, 1), Entry(8, 1), Entry(0, 30)), NONE)
+
+
 def test_decodes_go_on_where_no_prompt_can() -> None:
     assert PrefillFirst().compose(a_lane(decoding=decoding(3))) == Batch((), ALL, UNTIL_CHANGE)
     full = a_lane(waiting=prompts(5), decoding=decoding(4), engine=Engine(max_sequences=4))
