@@ -19,12 +19,14 @@ def communicate(schedule: Schedule) -> Schedule:
     Ranks take turns, an operation each where it is ready; an operation whose result goes to another rank puts the send
     behind itself and the receive at the end of what the other rank has so far. Send and receive so stand in one common
     order of all ranks: messages between two ranks match first in, first out, and even sends that wait for their
-    receiver cannot deadlock. A stage's gradients are reduced behind its last backward on each rank.
+    receiver cannot deadlock. A stage's gradients are reduced behind its last backward on each rank; where weights
+    change behind every backward, each of them is an update of its own and nothing is written.
     """
     graph = graph_of(schedule)
     rows: list[list[Op]] = [[] for _ in schedule.ranks]
-    last = _last_backward(graph)
+    last = _last_backward(graph) if schedule.updates == "flush" else set()
     receivers = _receivers(graph)
+    gates = _gates(graph)
     needs, rank_of = graph.needs.tolist(), graph.rank.tolist()
     there = bytearray(graph.first[-1])
     at, turns = list(graph.first[:-1]), deque(range(len(rows)))
@@ -36,7 +38,7 @@ def communicate(schedule: Schedule) -> Schedule:
             continue
         turns.append(rank)
         need = needs[index]
-        if need >= 0 and not there[need]:
+        if (need >= 0 and not there[need]) or (gates and not all(there[each] for each in gates.get(index, ()))):
             idle += 1
             if idle > len(turns):
                 raise ScheduleError(f"{graph.place(index)} can never start; `check` tells the cycle")
@@ -66,12 +68,21 @@ def _receivers(graph: Graph) -> list[int]:
     return found
 
 
+def _gates(graph: Graph) -> dict[int, list[int]]:
+    """What vocabulary passes and the backwards behind them wait for: no messages, but an order all the same."""
+    found = {index: [need] for index, need in enumerate(graph.waits.tolist()) if need >= 0} if graph.joins else {}
+    for join in graph.joins:
+        for index in join.waiters:
+            found[index] = [*found.get(index, ()), *join.needed]
+    return found
+
+
 def _last_backward(graph: Graph) -> set[int]:
     """The last weight gradient of each stage on each of its ranks."""
     found: dict[tuple[int, int], int] = {}
     for index, (rank, stage, kind) in enumerate(
         zip(graph.rank.tolist(), graph.stage.tolist(), graph.kind.tolist(), strict=True)
     ):
-        if kind >= W:
+        if kind in (W, Kind.B):
             found[rank, stage] = index
     return set(found.values())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.op import Kind
 
 Number = int | float | str | Fraction
 Numbers = Number | Sequence[Number]
@@ -22,8 +23,13 @@ class Costs:
     `f`, `b` and `w` are forward, input gradient and weight gradient; a backward in one piece takes b + w. `comm` is the
     time of one message between rank i and the next one, the last entry that between the last rank and the first. Each
     has one entry, or one per full stage; f, b and w may also have one per chunk, of that chunk alone. Cut into v chunks
-    a full stage gives each its v-th part, wherever the chunk lies. `microbatch` are factors on the work of each
-    microbatch and `rank` factors on that of each rank (stragglers).
+    a full stage gives each its v-th part, wherever the chunk lies. `microbatch` are factors on the work and copies of
+    each microbatch and `rank` factors on the work of each rank (stragglers).
+
+    `links` are the times of one message between each two ranks, in place of `comm`, where no ring connects them.
+    `r` is the recomputation of a forward (default: as long as `f`); `offload` and `reload` the copy of a full stage's
+    activations to the host and back, one at a time in each direction or, with `shared_copy`, one at a time on a rank.
+    `s` and `t` are the vocabulary passes of each rank, `barrier` the time from the last rank's pass to all others.
     """
 
     f: tuple[Fraction, ...] = (ONE,)
@@ -32,42 +38,81 @@ class Costs:
     comm: tuple[Fraction, ...] = (Fraction(0),)
     microbatch: tuple[Fraction, ...] = (ONE,)
     rank: tuple[Fraction, ...] = (ONE,)
+    r: tuple[Fraction, ...] | None = None
+    offload: tuple[Fraction, ...] = (Fraction(0),)
+    reload: tuple[Fraction, ...] = (Fraction(0),)
+    s: tuple[Fraction, ...] = (Fraction(0),)
+    t: tuple[Fraction, ...] = (Fraction(0),)
+    barrier: Fraction = Fraction(0)
+    shared_copy: bool = False
+    links: tuple[tuple[Fraction, ...], ...] | None = None
 
     @classmethod
     def of(
         cls, f: Numbers = 1, b: Numbers = 1, w: Numbers = 1, comm: Numbers = 0,
-        *, microbatch: Numbers = 1, rank: Numbers = 1,
+        *, microbatch: Numbers = 1, rank: Numbers = 1, r: Numbers | None = None, offload: Numbers = 0,
+        reload: Numbers = 0, s: Numbers = 0, t: Numbers = 0, barrier: Number = 0, shared_copy: bool = False,
+        links: Sequence[Sequence[Number]] | None = None,
     ) -> Costs:  # fmt: skip
         """Costs from numbers or decimal texts, which are taken exactly."""
         names = {"f": f, "b": b, "w": w, "comm": comm, "microbatch": microbatch, "rank": rank}
-        return cls(**{name: _exact(name, given) for name, given in names.items()})
+        names |= {"offload": offload, "reload": reload, "s": s, "t": t}
+        rows = {name: _exact(name, given) for name, given in names.items()}
+        again = None if r is None else _exact("r", r)
+        pairs = None if links is None else tuple(_exact("links", row) for row in links)
+        return cls(**rows, r=again, barrier=_exact("barrier", barrier)[0], shared_copy=shared_copy, links=pairs)
+
+    def whole(self, ranks: int) -> Costs:
+        """The same for full stages, where they are of chunks: so that a schedule of other chunks can be timed."""
+
+        def joined(given: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+            chunks = len(given) // ranks
+            if chunks < 2 or len(given) % ranks:
+                return given
+            return tuple(sum(given[at : at + chunks], Fraction(0)) for at in range(0, len(given), chunks))
+
+        again = None if self.r is None else joined(self.r)
+        return replace(self, f=joined(self.f), b=joined(self.b), w=joined(self.w), r=again)
 
     def at(self, ranks: int, stages: int, microbatches: int) -> Durations:
         """The durations of a schedule of this size, as integers of one scale."""
         work = [_per_stage(name, given, ranks, stages) for name, given in self._work()]
+        passes = [_spread(name, given, ranks) for name, given in (("s", self.s), ("t", self.t))]
         comm = _spread("comm", self.comm, ranks)
         parts = _spread("microbatch", self.microbatch, microbatches)
         speeds = _spread("rank", self.rank, ranks)
         largest = max(sum(work[0][at : at + max(1, stages // ranks)], Fraction(0)) for at in _full(ranks, stages))
-        flat = [*chain_of(work), *comm]
+        links = [_spread("links", row, ranks) for row in self.links or ()]
+        if self.links is not None and len(links) != ranks:
+            raise ScheduleError(f"links: {len(links)} rows for {ranks} ranks; give one for each, of as many values")
+        flat = [*chain_of(work), *chain_of(passes), *comm, *chain_of(links), self.barrier]
         scale = lcm(*(each.denominator for each in flat)) * lcm(*(each.denominator for each in parts))
         scale *= lcm(*(each.denominator for each in speeds))
         return Durations(
-            work=tuple(tuple(each * scale for each in row) for row in work),
+            work=tuple(tuple(each * scale for each in row) for row in work[:3]),
             comm=tuple(int(each * scale) for each in comm),
             microbatch=parts,
             rank=speeds,
             scale=scale,
             largest_f=largest,
+            beside=tuple(tuple(each * scale for each in row) for row in (*work[3:], *passes)),
+            barrier=int(self.barrier * scale),
+            shared_copy=self.shared_copy,
+            links=tuple(tuple(int(each * scale) for each in row) for row in links),
         )
 
     def _work(self) -> list[tuple[str, tuple[Fraction, ...]]]:
-        return [("f", self.f), ("b", self.b), ("w", self.w)]
+        again = self.f if self.r is None else self.r
+        main = [("f", self.f), ("b", self.b), ("w", self.w), ("r", again)]
+        return [*main, ("offload", self.offload), ("reload", self.reload)]
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Costs of one size: `scale` to the unit in which they were given; `largest_f` is in that unit."""
+    """Costs of one size: `scale` to the unit in which they were given; `largest_f` is in that unit.
+
+    `work` are F, I and W by stage; `beside` are R, OFFLOAD and RELOAD by stage, S and T by rank.
+    """
 
     work: tuple[tuple[Fraction, ...], ...]
     comm: tuple[int, ...]
@@ -75,6 +120,10 @@ class Durations:
     rank: tuple[Fraction, ...]
     scale: int
     largest_f: Fraction
+    beside: tuple[tuple[Fraction, ...], ...] = ()
+    barrier: int = 0
+    shared_copy: bool = False
+    links: tuple[tuple[int, ...], ...] = ()
 
     @property
     def even(self) -> bool:
@@ -82,21 +131,32 @@ class Durations:
         return len({*self.microbatch}) == len({*self.rank}) == 1
 
     def of(self, kind: int, stage: int, microbatch: int, rank: int) -> int:
-        """Ticks of one operation; `kind` is 0 F, 1 I, 2 W, 3 B."""
-        work = self.work[1][stage] + self.work[2][stage] if kind == 3 else self.work[kind][stage]
-        return int(work * self.microbatch[microbatch] * self.rank[rank])
+        """Ticks of one operation, or of the copy that it asks for; `kind` is a number of `Kind`."""
+        if kind == Kind.B:
+            work = self.work[1][stage] + self.work[2][stage]
+        else:
+            work = self.work[kind][stage] if kind < Kind.B else self.beside[kind - Kind.R][stage]
+        speed = 1 if kind in (Kind.OFFLOAD, Kind.RELOAD) else self.rank[rank]
+        return int(work * self.microbatch[microbatch] * speed)
 
     def table(self) -> list[list[int]]:
         """Ticks by kind and stage, where they are `even`."""
-        factor = self.microbatch[0] * self.rank[0]
-        rows = [[int(each * factor) for each in row] for row in self.work]
-        return [*rows, [i + w for i, w in zip(rows[1], rows[2], strict=True)]]
+        stages = len(self.work[0])
+        rows = [[0] * stages for _ in Kind]
+        for kind, row in (*enumerate(self.work), *enumerate(self.beside, Kind.R)):
+            copy = kind in (Kind.OFFLOAD, Kind.RELOAD)
+            factor = self.microbatch[0] * (1 if copy else self.rank[0])
+            rows[kind][: len(row)] = [int(each * factor) for each in row[:stages]]
+        rows[Kind.B] = [i + w for i, w in zip(rows[Kind.I], rows[Kind.W], strict=True)]
+        return rows
 
     def hop(self, here: int, there: int) -> int:
         """Ticks of a message between two ranks: the link between neighbours, else the slowest on the way."""
         low, high = min(here, there), max(here, there)
         if low == high:
             return 0
+        if self.links:
+            return self.links[here][there]
         if low == 0 and high == len(self.comm) - 1 and high > 1:
             return self.comm[high]
         return max(self.comm[low:high])

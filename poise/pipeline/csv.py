@@ -14,17 +14,20 @@ from pathlib import Path
 
 from poise.core.errors import ScheduleError, UserError
 from poise.pipeline.communicate import communicate
-from poise.pipeline.op import Op
+from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.text import read_at
 
 _OVERLAP = "OVERLAP_F_B"
 
+_KEEP = "keep the text or JSON form"
+
 
 def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
     """The file of `schedule`, compute-only or with its communications.
 
-    PyTorch knows one home for each stage: a bidirectional schedule cannot be written and raises ScheduleError.
+    PyTorch knows one home for each stage, all stages for each microbatch, and one update behind all of them; what needs
+    more cannot be written and raises ScheduleError.
     """
     for stage, homes in enumerate(schedule.homes):
         if len(homes) > 1:
@@ -32,9 +35,7 @@ def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
                 f"stage {stage} has copies on ranks {homes[0]} and {homes[1]}; PyTorch's file knows one rank for each "
                 "stage, so keep the text form, or choose dualpipe_v for dualpipe"
             )
-    if schedule.skipped:
-        stage, microbatch = min(schedule.skipped)
-        raise ScheduleError(f"stage {stage} skips microbatch {microbatch}; PyTorch's file needs all, so keep the text")
+    _plain(schedule)
     if not communications:
         schedule = schedule.compute()
     elif not schedule.communicates:
@@ -42,6 +43,20 @@ def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(map(str, row) for row in schedule.ranks)
     return file.getvalue()
+
+
+def _plain(schedule: Schedule) -> None:
+    """PyTorch can run each of the operations, and nothing but operations is to be told."""
+    for rank, row in enumerate(schedule.ranks):
+        for slot, op in enumerate(row):
+            if op.kind > Kind.RESHARD:
+                raise ScheduleError(f"{op} (rank {rank}, slot {slot}) is none of PyTorch's operations; {_KEEP}")
+    every = tuple(range(schedule.stages))
+    for batch, path in enumerate(schedule.paths or ()):
+        if path != every:
+            raise ScheduleError(f"microbatch {batch} does not pass all stages in order, as PyTorch's do; {_KEEP}")
+    if schedule.updates != "flush":
+        raise ScheduleError(f"updates {schedule.updates}: PyTorch changes weights once, behind all backwards; {_KEEP}")
 
 
 def read_csv(path: str | Path) -> Schedule:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from poise.core.errors import ScheduleError
+from poise.core.reach import reach
 from poise.pipeline import schedules
 from poise.pipeline.costs import Costs
+from poise.pipeline.memory import Limit
 from poise.pipeline.schedule import Schedule
 
 
@@ -22,13 +25,33 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Callable[..., Schedule]:
-    """The function that makes the schedule `name`; ScheduleError with the nearest names if there is none."""
+    """The function that makes the schedule `name`, a built-in one or `package.module:function` of the user's own.
+
+    ScheduleError with the nearest names if there is none.
+    """
+    if ":" in name:
+        return _own(name)
     if name not in names():
         near = get_close_matches(name, names(), 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
-        raise ScheduleError(f"{name!r} is no schedule; {hint}")
+        raise ScheduleError(f"{name!r} is no schedule; {hint} (or give package.module:function)")
     found: Callable[..., Schedule] = getattr(importlib.import_module(f"poise.pipeline.schedules.{name}"), name)
     return found
+
+
+def _own(name: str) -> Callable[..., Schedule]:
+    module, _, function = name.partition(":")
+    reach(Path.cwd())
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except Exception as error:  # whatever a user's own module raises
+        said = f"{module} cannot be imported ({type(error).__name__}: {error}); correct it"
+        raise ScheduleError(f"{name}: {' '.join(said.split())}") from None
+    if not callable(found):
+        raise ScheduleError(
+            f"{name}: {module} has no function {function!r}; name one that takes stages and microbatches"
+        )
+    return cast("Callable[..., Schedule]", found)
 
 
 def takes(name: str) -> dict[str, inspect.Parameter]:
@@ -36,9 +59,42 @@ def takes(name: str) -> dict[str, inspect.Parameter]:
     return dict(list(inspect.signature(find(name)).parameters.items())[2:])
 
 
+def read_given(name: str, texts: Iterable[str]) -> dict[str, Any]:
+    """Parameters of a schedule from texts like `alive=6`, `replicas=2,1,1` or `fill=no`, by the types it declares."""
+    known, found = takes(name), {}
+    for text in texts:
+        word, _, value = text.partition("=")
+        if word not in known:
+            hint = f"it has {', '.join(known) or 'none'}"
+            raise ScheduleError(f"{name}: unknown parameter {word!r} in {text!r}; {hint}")
+        said = known[word].annotation
+        kind = (said if isinstance(said, str) else inspect.formatannotation(said)).partition(" | ")[0]
+        if kind not in _READ:
+            raise ScheduleError(f"{name}: {word} cannot be given as a text; it has an option of its own")
+        try:
+            found[word] = _READ[kind](value)
+        except (ValueError, KeyError, ZeroDivisionError):
+            raise ScheduleError(f"{name}: {text!r} is no value of {word}; give {_AS[kind]}") from None
+    return found
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "str": str,
+    "bool": lambda text: {"yes": True, "no": False}[text],
+    "Fraction": Fraction,
+    "Sequence[int]": lambda text: [int(each) for each in text.split(",")],
+}
+
+_AS = {
+    "int": "a whole number", "str": "a word", "bool": "yes or no", "Fraction": "a number",
+    "Sequence[int]": "whole numbers, as in 2,1,1",
+}  # fmt: skip
+
+
 def make(
     name: str, stages: int, microbatches: int, *, costs: Costs | None = None,
-    memory_limit: Fraction | float | None = None, **given: Any,
+    memory_limit: Limit | None = None, **given: Any,
 ) -> Schedule:  # fmt: skip
     """The schedule `name` for `stages` ranks and so many microbatches.
 
@@ -59,8 +115,23 @@ def make(
             raise ScheduleError(f"{name}: unknown parameter {word!r}; {hint}")
     offered = {"costs": costs, "memory_limit": memory_limit}
     given |= {word: value for word, value in offered.items() if word in known and value is not None}
-    schedule = find(name)(stages, microbatches, **given)
+    schedule = _made(name, stages, microbatches, given)
     has = schedule.stages // len(schedule.ranks)
     if chunks is not None and chunks != has:
         raise ScheduleError(f"{name}: --chunks {chunks}, but it has {has} on each rank; leave it out")
+    return schedule
+
+
+def _made(name: str, stages: int, microbatches: int, given: dict[str, Any]) -> Schedule:
+    function = find(name)
+    if ":" not in name:
+        return function(stages, microbatches, **given)
+    try:
+        schedule = function(stages, microbatches, **given)
+    except ScheduleError:
+        raise
+    except Exception as error:  # whatever a user's own function raises
+        raise ScheduleError(f"{name} fails ({type(error).__name__}: {error}); correct it") from None
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"{name} returns {type(schedule).__name__}; a schedule's function returns a Schedule")
     return schedule

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from poise.core.errors import ScheduleError
 from poise.pipeline.graph import Graph
-from poise.pipeline.op import MESSAGES, Kind, Op
+from poise.pipeline.op import COMMUNICATIONS, MESSAGES, Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.walk import walk
 
@@ -29,15 +29,36 @@ class _End(NamedTuple):
 
 Channel = dict[tuple[int, int], list[_End]]
 
+Matched = dict[tuple[int, int], tuple[int, int]]
+
 
 def check_messages(schedule: Schedule, graph: Graph) -> None:
     """Prove the communications of `schedule`, whose computing operations `graph` are proven already."""
     sends, receives = _ends(schedule, graph)
     matched = _match(sends, receives)
-    first = [0, *accumulate(len(row) for row in schedule.ranks)]
-    _buffered(schedule, first, matched)
-    _waiting(schedule, first, matched)
+    first, needs = _rows(schedule, graph)
+    _buffered(schedule, first, needs, matched)
+    _waiting(schedule, first, needs, matched)
     _reduced(schedule)
+
+
+def _rows(schedule: Schedule, graph: Graph) -> tuple[list[int], list[int]]:
+    """Where the rows of the ranks and of the barriers begin, and what is waited for besides messages (−1: nothing)."""
+    first = [0, *accumulate(len(row) for row in schedule.ranks)]
+    needs = [-1] * first[-1]
+    if not graph.joins:
+        return first, needs
+    flat = (op for row in schedule.ranks for op in row)
+    place = [index for index, op in enumerate(flat) if op.kind not in COMMUNICATIONS]
+    for index, need in enumerate(graph.waits.tolist()):
+        if graph.kind[index] == Kind.S:
+            needs[place[index]] = place[need]
+    for join in graph.joins:
+        needs += [place[need] for need in join.needed]
+        first.append(len(needs))
+        for index in join.waiters:
+            needs[place[index]] = len(needs) - 1
+    return first, needs
 
 
 def _ends(schedule: Schedule, graph: Graph) -> tuple[Channel, Channel]:
@@ -60,7 +81,7 @@ def _ends(schedule: Schedule, graph: Graph) -> tuple[Channel, Channel]:
                 else:
                     receives.setdefault((rank_of[end.carries], rank), []).append(end)
                     arrived.add(end.carries)
-            elif op.kind <= Kind.B:
+            elif op.kind not in COMMUNICATIONS:
                 need = needs[index]
                 if need >= 0 and rank_of[need] != rank and need not in arrived:
                     name = "RECV_F" if op.kind is Kind.F else "RECV_B"
@@ -95,7 +116,7 @@ def _end(schedule: Schedule, graph: Graph, rank: int, slot: int, op: Op, users: 
     return _End(carries, rank, slot, op)
 
 
-def _match(sends: Channel, receives: Channel) -> dict[tuple[int, int], tuple[int, int]]:
+def _match(sends: Channel, receives: Channel) -> Matched:
     """For each receive (rank, slot) the (rank, slot) of its send; ScheduleError where the orders differ."""
     matched = {}
     for pair in sorted({*sends, *receives}):
@@ -115,40 +136,46 @@ def _match(sends: Channel, receives: Channel) -> dict[tuple[int, int], tuple[int
     return matched
 
 
-def _buffered(schedule: Schedule, first: list[int], matched: dict[tuple[int, int], tuple[int, int]]) -> None:
+def _buffered(schedule: Schedule, first: list[int], needs: list[int], matched: Matched) -> None:
     """No deadlock where a send returns at once and a receive waits for its message."""
-    needs = [-1] * first[-1]
+    needs = list(needs)
     for (rank, slot), (sender, sent) in matched.items():
         needs[first[rank] + slot] = first[sender] + sent
     zeros = [0] * first[-1]
     *_, stopped = walk(first, needs, zeros, zeros)
-    for rank, index in enumerate(stopped):
-        if index < first[rank + 1]:
+    for rank in range(len(schedule.ranks)):
+        if stopped[rank] < first[rank + 1]:
             raise ScheduleError(_stuck(schedule, first, stopped, rank, "even with buffered sends"))
 
 
-def _waiting(schedule: Schedule, first: list[int], matched: dict[tuple[int, int], tuple[int, int]]) -> None:
+def _waiting(schedule: Schedule, first: list[int], needs: list[int], matched: Matched) -> None:
     """No deadlock where send and receive wait for each other, as large messages do."""
-    partner = [-1] * first[-1]
+    partner = [-1] * len(needs)
     for (rank, slot), (sender, sent) in matched.items():
         partner[first[rank] + slot] = first[sender] + sent
         partner[first[sender] + sent] = first[rank] + slot
-    owner = [rank for rank, row in enumerate(schedule.ranks) for _ in row]
-    at, ready = list(first[:-1]), list(range(len(schedule.ranks)))
+    owner = [row for row, (low, high) in enumerate(pairwise(first)) for _ in range(low, high)]
+    at, ready = list(first[:-1]), list(range(len(first) - 1))
+    waiters: dict[int, list[int]] = {}
     while ready:
         rank = ready.pop()
         index = at[rank]
         while index < first[rank + 1]:
-            other = partner[index]
+            need, other = needs[index], partner[index]
+            if need >= at[owner[need]] and need >= 0:
+                waiters.setdefault(need, []).append(rank)
+                break
             if other >= 0:
                 if at[owner[other]] != other:
                     break
                 at[owner[other]] += 1
                 ready.append(owner[other])
+            if waiters:
+                ready.extend(waiters.pop(index, ()))
             index += 1
             at[rank] = index
-    for rank, index in enumerate(at):
-        if index < first[rank + 1]:
+    for rank in range(len(schedule.ranks)):
+        if at[rank] < first[rank + 1]:
             raise ScheduleError(_stuck(schedule, first, at, rank, "where sends wait for their receiver"))
 
 
@@ -156,7 +183,7 @@ def _stuck(schedule: Schedule, first: list[int], at: list[int], rank: int, when:
     """Where all ranks stand that cannot go on."""
     stand = [
         f"rank {each} at {schedule.ranks[each][at[each] - first[each]]} (slot {at[each] - first[each]})"
-        for each in range(len(at))
+        for each in range(len(schedule.ranks))
         if at[each] < first[each + 1]
     ]
     return f"deadlock {when}: {', '.join(stand)}; bring sends and receives into one common order on rank {rank}"
@@ -170,6 +197,11 @@ def _reduced(schedule: Schedule) -> None:
         for slot, op in enumerate(row):
             if op.kind is not Kind.REDUCE_GRAD:
                 continue
+            if schedule.updates != "flush":
+                raise ScheduleError(
+                    f"{op} (rank {rank}, slot {slot}): with updates {schedule.updates} every backward changes the "
+                    "weights, so nothing is reduced at the end; remove it"
+                )
             if op.stage in seen or op.stage not in last:
                 raise ScheduleError(f"{op} (rank {rank}, slot {slot}) has nothing left to reduce; remove it")
             if slot < last[op.stage]:
@@ -177,7 +209,7 @@ def _reduced(schedule: Schedule) -> None:
                 raise ScheduleError(f"{op} (rank {rank}, slot {slot}) comes before {late}; move it behind")
             seen.add(op.stage)
         for stage, slot in last.items():
-            if stage not in seen:
+            if stage not in seen and schedule.updates == "flush":
                 raise ScheduleError(
                     f"{stage}REDUCE_GRAD is missing on rank {rank}: it divides the gradients by the number of "
                     f"microbatches, which would be {schedule.microbatches} times too large; add it behind slot {slot}"

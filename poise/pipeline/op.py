@@ -1,4 +1,7 @@
-"""One operation of a pipeline schedule, in PyTorch's written form: `2F0` is stage 2, forward, microbatch 0."""
+"""One operation of a pipeline schedule, in PyTorch's written form: `2F0` is stage 2, forward, microbatch 0.
+
+Recomputing, copies to the host and the vocabulary passes, which PyTorch does not know, are written alike.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +38,30 @@ class Kind(IntEnum):
     """Gather the stage's weights."""
     RESHARD = 10
     """Free the gathered weights."""
+    R = 11
+    """Recompute the forward, of which only the input was kept."""
+    OFFLOAD = 12
+    """Have the activations copied to the host: here their memory is free."""
+    RELOAD = 13
+    """Begin to copy them back: here their memory is taken."""
+    S = 14
+    """Softmax of this rank's shard of the vocabulary; the stage number is the rank."""
+    T = 15
+    """The rest of the shard's work, behind what the shards have told each other."""
 
 
-COMPUTE = frozenset({Kind.F, Kind.I, Kind.W, Kind.B})
-"""The kinds that compute; a schedule of these alone is complete, since the rest follows from it."""
+COMPUTE = frozenset({Kind.F, Kind.I, Kind.W, Kind.B, Kind.R, Kind.S, Kind.T})
+"""The kinds that take a rank's time."""
+
+COPIES = frozenset({Kind.OFFLOAD, Kind.RELOAD})
 
 MESSAGES = frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B})
 
 WHOLE = frozenset({Kind.REDUCE_GRAD, Kind.UNSHARD, Kind.RESHARD})
 """The kinds that concern a stage as a whole and so have no microbatch."""
+
+COMMUNICATIONS = MESSAGES | WHOLE
+"""The kinds that follow from the others; a schedule without them is complete."""
 
 _NAMES = [kind.name for kind in Kind]
 _FORM = re.compile(rf"(\d{{1,9}})({'|'.join(sorted(_NAMES, key=len, reverse=True))})(\d{{0,9}})")

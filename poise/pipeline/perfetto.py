@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from poise.pipeline.op import COPIES, Kind, Op
 from poise.pipeline.time import Timing
 
 Event = dict[str, Any]
@@ -28,16 +29,20 @@ def _events(timing: Timing) -> Iterator[Event]:
     for rank, row in enumerate(graph.schedule.ranks):
         process, first = rank + 1, graph.first[rank]
         yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"rank {rank}"}}
-        levels, before = timing.memory.curve(rank), 0
-        for slot, op in enumerate(row):
-            start, end = timing.starts[first + slot], timing.ends[first + slot]
-            yield {
-                "ph": "X", "name": str(op), "cat": op.kind.name, "pid": process, "tid": 1,
-                "ts": start * step, "dur": (end - start) * step,
-                "args": {"stage": op.stage, "microbatch": op.microbatch},
-            }  # fmt: skip
-            if levels[slot] != before:
-                at = start if levels[slot] > before else end
-                held = {"full-stage activations": levels[slot] / timing.memory.scale}
-                yield {"ph": "C", "name": "held", "pid": process, "ts": at * step, "args": held}
-            before = levels[slot]
+        for at, op in enumerate(row, first):
+            if op.kind not in COPIES:
+                yield _slice(op, process, 1, timing.starts[at] * step, timing.ends[at] * step)
+        for instant, level in timing.held(rank):
+            held = {"full-stage activations": float(level)}
+            yield {"ph": "C", "name": "held", "pid": process, "ts": instant * step, "args": held}
+    for copy in timing.copies:
+        rank, _, op = graph.at(copy.number)
+        yield _slice(op, rank + 1, 2 if op.kind is Kind.OFFLOAD else 3, copy.start * step, copy.end * step)
+
+
+def _slice(op: Op, process: int, thread: int, start: float, end: float) -> Event:
+    """Thread 1 computes, 2 copies to the host and 3 back."""
+    return {
+        "ph": "X", "name": str(op), "cat": op.kind.name, "pid": process, "tid": thread, "ts": start, "dur": end - start,
+        "args": {"stage": op.stage, "microbatch": op.microbatch},
+    }  # fmt: skip

@@ -9,10 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from poise.core.errors import ScheduleError
-from poise.pipeline.op import COMPUTE, Kind, Op
+from poise.pipeline.op import COMMUNICATIONS, Kind, Op
 
 if TYPE_CHECKING:
     from poise.pipeline.check import Proof
+    from poise.pipeline.memory import Limit
+    from poise.pipeline.versions import Versions
+
+Path = tuple[int, ...]
+"""The stages that a microbatch passes, in order."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +26,21 @@ class Schedule:
 
     Which rank has a stage is told by the operations themselves, for each microbatch: the rank of a microbatch's forward
     is its home. So a rank may have several stages, in any placement, and a stage may have copies on several ranks that
-    share the microbatches (bidirectional schedules). `skipped` are the pairs (stage, microbatch) that are left out on
-    purpose; the microbatch passes from the stage before to the one after. Durations are no part of a schedule.
+    share the microbatches (bidirectional schedules). Durations are no part of a schedule.
     """
 
     ranks: tuple[tuple[Op, ...], ...]
     stages: int
     microbatches: int
     name: str = ""
-    skipped: frozenset[tuple[int, int]] = frozenset()
+    paths: tuple[Path, ...] | None = None
+    """For each microbatch the stages that it passes, from the first to the last; None: all, ascending."""
+    barriers: int = 0
+    """How often the shards of the vocabulary wait for each other per microbatch: 2 (behind S and behind T) or 1 (behind
+    S); 0: there are none."""
+    updates: str = "flush"
+    """When weights change: "flush" once, behind all microbatches; else behind every backward, where a backward uses the
+    weights of its forward ("stash"), those that the first stage had then ("vertical"), or the newest ("latest")."""
 
     @classmethod
     def of(cls, ranks: Iterable[Iterable[Op]], name: str = "") -> Schedule:
@@ -45,7 +56,7 @@ class Schedule:
     @cached_property
     def communicates(self) -> bool:
         """Whether sends and receives are written out."""
-        return any(op.kind not in COMPUTE for row in self.ranks for op in row)
+        return any(op.kind in COMMUNICATIONS for row in self.ranks for op in row)
 
     @cached_property
     def homes(self) -> tuple[tuple[int, ...], ...]:
@@ -62,13 +73,22 @@ class Schedule:
         """The part of a full stage that one stage of this schedule is: 1 / chunks per rank, of one copy."""
         return Fraction(len(self.ranks), self.stages)
 
+    @cached_property
+    def versions(self) -> Versions:
+        """For each (stage, microbatch) whose weights its forward and backward use; ScheduleError if that is none."""
+        from poise.pipeline.versions import versions
+
+        return versions(self)
+
     def compute(self) -> Schedule:
         """The same schedule without communications, which follow from it."""
         if not self.communicates:
             return self
-        return replace(self, ranks=tuple(tuple(op for op in row if op.kind in COMPUTE) for row in self.ranks))
+        return replace(
+            self, ranks=tuple(tuple(op for op in row if op.kind not in COMMUNICATIONS) for row in self.ranks)
+        )
 
-    def check(self, memory_limit: Fraction | float | None = None) -> Proof:
+    def check(self, memory_limit: Limit | None = None) -> Proof:
         """Prove that the schedule runs and trains right; ScheduleError with rank, slot, rule and cure if not."""
         from poise.pipeline.check import check
 

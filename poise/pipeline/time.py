@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,17 @@ from poise.core.errors import ScheduleError
 from poise.pipeline.costs import Costs, Durations
 from poise.pipeline.graph import Graph, graph_of
 from poise.pipeline.memory import PLAIN, Memory, Weights, memory
+from poise.pipeline.rows import COPY, OP, Entries, rows_of
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.walk import walk
+
+
+class Copied(NamedTuple):
+    """The copy that an OFFLOAD or RELOAD (`number` in the graph) asks for, which runs beside the operations."""
+
+    number: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class Timing:
     scale: int
     largest_f: Fraction
     weights: Weights = PLAIN
+    copies: tuple[Copied, ...] = ()
 
     @cached_property
     def makespan(self) -> Fraction:
@@ -70,6 +81,18 @@ class Timing:
         """Levels after each operation."""
         return memory(self.graph, self.weights)
 
+    def held(self, rank: int) -> list[tuple[int, Fraction]]:
+        """When what a rank holds changes, and to what: full-stage activations from that instant on."""
+        low, high = self.graph.first[rank], self.graph.first[rank + 1]
+        levels, highest = (each[low:high].tolist() for each in (self.memory.levels, self.memory.highest))
+        found, before = [], 0
+        for at, (most, level) in enumerate(zip(highest, levels, strict=True), low):
+            for instant, now in ((self.starts[at], most), (self.ends[at], level)):
+                if now != before:
+                    found.append((instant, Fraction(now, self.memory.scale)))
+                before = now
+        return found
+
     def _rows(self) -> list[tuple[int, int]]:
         first = self.graph.first
         return [(low, high) for low, high in pairwise(first) if high > low]
@@ -79,19 +102,34 @@ def time(schedule: Schedule, costs: Costs | None = None, *, weights: Weights = P
     """Run `schedule` with these costs (default: every full-stage operation takes 1, messages nothing).
 
     A rank computes one operation at a time, in its order; a message leaves when its operation ends, arrives after the
-    link's time and occupies no rank. Raises ScheduleError for a schedule that cannot finish.
+    link's time and occupies no rank. Copies run on their links, one at a time: to the host from when the forward has
+    ended, back from where RELOAD stands; OFFLOAD and the backward wait for theirs. A barrier ends `barrier` after the
+    last rank has come to it. Raises ScheduleError for a schedule that cannot finish.
     """
     graph = graph_of(schedule)
     durations = (costs or Costs()).at(len(schedule.ranks), schedule.stages, schedule.microbatches)
-    needs = graph.needs
-    starts, ends, stopped = walk(graph.first, needs.tolist(), _ticks(graph, durations), _lags(graph, durations))
+    rows = rows_of(graph, durations.shared_copy)
+    ticks, lags = rows.columns(ticks_of(graph, durations), lags_of(graph, durations), durations.barrier)
+    starts, ends, stopped = walk(rows.first, rows.needs, ticks, lags)
     for rank, index in enumerate(stopped):
-        if index < graph.first[rank + 1]:
-            raise ScheduleError(f"{graph.place(index)} can never start; `check` tells the cycle")
-    return Timing(graph, starts, ends, durations.scale, durations.largest_f, weights)
+        if index < rows.first[rank + 1]:
+            raise ScheduleError(f"{rows.name(index)} can never start; `check` tells the cycle")
+    copies: tuple[Copied, ...] = ()
+    if rows.entries is not None:
+        starts, ends, copies = _parted(rows.entries, starts, ends)
+    return Timing(graph, starts, ends, durations.scale, durations.largest_f, weights, copies)
 
 
-def _ticks(graph: Graph, durations: Durations) -> list[int]:
+def _parted(entries: Entries, starts: list[int], ends: list[int]) -> tuple[list[int], list[int], tuple[Copied, ...]]:
+    """Starts and ends of the operations, and the copies beside them."""
+    role, number = entries.role, entries.number
+    ops, copies = np.flatnonzero(role == OP).tolist(), np.flatnonzero(role == COPY).tolist()
+    found = tuple(Copied(int(number[at]), starts[at], ends[at]) for at in copies)
+    return [starts[at] for at in ops], [ends[at] for at in ops], found
+
+
+def ticks_of(graph: Graph, durations: Durations) -> list[int]:
+    """How long each operation takes; of OFFLOAD and RELOAD, their copies."""
     if durations.even:
         table = np.array(durations.table(), dtype=object)
         found: list[int] = table[graph.kind, graph.stage].tolist()
@@ -100,9 +138,9 @@ def _ticks(graph: Graph, durations: Durations) -> list[int]:
     return [durations.of(*each) for each in zip(*columns, strict=True)]
 
 
-def _lags(graph: Graph, durations: Durations) -> list[int]:
+def lags_of(graph: Graph, durations: Durations) -> list[int]:
     """Ticks that the message to each operation takes; 0 where it comes from its own rank."""
     ranks = range(len(graph.first) - 1)
     hops = np.array([[durations.hop(here, there) for there in ranks] for here in ranks], dtype=object)
-    found: list[int] = hops[graph.rank, graph.rank[graph.needs]].tolist()
+    found: list[int] = hops[graph.rank, graph.rank[graph.waits]].tolist()
     return found

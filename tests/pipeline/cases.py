@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import strategies as st
 
-from poise.pipeline import B, F, I, Op, Schedule, W
+from poise.pipeline import B, F, I, Kind, Op, Schedule, W
 
 
 def any_schedule(seed: int, *, copies: bool = True) -> Schedule:
@@ -42,6 +43,26 @@ def _layout(draw: Random, ranks: int, stages: int) -> list[int]:
 
 def _backward(draw: Random, stage: int, batch: int) -> Op:
     return draw.choice((I, B))(stage, batch)
+
+
+def beside(seed: int) -> Schedule:
+    """A random schedule of which some pairs are recomputed, some live on the host, some both."""
+    base, draw = any_schedule(seed), Random(seed + 1)
+    rows = []
+    for row in base.ranks:
+        new = list(row)
+        for stage, kind, batch in row:
+            if kind is not Kind.F:
+                continue
+            again, away = draw.random() < 0.3, draw.random() < 0.4
+            more = [Kind.R] * again + [Kind.OFFLOAD, Kind.RELOAD] * away
+            place = new.index(Op(stage, Kind.F, batch))
+            for each in more:
+                end = next(at for at, op in enumerate(new) if op[0] == stage and op[1] in (1, 3) and op[2] == batch)
+                place = draw.randint(place + 1, end)
+                new.insert(place, Op(stage, each, batch))
+        rows.append(tuple(new))
+    return replace(base, ranks=tuple(rows))
 
 
 schedules = st.integers(0, 1 << 30).map(any_schedule)

@@ -165,6 +165,11 @@ def test_memory_is_held_to_its_limit_at_every_instant() -> None:
     assert schedule.check(4).peak_memory == (4, 3, 2, 1)
 
 
+def test_an_operation_needs_a_microbatch() -> None:
+    with pytest.raises(ScheduleError, match="0F has no microbatch; only REDUCE_GRAD, UNSHARD, RESHARD do without"):
+        check(Schedule(((Op(0, Kind.F, None), Op(0, Kind.B, 0)),), 1, 1))
+
+
 def test_memory_by_weights() -> None:
     schedule = make("zb_h1", 4, 8)
     half = check(schedule, weights=Weights(kept=Fraction(1, 2))).peak_memory
@@ -183,9 +188,9 @@ def test_every_schedule_is_proven_with_its_messages(name: str) -> None:
 
 
 def test_skipped_stages_pass_the_microbatch_on() -> None:
-    schedule = Schedule(read_text("0F0 0F1 0B1 0B0\n1F0 1B0\n2F1 2F0 2B1 2B0").ranks, 3, 2, skipped=frozenset({(1, 1)}))
+    schedule = read_text("# path 1: 0 2\n0F0 0F1 0B1 0B0\n1F0 1B0\n2F1 2F0 2B1 2B0")
     assert check(schedule).messages == 6
     with pytest.raises(ScheduleError, match="1F1 never runs"):
-        check(replace(schedule, skipped=frozenset()))
+        check(replace(schedule, paths=None))
     with pytest.raises(ScheduleError, match="is to be skipped"):
-        check(replace(schedule, skipped=frozenset({(1, 0), (1, 1)})))
+        check(replace(schedule, paths=((0, 2), (0, 2))))

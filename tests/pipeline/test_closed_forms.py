@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.pipeline import Costs, check, make, time
+from poise.pipeline import Costs, Weights, check, make, time
 
 few = settings(max_examples=40, deadline=None)
 ranks = st.integers(2, 10)
@@ -24,6 +24,16 @@ def test_gpipe_and_1f1b(p: int, m: int, f: int, b: int, w: int) -> None:
         assert timing.bubble_global == (p - 1) * (f + b + w)
     assert list(check(make("one_f_one_b", p, m)).peak_memory) == [min(m, p - s) for s in range(p)]
     assert set(check(make("gpipe", p, m)).peak_memory) == {m}
+
+
+@few
+@given(ranks, st.integers(1, 30), ticks, ticks, ticks, st.integers(1, 9))
+def test_gpipe_that_recomputes(p: int, m: int, f: int, b: int, r: int, part: int) -> None:
+    schedule, costs = make("gpipe", p, m, recompute=True), Costs.of(f, b, b, r=r)
+    assert time(schedule, costs).makespan == (m + p - 1) * (f + 2 * b) + m * r
+    boundary = Fraction(1, part)
+    peaks = check(schedule, weights=Weights(boundary=boundary)).peak_memory
+    assert set(peaks) == {m * boundary + 1 - boundary}
 
 
 @few

@@ -10,11 +10,14 @@ from itertools import product
 from typing import NamedTuple
 
 from poise.core.errors import ScheduleError
+from poise.pipeline import bound
 from poise.pipeline.costs import Costs
+from poise.pipeline.memory import Limit, per_rank
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.schedules.zb_h1 import zb_h1
 from poise.pipeline.schedules.zb_h2 import zb_h2
+from poise.pipeline.shop import shop
 from poise.pipeline.time import time
 
 _NEVER = 1 << 62
@@ -35,20 +38,25 @@ class Knobs(NamedTuple):
     """A weight gradient fills every gap, also one that is too short for it."""
 
 
+Way = Knobs | Callable[[int, int], Schedule]
+
+
 def zb_auto(
-    stages: int, microbatches: int, costs: Costs | None = None, memory_limit: Fraction | float | None = None,
+    stages: int, microbatches: int, costs: Costs | None = None, memory_limit: Limit | None = None,
     kept: Fraction | float = 1, by: str = "makespan",
 ) -> Schedule:  # fmt: skip
     """One chunk per rank; the best of eight runs with the knobs of the paper, by makespan or by span.
 
     As many forwards as memory allows, until the first backward is there; then one of each in turn, with weight
     gradients where the rank would wait for at least their time, where it would become the rank that idles most, or
-    where memory forces them. `memory_limit` is in activations (default 2p, the paper's ZB-2p), of which the part `kept`
-    stays from the input gradient to the weight gradient. Long runs choose on 64 or 2p microbatches, also between the
-    heuristic and ZB-H1 and ZB-H2, where those fit. Where the paper takes forwards and backwards strictly in turn, here
-    the one that can start first goes first and turns settle ties, so that unequal stages do not block each other.
+    where memory forces them. `memory_limit` is in activations, one or one per rank (default 2p, the paper's ZB-2p), of
+    which the part `kept` stays from the input gradient to the weight gradient. Long runs choose on 64 or 2p
+    microbatches, also between the heuristic and ZB-H1 and ZB-H2, where those fit. Where the paper takes forwards and
+    backwards strictly in turn, here the one that can start first goes first and turns settle ties, so that unequal
+    stages do not block each other. What reaches its lower bounds ends the search.
     """
-    limit = Fraction(2 * stages if memory_limit is None else memory_limit)
+    limits = per_rank(2 * stages if memory_limit is None else memory_limit, stages)
+    limit = min(limits)
     part = Fraction(kept)
     if limit < 1 or not 0 <= part <= 1:
         raise ScheduleError(
@@ -57,21 +65,28 @@ def zb_auto(
     if by not in ("makespan", "span"):
         raise ScheduleError(f"zb_auto: by {by!r}; give makespan or span")
     given = costs or Costs()
-    room = int(limit * part.denominator), part.denominator, part.numerator
+    room = [int(each * part.denominator) for each in limits], part.denominator, part.numerator
     short = min(microbatches, max(_SHORT, 2 * stages))
 
+    def costs_of(count: int) -> Costs:
+        return replace(given, microbatch=given.microbatch[:count])
+
     def run(knobs: Knobs, count: int) -> _Run:
-        return _Run(stages, count, given, room, knobs)
+        return _Run(stages, count, costs_of(count), room, knobs)
 
     def figures(schedule: Schedule) -> tuple[Fraction, Fraction]:
-        timing = time(schedule, given)
+        timing = time(schedule, costs_of(short))
         return timing.makespan, timing.bubble_span
 
-    tries: list[tuple[tuple[Fraction, Fraction], Knobs | Callable[[int, int], Schedule]]] = [
-        (run(knobs, short).figures(), knobs) for knobs in map(Knobs._make, product((False, True), repeat=3))
-    ]
+    where = shop("zb_auto", stages, short, costs=costs_of(short), limit=limits, kept=part)
+    least = bound.makespan(where), bound.span_bubble(where)
     hand = [make for make, peak in ((zb_h1, stages), (zb_h2, 2 * stages - 1)) if peak <= limit]
-    tries += [(figures(make(stages, short)), make) for make in hand]
+    ways: list[Way] = [*map(Knobs._make, product((False, True), repeat=3)), *hand]
+    tries: list[tuple[tuple[Fraction, Fraction], Way]] = []
+    for each in ways:
+        tries.append((run(each, short).figures() if isinstance(each, Knobs) else figures(each(stages, short)), each))
+        if tries[-1][0] == least:
+            break
     best = min(tries, key=lambda each: each[0] if by == "makespan" else each[0][::-1])[1]
     if isinstance(best, Knobs):
         return Schedule.of(run(best, microbatches).rows, "zb_auto")
@@ -82,10 +97,10 @@ class _Run:
     """One run in simulated time. A rank decides whenever it is free and something is known that was not."""
 
     def __init__(
-        self, stages: int, microbatches: int, costs: Costs, room: tuple[int, int, int], knobs: Knobs
+        self, stages: int, microbatches: int, costs: Costs, room: tuple[list[int], int, int], knobs: Knobs
     ) -> None:  # fmt: skip
         self.stages, self.count, self.knobs = stages, microbatches, knobs
-        self.limit, self.whole, self.part = room
+        self.limits, self.whole, self.part = room
         self.durations = costs.at(stages, stages, microbatches)
         self.table = self.durations.table() if self.durations.even else None
         self.rows: list[list[Op]] = [[] for _ in range(stages)]
@@ -126,7 +141,7 @@ class _Run:
         to_f = max(now, forwards[forward]) if forward < len(forwards) and forward < self.count else _NEVER
         to_b = max(now, backwards[backward]) if backward < len(backwards) else _NEVER
         held = (forward - backward) * self.whole + (backward - weight) * self.part
-        if held + self.whole > self.limit:
+        if held + self.whole > self.limits[rank]:
             to_f = _NEVER
             if weight < backward and forward < self.count and to_b > now:
                 return W, now

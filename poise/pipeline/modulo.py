@@ -1,0 +1,105 @@
+"""Steady states of any placement at its true times: one microbatch's operations in a table that repeats.
+
+Modulo scheduling (Rau, MICRO 1994), as compilers pipeline loops: on each rank an operation takes the first place behind
+what it waits for that is free in every period. The shorter the period, the longer operations wait for a place, and the
+more a rank holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from poise.pipeline.op import Kind, Op
+from poise.pipeline.schedule import Schedule
+from poise.pipeline.shop import Shop
+
+F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
+
+Begins = dict[tuple[Kind, int], int]
+"""When the operations of microbatch 0 begin, by kind and stage."""
+
+STEPS = 50
+"""Periods are tried in steps of this part of the shortest one …"""
+
+LONGEST = 3
+"""… up to so many times that."""
+
+
+def steady(shop: Shop, count: int) -> Iterator[partial[Schedule]]:
+    """Makers of the schedules of the shortest periods of which the shop has room for the steady state."""
+    least = max(1, max(shop.work) // shop.microbatches)
+    found: list[Begins] = []
+    for step in range(STEPS * (LONGEST - 1) + 1):
+        period = least + least * step // STEPS
+        begins = _begins(shop, period)
+        if begins and begins not in found and _fits(shop, begins, period):
+            found.append(begins)
+            yield partial(_made, shop, begins, period)
+            if len(found) == count:
+                return
+
+
+def _begins(shop: Shop, period: int) -> Begins | None:
+    """Down, back up, and the weight gradients last; None where a rank has no gap that is long enough."""
+    stages = range(shop.stages)
+    found: Begins = {}
+    tables: list[list[tuple[int, int]]] = [[] for _ in range(shop.ranks)]
+    now = 0
+    for kind, way in ((F, stages), (I, stages[::-1])):
+        for stage in way:
+            begin = _place(tables[shop.route[stage]], now, shop.ticks(kind, stage), period)
+            if begin is None:
+                return None
+            found[kind, stage] = begin
+            ahead = stage if kind is F else stage - 1
+            now = begin + shop.ticks(kind, stage) + (shop.hops[ahead] if 0 <= ahead < shop.stages - 1 else 0)
+    for stage in stages[::-1]:
+        ready = found[I, stage] + shop.ticks(I, stage)
+        begin = _place(tables[shop.route[stage]], ready, shop.ticks(W, stage), period)
+        if begin is None:
+            return None
+        found[W, stage] = begin
+    return found
+
+
+def _place(table: list[tuple[int, int]], now: int, ticks: int, period: int) -> int | None:
+    """The first instant from `now` on that is free for so long in every period; it is then taken."""
+    for begin in sorted({now, *(now + (end - now) % period for _, end in table)}):
+        low = begin % period
+        high = low + ticks
+        turns = (-period, 0, period)
+        if ticks <= period and all(
+            high + turn <= one or two <= low + turn for one, two in table for turn in turns
+        ):  # fmt: skip
+            if ticks:
+                table.append((low, high))
+            return begin
+    return None
+
+
+def _fits(shop: Shop, begins: Begins, period: int) -> bool:
+    """Whether no rank ever holds more than it may, in the steady state."""
+    late = 1 + max(begins.values()) // period
+    for rank, stages in enumerate(shop.at):
+        changes = []
+        for stage in stages:
+            changes.append((begins[F, stage], shop.size))
+            changes.append((begins[I, stage] + shop.ticks(I, stage), shop.kept - shop.size))
+            changes.append((begins[W, stage] + shop.ticks(W, stage), -shop.kept))
+        for stage in stages:
+            now = begins[F, stage] % period + late * period
+            if sum(((now - at) // period + 1) * change for at, change in changes) > shop.room[rank]:
+                return False
+    return True
+
+
+def _made(shop: Shop, begins: Begins, period: int, microbatches: int) -> Schedule:
+    ranks = []
+    for stages in shop.at:
+        ops = [
+            (begins[kind, stage] + period * batch, shop.ticks(kind, stage), kind, stage, batch)
+            for stage in stages for kind in (F, I, W) for batch in range(microbatches)
+        ]  # fmt: skip
+        ranks.append(tuple(Op(stage, kind, batch) for _, _, kind, stage, batch in sorted(ops)))
+    return Schedule(tuple(ranks), shop.stages, microbatches, "modulo")

@@ -1,0 +1,162 @@
+"""Our own: for any times, links and limits the best of everything that is known, improved, with a certificate.
+
+The rule. A placement is one chunk per rank, or more of them in a loop or as a wave (two: a V). Each has a bound that no
+schedule of it can beat (`bound.py`); placements are taken by their bounds, and one whose bound is no better than what
+was found already is passed over. In a placement start
+
+1. the published schedules that fit the limit, at the true times (of a V with all blocks of controllable memory),
+2. the steady states that modulo scheduling finds at the true times (`modulo.py`),
+
+of which the best are pressed against their end and their begin until the bound is reached or the effort is spent
+(`squeeze.py`, `search.py`). Whatever was published and fits is among the candidates, so nothing published is better.
+Long runs choose on a short one, whose steady state is then repeated (`steady.py`); the published schedules that were
+best on the short run stay candidates at full length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from poise.core.errors import ScheduleError
+from poise.pipeline.certified import Certified, certify
+from poise.pipeline.costs import Costs
+from poise.pipeline.find import make, takes
+from poise.pipeline.memory import Limit
+from poise.pipeline.modulo import steady
+from poise.pipeline.schedule import Schedule
+from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, improve, lines, reduced
+from poise.pipeline.shop import Shop, shop
+from poise.pipeline.squeeze import Line, Value
+
+Place = tuple[int, str]
+"""Chunks per rank, and how they lie."""
+
+PUBLISHED: dict[Place, tuple[str, ...]] = {
+    (1, "wave"): ("zb_auto", "zb_h1", "zb_h2", "one_f_one_b", "two_bp", "gpipe"),
+    (2, "wave"): ("v_auto", "zb_v", "v_half", "v_min", "dualpipe_v", "hanayo"),
+    (0, "wave"): ("hanayo",),
+    (0, "loop"): ("zeropp", "interleaved", "breadth_first", "gis", "gis_h"),
+}
+"""By chunks (0: any other number) and placement."""
+
+COPIES = {"dualpipe": 1, "bitpipe": 2, "chimera": 1}
+"""Those that keep all weights twice, and into how many chunks a rank's part of one copy is cut."""
+
+REPEATED = 2
+"""Short runs, the best ones, that are made long."""
+
+SMALL = 1024
+"""Ranks · microbatches up to which four chunks are tried unasked."""
+
+
+def poise(
+    stages: int, microbatches: int, costs: Costs | None = None, memory_limit: Limit | None = None,
+    chunks: int | None = None, by: str = "makespan", kept: Fraction | float = 1, copies: int = 1,
+    effort: int = EFFORT,
+) -> Certified:  # fmt: skip
+    """The best schedule that is found within `memory_limit`, by makespan or by (the largest bubble in a) span.
+
+    The limit is in full-stage activations, one for all ranks or one for each (default: none); the part `kept` of an
+    activation stays from the input gradient to the weight gradient. Without `chunks` one and two per rank are tried,
+    and four of small pipelines. With two `copies` of the weights the bidirectional schedules are candidates too.
+    `effort` are the operations that improving may place. The certificate has the least bound of the placements.
+    """
+    if by not in ("makespan", "span"):
+        raise ScheduleError(f"poise: by {by!r}; give makespan or span")
+    if copies not in (1, 2):
+        raise ScheduleError(f"poise: {copies} copies of the weights; give 1, or 2 for bidirectional schedules")
+    counts = [chunks] if chunks else [1, 2, 4] if stages * microbatches <= SMALL else [1, 2]
+    places = [(each, place) for each in counts for place in (("wave", "loop") if each > 1 else ("wave",))]
+    ground = _Ground(stages, microbatches, costs, memory_limit, kept, by, Effort(effort))
+    best = ground.best(places)
+    if copies == 2 and not chunks:
+        best = ground.copied(best)
+    if best is None:
+        raise ScheduleError("poise: no schedule was found within the memory limit; raise it")
+    return best
+
+
+class _Ground:
+    """What is asked, and what was found."""
+
+    def __init__(
+        self, stages: int, microbatches: int, costs: Costs | None, limit: Limit | None, kept: Fraction | float, by: str,
+        effort: Effort,
+    ) -> None:  # fmt: skip
+        self.stages, self.microbatches, self.costs, self.by, self.effort = stages, microbatches, costs, by, effort
+        self.shop = partial(shop, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
+
+    def best(self, places: list[Place]) -> Certified | None:
+        """Of these placements."""
+        shops = {place: self.shop(chunks=place[0], placement=place[1]) for place in places}
+        floors = {place: floor(each, self.by) for place, each in shops.items()}
+        bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
+        best: Line | None = None
+        for place in sorted(places, key=lambda place: (bounds[place], place[0], place[1] == "loop")):
+            if best is None or bounds[place] < true(best)[0]:
+                line = _placed(shops[place], floors[place], self.costs, self.by, self.effort)
+                best = min((each for each in (best, line) if each), key=true, default=None)
+        return self._certified(best, min(bounds.values())) if best else None
+
+    def copied(self, best: Certified | None) -> Certified | None:
+        """The best with bidirectional schedules, for which nothing more is known than that the work must be done."""
+        for name, chunks in COPIES.items():
+            where = self.shop(chunks=chunks)
+            bound = Fraction(sum(where.work), self.stages * where.durations.scale)
+            for line in lines(where, [partial(_published, name, where, self.costs, self.by, 0)], self.by, (0, 0)):
+                found = next(iter(improve([line], (0, 0), self.effort)))
+                if best is None or true(found)[0] < best.value:
+                    best = self._certified(found, bound if self.by == "makespan" else Fraction(0))
+        return best
+
+    def _certified(self, line: Line, bound: Fraction) -> Certified:
+        return certify(replace(line.schedule, name="poise"), self.by, true(line)[0], bound, "bound")
+
+
+def within(where: Shop, costs: Costs | None, by: str) -> Line:
+    """The best that is found in one placement; ScheduleError if there is none."""
+    found = _placed(where, floor(where, by), costs, by, Effort())
+    if found is None:
+        raise ScheduleError("poise: no schedule was found within the memory limit; raise it")
+    return found
+
+
+def true(line: Line) -> tuple[Fraction, Fraction]:
+    """Its value in the unit of the costs; placements differ in their ticks."""
+    return Fraction(line.value[0], line.durations.scale), Fraction(line.value[1], line.durations.scale)
+
+
+def _placed(whole: Shop, least: Value, costs: Costs | None, by: str, effort: Effort) -> Line | None:
+    """The best of one placement."""
+    small, chunks = reduced(whole), whole.stages // whole.ranks
+    names = PUBLISHED.get((chunks, whole.placement)) or PUBLISHED[0, whole.placement]
+    seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, effort.whole) for name in names}
+    if small is whole:
+        found = improve(lines(whole, chain(seeds.values(), steady(whole, 4)), by, least), least, effort)
+        return found[0] if found else None
+    found = lines(whole, [seeds.pop("v_auto")] if "v_auto" in seeds else [], by, least)
+    if found and found[0].value[0] <= least[0]:
+        return found[0]
+    under = floor(small, by)
+    tried = improve(lines(small, chain(seeds.values(), steady(small, 2)), by, under), under, effort, 6)
+    found += [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
+    name = next((line.schedule.name for line in tried if line.schedule.name in seeds), None)
+    if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
+        found += lines(whole, [seeds[name]], by, least)
+    return min(found, key=lambda line: line.value, default=None)
+
+
+def _published(name: str, whole: Shop, costs: Costs | None, by: str, effort: int, microbatches: int) -> Schedule:
+    """A schedule by its name, with what it can be told of the shop."""
+    chunks, known = whole.stages // whole.ranks, takes(name)
+    room = min(whole.room) // whole.unit
+    offered: dict[str, Any] = {"by": by, "kept": Fraction(whole.kept, whole.size), "effort": min(effort, EFFORT // 2)}
+    if chunks > 1:
+        offered |= {"chunks": chunks, "unit": max(whole.ranks, min(microbatches, room))}
+    given = {word: value for word, value in offered.items() if word in known}
+    limits = [Fraction(each, whole.unit) for each in whole.room]
+    return make(name, whole.ranks, microbatches, costs=costs, memory_limit=limits, **given)

@@ -1,0 +1,130 @@
+"""Our own scheduler: never worse than a published one, better where stages differ, within the limit, certified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poise.core.errors import ScheduleError
+from poise.pipeline import Costs, Schedule, check, make, time
+from poise.pipeline.certified import Certified
+from poise.pipeline.schedules.poise import COPIES, PUBLISHED
+from poise.pipeline.squeeze import apart
+
+C = Costs.of(18522, 18086, 9337, 601)
+"""The published profile of the 1.5B model in the Zero Bubble paper."""
+
+SINGLE = sorted({name for names in PUBLISHED.values() for name in names} | {"v_auto"})
+
+
+def published(p: int, m: int, costs: Costs, limit: Any, names: list[str], **given: Any) -> dict[str, Schedule]:
+    """Those of the names that can be made and fit."""
+    found = {}
+    for name in names:
+        try:
+            schedule = make(name, p, m, costs=costs, memory_limit=limit, **given)
+            check(schedule, memory_limit=limit)
+        except ScheduleError:
+            continue
+        found[name] = schedule
+    return found
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 9), st.sampled_from(["makespan", "span"]), st.data())
+def test_never_worse_than_what_is_published(p: int, m: int, limit: int, by: str, data: st.DataObject) -> None:
+    draw = st.lists(st.integers(1, 9), min_size=p, max_size=p)
+    costs = Costs.of(data.draw(draw), data.draw(draw), data.draw(draw), data.draw(st.integers(0, 4)))
+    ours = make("poise", p, m, costs=costs, memory_limit=limit, by=by, effort=3000)
+    assert isinstance(ours, Certified)
+    check(ours, memory_limit=limit)
+    timing = time(ours, costs)
+    value = timing.makespan if by == "makespan" else timing.bubble_span
+    assert ours.bound <= ours.value == value
+    others = published(p, m, costs, limit, [name for name in SINGLE if name != "v_auto"])
+    others |= published(p, m, costs, limit, ["v_auto"], effort=3000, by=by)
+    for name, other in others.items():
+        their = time(other, costs)
+        assert value <= (their.makespan if by == "makespan" else their.bubble_span), name
+
+
+def test_never_worse_than_bidirectional_ones_with_two_copies() -> None:
+    costs = Costs.of([3, 4, 2, 6], 2, 1, 1)
+    ours = make("poise", 4, 8, costs=costs, copies=2, effort=20_000)
+    assert isinstance(ours, Certified) and ours.bound <= ours.value == time(ours, costs).makespan
+    others = published(4, 8, costs, None, [*SINGLE, *COPIES])
+    assert {*COPIES} <= {*others}
+    for name, other in others.items():
+        assert ours.value <= time(other, costs).makespan, name
+
+
+@pytest.mark.parametrize(("limit", "chunks", "most"), [(4, 2, 0.23), (5, 2, 0.1308), (8, 2, 0.0537), (8, 1, 0.1238)])
+def test_unequal_times(limit: int, chunks: int, most: float) -> None:
+    """Bubbles of the makespan at p = 8, m = 32; the authors' own V-Min leaves 0.3089 at 4, V-Half 0.1333 at 5."""
+    schedule = make("poise", 8, 32, costs=C, memory_limit=limit, chunks=chunks, effort=200_000)
+    assert float(time(schedule, C).bubble_global_fraction) <= most
+    check(schedule, memory_limit=limit)
+
+
+def test_a_limit_of_its_own_for_each_rank() -> None:
+    limits = [4, 2, 3, 2]
+    schedule = make("poise", 4, 12, costs=C, memory_limit=limits, effort=20_000)
+    assert all(peak <= limit for peak, limit in zip(check(schedule).peak_memory, limits, strict=True))
+    check(schedule, memory_limit=limits)
+    with pytest.raises(ScheduleError, match="rank 1 to"):
+        check(make("zb_v", 4, 12), memory_limit=limits)
+
+
+def test_the_same_twice() -> None:
+    one, two = (make("poise", 4, 8, costs=C, memory_limit=2, effort=20_000) for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize(("limit", "span"), [(2, 29.5), (2.5, 28), (3, 26.5), (4, 24)])
+def test_the_published_memory_sweep(limit: float, span: float) -> None:
+    """Adaptive controllable memory at p = 4, m = 8: the longest span at T_F = T_B = T_W."""
+    schedule = make("v_auto", 4, 8, memory_limit=limit, effort=20_000)
+    check(schedule, memory_limit=limit)
+    assert float(max(time(schedule).spans)) == span
+
+
+@pytest.mark.parametrize(
+    ("chunks", "slots"), [(8, 23), (9, 20), (10, 17), (11, 14), (12, 11), (13, 8), (14, 5), (15, 3), (16, 0)]
+)
+def test_the_authors_frontier(chunks: int, slots: int) -> None:
+    """No more idle half slots behind a rank's first than their scheduler leaves at p = 8, m = 32 (it takes 26 s)."""
+    schedule = make("v_auto", 8, 32, memory_limit=chunks / 2, by="span")
+    assert float(time(schedule).bubble_span) * 2 <= slots
+
+
+@pytest.mark.parametrize(("name", "given"), [("v_auto", {}), ("poise", {"chunks": 2}), ("poise", {"chunks": 1})])
+def test_long_runs_repeat_a_short_one(name: str, given: dict[str, Any]) -> None:
+    """A period more for each microbatch: the long run is longer by what the work takes, not by a bubble."""
+    limit, costs = 10, Costs.of(1000, 1000, 1000, 50)
+    long = make(name, 8, 900, costs=costs, memory_limit=limit, effort=60_000, **given)
+    check(long, memory_limit=limit)
+    timing = time(long, costs)
+    assert float(timing.bubble_global_fraction) < 0.02
+    assert long.microbatches == 900 and timing.graph.first[-1] == 3 * long.stages * 900
+
+
+def test_backwards_in_one_piece_are_taken_apart() -> None:
+    fused = make("one_f_one_b", 3, 5)
+    parts = apart(fused)
+    assert check(parts).peak_memory == check(fused).peak_memory
+    assert time(parts).makespan <= time(fused).makespan
+    assert apart(parts) is parts
+
+
+def test_what_it_cannot_take_is_said() -> None:
+    with pytest.raises(ScheduleError, match="by 'time'; give makespan or span"):
+        make("poise", 2, 2, by="time")
+    with pytest.raises(ScheduleError, match="3 copies of the weights; give 1, or 2"):
+        make("poise", 2, 2, copies=3)
+    with pytest.raises(ScheduleError, match="no block fits 1 activations; the smallest needs 4"):
+        make("v_auto", 8, 16, memory_limit=1)
+    with pytest.raises(ScheduleError, match="too many to prove an optimum for"):
+        make("zb_exact", 32, 256)
