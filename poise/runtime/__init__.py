@@ -1,0 +1,40 @@
+"""The world of torch: a checked schedule runs on the ranks of a process group and leaves the gradients of one process.
+
+execute    Pipeline, execute (pipeline.py): a rank's row of a Schedule, interpreted; routes.py: whence and whither
+a stage    Stage (stage.py): a module with its open microbatches; split.py: input and weight gradients apart;
+           saved.py: activations counted and moved to the host; versions.py: weights that change under microbatches
+between    Exchange (exchange.py); Wire (wire.py): tensors from rank to rank, first in first out; share.py: copies of a
+           stage, replicas of a pipeline; vocabulary.py: an output layer in shards
+measured   Recording (recording.py): when everything ran and what was held; to Costs and to a trace
+faults     Guard (guard.py): who is to blame, told to all; Ranks (ranks.py): processes of this machine
+training   command.py: `poise train run` of a Job (job.py) by train.py; norm.py: clipping, late.py: clipping afterwards
+elsewhere  pytorch.py: the same schedule through torch.distributed.pipelining
+
+Needs PyTorch (`pip install poise[torch]`), but for recording.py, job.py and command.py.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from poise.runtime.pipeline import Outcome, Pipeline, execute
+    from poise.runtime.recording import Recording
+    from poise.runtime.stage import Stage
+
+_HOMES = {
+    "Outcome": "pipeline",
+    "Pipeline": "pipeline",
+    "execute": "pipeline",
+    "Recording": "recording",
+    "Stage": "stage",
+}
+
+__all__ = ["Outcome", "Pipeline", "Recording", "Stage", "execute"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'poise.runtime' has no attribute {name!r}")
+    return getattr(import_module(f"poise.runtime.{_HOMES[name]}"), name)

@@ -1,0 +1,124 @@
+"""`poise train run` once its options are read: on ranks of its own, or as one rank of torchrun's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from poise.core.errors import RankError, UserError
+from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
+from poise.runtime.size import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options."""
+
+    text: Path
+    schedule: str
+    ranks: int | None
+    microbatches: int | None
+    chunks: int | None
+    layers: int
+    hidden: int
+    heads: int
+    length: int
+    rows: int
+    replicas: int
+    steps: int
+    optimizer: str
+    lr: float
+    clip: float | None
+    late: bool
+    seed: int
+    out: Path
+    every: int
+    resume: bool
+    recording: Path | None
+    timeline: Path | None
+    timeout_s: float
+
+    def job(self, processes: int | None) -> Job:
+        """The job, checked."""
+        job = Job(
+            self.text, schedule_of(self.schedule, ranks_of(processes, self.replicas), self.microbatches, self.chunks),
+            Size(self.layers, self.hidden, self.heads, BYTES, self.length), self.out, self.steps, self.rows,
+            self.replicas,
+            self.optimizer, self.lr, self.clip, self.late, self.seed, self.every, self.resume, self.recording,
+            self.timeline, self.timeout_s,
+        )  # fmt: skip
+        job.check()
+        return job
+
+
+def run(wish: Wish) -> None:
+    """Train. Everything that can be wrong is said before a process starts."""
+    world = os.environ.get("WORLD_SIZE") if "RANK" in os.environ else None
+    if world is not None and wish.ranks is not None and wish.ranks != int(world):
+        raise UserError(f"--ranks {wish.ranks}: torchrun has started {world} processes; leave it out")
+    processes = int(world) if world is not None else None
+    job = wish.job(processes if world is not None else wish.ranks and wish.ranks * wish.replicas)
+    if importlib.util.find_spec("torch") is None:
+        raise UserError("training needs PyTorch: pip install 'poise[torch]'")
+    _writable(job)
+    if job.resume:
+        from poise.runtime.checkpoint import latest
+
+        latest(job.out, job.about())
+    if world is not None:
+        _one(job)
+    else:
+        _all(job)
+
+
+def _writable(job: Job) -> None:
+    """The places that the run writes to are made, or named where that cannot be."""
+    files = [file.parent for file in (job.recording, job.timeline) if file is not None]
+    for folder in [job.out, *files]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            able = os.access(folder, os.W_OK)
+        except OSError:
+            able = False
+        if not able:
+            raise UserError(f"{folder}: cannot be written to; give a folder that can")
+
+
+def _all(job: Job) -> None:
+    """All ranks as processes of this machine."""
+    from poise.runtime.ranks import Ranks
+    from poise.runtime.train import train
+
+    Ranks(job.replicas * len(job.schedule.ranks), lambda seat: train(job, seat), timeout_s=3 * job.timeout_s).wait()
+
+
+def _one(job: Job) -> None:
+    """The rank that torchrun says: nccl where every process of the machine has a GPU, else gloo."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import TCPStore
+
+    from poise.runtime.guard import EXIT, Seat
+    from poise.runtime.train import train
+
+    local, here = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    gpus = torch.cuda.device_count() >= here
+    if gpus:
+        torch.cuda.set_device(local)
+    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=3 * job.timeout_s))
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        train(job, Seat(dist.get_rank(), dist.get_world_size(), lambda: TCPStore(host, port, is_master=False)))
+    except RankError as error:  # whoever found out has said it
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        sys.stderr.flush()
+        os._exit(EXIT)
+    dist.destroy_process_group()

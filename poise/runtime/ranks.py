@@ -1,0 +1,135 @@
+"""Processes of one machine as the ranks of a process group, started by forking: PyTorch is loaded once."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+from poise.core.errors import PoiseError, RankError
+from poise.runtime.guard import BLAME, EXIT, Board, Seat
+
+HOST = "127.0.0.1"
+
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+Main = Callable[[Seat], None]
+
+_SERVERS: list[TCPStore] = []
+"""The stores of all jobs that run, for a fork must not drop one: it would wait for a thread that it does not have."""
+
+
+class Ranks:
+    """`count` processes that run `main`, in a process group of gloo. They die with this process.
+
+    The store is kept here, so that it outlives any rank.
+    """
+
+    def __init__(self, count: int, main: Main, *, timeout_s: float = 60.0) -> None:
+        importlib.import_module("torch._dynamo")  # or every rank would load it with its first optimizer
+        context = multiprocessing.get_context("fork")
+        self._board = Board(context.RawArray("c", Board.size(count)))
+        ends = [context.Pipe() for _ in range(count)]
+        sys.stdout.flush()
+        self.processes: list[BaseProcess] = [
+            context.Process(
+                target=_run, args=(rank, count, main, timeout_s, ends[rank][1], os.getpid(), self._board), daemon=True
+            )
+            for rank in range(count)
+        ]
+        for process in self.processes:
+            process.start()
+        self.store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+        _SERVERS.append(self.store)
+        for ours, theirs in ends:
+            ours.send(self.store.port)
+            ours.close()
+            theirs.close()
+
+    def wait(self, grace_s: float = 5.0) -> None:
+        """Wait until all have ended well. RankError, with all of them ended, if one has not."""
+        left = dict(enumerate(self.processes))
+        while left:
+            wait([process.sentinel for process in left.values()])
+            for rank, process in list(left.items()):
+                if process.exitcode is not None:
+                    del left[rank]
+            codes = {rank: each.exitcode for rank, each in enumerate(self.processes) if each.exitcode}
+            if codes:
+                self._end(grace_s)
+                said = self._said(codes)
+                self._drop()
+                raise RankError(said)
+        self._drop()
+
+    def close(self, grace_s: float) -> None:
+        """Give the ranks this long to end, then end them."""
+        self._end(grace_s)
+        self._drop()
+
+    def _drop(self) -> None:
+        """End the store here and now, not in a process that is forked later."""
+        _SERVERS.remove(self.store)
+        del self.store
+
+    def _end(self, grace_s: float) -> None:
+        for process in self.processes:
+            process.join(grace_s)
+        for process in self.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+    def _said(self, codes: dict[int, int]) -> str:
+        """Who it was: a rank that a signal ended, or what the ranks themselves have found out."""
+        for rank, code in codes.items():
+            if code < 0:
+                doing = self._board.read(rank) or "its start"
+                return f"rank {rank} was ended by signal {-code} ({signal.Signals(-code).name}) in {doing}"
+        if self.store.check([BLAME]):
+            return self.store.get(BLAME).decode()
+        rank, code = next(iter(codes.items()))
+        return f"rank {rank} ended with exit code {code} in {self._board.read(rank) or 'its start'}"
+
+
+def _run(
+    rank: int, count: int, main: Main, timeout_s: float, end: Connection, parent: int, board: Board
+) -> None:  # fmt: skip
+    """The life of a rank."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
+    port = end.recv()
+
+    def connect() -> Store:
+        return TCPStore(HOST, port, is_master=False)
+
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo", store=PrefixStore("group", connect()), rank=rank, world_size=count, timeout=timedelta(seconds=timeout_s)
+    )
+    try:
+        main(Seat(rank, count, connect, board))
+    except PoiseError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        sys.stderr.flush()
+        os._exit(EXIT)  # without waiting for messages that nobody will take
+    dist.destroy_process_group()

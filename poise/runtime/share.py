@@ -1,0 +1,74 @@
+"""Weights and gradients that ranks share: copies of a stage under one schedule, replicas of a whole pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from poise.pipeline.schedule import Schedule
+from poise.runtime.stage import Stage
+from poise.runtime.wire import Wire
+
+Stages = Mapping[int, Stage]
+
+
+def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
+    """All copies of a stage take the weights of the first."""
+    for stage, homes in _copied(schedule, stages):
+        weights = [each.data for each in stages[stage].module.state_dict(keep_vars=True).values()]
+        if wire.rank == homes[0]:
+            for home in homes[1:]:
+                wire.send_gradients(tuple(weights), home)
+        else:
+            for own, given in zip(weights, wire.receive_gradients(weights, homes[0]).wait(), strict=True):
+                own.copy_(given)
+    wire.finish()
+
+
+def sum_copies(schedule: Schedule, stages: Stages, wire: Wire) -> None:
+    """Sum the gradients of copies on the first one's rank, in the order of ranks, and hand the sum to all."""
+    for stage, homes in _copied(schedule, stages):
+        own = _gradients(stages[stage].module)
+        if wire.rank != homes[0]:
+            wire.send_gradients(tuple(own), homes[0])
+            for mine, total in zip(own, wire.receive_gradients(own, homes[0]).wait(), strict=True):
+                mine.copy_(total)
+            continue
+        for home in homes[1:]:
+            for mine, theirs in zip(own, wire.receive_gradients(own, home).wait(), strict=True):
+                mine.add_(theirs)
+        for home in homes[1:]:
+            wire.send_gradients(tuple(own), home)
+
+
+def average(modules: Iterable[nn.Module], group: dist.ProcessGroup) -> None:
+    """The mean of gradients over the ranks of `group`, a collective for each module."""
+    for module in modules:
+        gradients = _gradients(module)
+        if not gradients:
+            continue
+        flat = torch.cat([each.flatten() for each in gradients])
+        dist.all_reduce(flat, group=group)
+        flat /= group.size()
+        for each, mean in zip(gradients, torch.split(flat, [each.numel() for each in gradients]), strict=True):
+            each.copy_(mean.view_as(each))
+
+
+def _gradients(module: nn.Module) -> list[Tensor]:
+    """One for each weight that has one somewhere: zeros where no microbatch came by."""
+    found = []
+    for weight in module.parameters():
+        if weight.requires_grad:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+            found.append(weight.grad)
+    return found
+
+
+def _copied(schedule: Schedule, stages: Stages) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The stages here that others have as well; every rank goes through them in the same order."""
+    for stage in stages:
+        if len(schedule.homes[stage]) > 1:
+            yield stage, schedule.homes[stage]

@@ -1,0 +1,134 @@
+"""A rank that is killed, stalls or raises in mid-step: the job ends on all ranks, with one message that says which."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from poise.core.errors import RankError
+from poise.pipeline import make
+from poise.runtime import Pipeline
+from poise.runtime.guard import Guard, Seat
+from poise.runtime.ranks import Ranks
+
+RANKS = 4
+TIMEOUT_S = 2.0
+
+
+class Faulty(nn.Module):
+    """A layer whose forward of the fourth microbatch goes wrong."""
+
+    def __init__(self, fault: Callable[[], object]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.fault = fault
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 4:
+            self.fault()
+        found: Tensor = self.layer(x)
+        return found
+
+
+def _raise() -> None:
+    raise ValueError("no more numbers")
+
+
+def _job(fault: Callable[[], object], board: bool = True) -> Callable[[Seat], None]:
+    """Training in which rank 2 goes wrong in 2F3."""
+
+    def main(seat: Seat) -> None:
+        seat = seat if board else Seat(seat.rank, seat.count, seat.connect)
+        modules = [Faulty(fault) if stage == 2 else nn.Linear(4, 4) for stage in range(RANKS)]
+        with Guard(seat, timeout_s=TIMEOUT_S) as guard:
+            pipeline = Pipeline(make("one_f_one_b", RANKS, 8), modules, lambda y, t: ((y - t) ** 2).mean(), guard=guard)
+            for _ in range(3):
+                pipeline.step(torch.ones(8, 4), torch.zeros(8, 4))
+
+    return main
+
+
+def _fails(fault: Callable[[], object], board: bool = True) -> str:
+    ranks = Ranks(RANKS, _job(fault, board), timeout_s=60)
+    with pytest.raises(RankError) as seen:
+        ranks.wait(grace_s=4)
+    assert not any(process.is_alive() for process in ranks.processes)
+    return str(seen.value)
+
+
+def test_a_rank_that_raises_is_named() -> None:
+    assert _fails(_raise) == "rank 2 failed in 2F3: ValueError: no more numbers"
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_is_named() -> None:
+    said = _fails(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert said == "rank 2 was ended by signal 9 (SIGKILL) in 2F3"
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named() -> None:
+    said = _fails(threading.Event().wait)
+    assert said.startswith("rank 2 is stuck in 2F3: rank ")
+    assert "waits for rank 2 in " in said
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_is_named() -> None:
+    said = _fails(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    assert said.startswith("rank 2 does not answer, last seen in 2F3: rank ")
+    assert "waits for rank 2 in " in said
+
+
+@pytest.mark.slow
+def test_ranks_that_nobody_waits_for_say_it_themselves(capfd: pytest.CaptureFixture[str]) -> None:
+    """As under torchrun: one line, from whoever found out."""
+    _fails(_raise, board=False)
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
+    assert told == ["poise: rank 2 failed in 2F3: ValueError: no more numbers"]
+
+
+@pytest.mark.slow
+def test_a_lost_neighbour_is_named_by_who_waits_for_it(capfd: pytest.CaptureFixture[str]) -> None:
+    _fails(lambda: os.kill(os.getpid(), signal.SIGKILL), board=False)
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
+    assert len(told) == 1
+    assert told[0].startswith("poise: rank 2 was lost while rank ")
+
+
+@pytest.mark.slow
+def test_ranks_die_with_their_parent() -> None:
+    """The parent is a process of its own here; its ranks wait for nothing for ever."""
+    told, tell = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        ranks = Ranks(2, lambda seat: threading.Event().wait() and None)
+        os.write(tell, " ".join(str(process.pid) for process in ranks.processes).encode())
+        threading.Event().wait()
+    pids = [int(word) for word in os.read(told, 100).split()]
+    os.close(told)
+    os.close(tell)
+    handles = [os.pidfd_open(pid) for pid in pids]
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    for handle in handles:
+        seen = threading.Event()
+        waiter = threading.Thread(target=lambda at=handle, done=seen: (_readable(at), done.set()))
+        waiter.start()
+        assert seen.wait(20)
+        waiter.join()
+        os.close(handle)
+
+
+def _readable(handle: int) -> None:
+    import select
+
+    select.select([handle], [], [])

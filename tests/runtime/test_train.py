@@ -1,0 +1,197 @@
+"""`poise train run`: what is wrong is said before anything starts; what stopped goes on bit by bit as if it had not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from poise.core.errors import RankError, ScheduleError, UserError
+from poise.pipeline.csv import write_csv
+from poise.pipeline.find import make
+from poise.pipeline.text import write_json
+from poise.runtime.command import Wish, run
+from poise.runtime.guard import Guard, Seat
+from poise.runtime.ranks import Ranks
+from poise.runtime.recording import Recording
+from poise.runtime.train import Trainer
+from tests.runtime.cases import with_vocabulary
+
+SMALL: dict[str, Any] = {
+    "ranks": 2, "microbatches": 4, "chunks": None, "layers": 4, "hidden": 16, "heads": 2, "length": 16, "rows": 1,
+    "replicas": 1, "steps": 4, "optimizer": "adamw", "lr": 1e-2, "clip": 0.5, "late": False, "seed": 3,
+    "every": 2, "resume": False, "recording": None, "timeline": None, "timeout_s": 60.0, "schedule": "zb_h1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text("the quick brown fox jumps over the lazy dog; " * 40)
+    return file
+
+
+def wish(text: Path, out: Path, **given: Any) -> Wish:
+    return Wish(text=text, out=out, **{**SMALL, **given})
+
+
+def parts(out: Path, step: int) -> dict[str, Any]:
+    return {file.name: torch.load(file) for file in sorted((out / f"step-{step:08d}").glob("*.pt"))}
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(same, one, two))
+    return bool(one == two)
+
+
+def losses(out: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (out / "loss.jsonl").read_text().splitlines()]
+
+
+def check_resume(text: Path, tmp_path: Path, **given: Any) -> None:
+    """Four steps at once, and two steps and two more, leave the same bits."""
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    run(wish(text, whole, **given))
+    run(wish(text, parted, **{**given, "steps": 2}))
+    run(wish(text, parted, **{**given, "resume": True}))
+    assert same(parts(whole, 4), parts(parted, 4))
+    assert losses(whole) == losses(parted)
+    assert len(losses(whole)) == 4 and losses(whole)[-1] < losses(whole)[0]
+
+
+def test_a_run_that_is_resumed_ends_in_the_same_bits(text: Path, tmp_path: Path) -> None:
+    check_resume(text, tmp_path, late=True)
+    page = (tmp_path / "whole" / "loss.html").read_text()
+    assert "zb_h1: 2 stages on 2 ranks" in page and "<svg" in page
+    with pytest.raises(UserError, match=r"--hidden 32: the checkpoint in .* has 16"):
+        run(wish(text, tmp_path / "whole", hidden=32, resume=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chimera", "zb_v", "stash", "latest", "vocabulary"])
+def test_every_kind_of_schedule_resumes(text: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "schedule.json"
+    if name in ("stash", "latest"):
+        file.write_text(write_json(make("one_f_one_b", 4, 6)).replace('"flush"', f'"{name}"'))
+    elif name == "vocabulary":
+        file.write_text(write_json(with_vocabulary(3, 1)))
+    else:
+        file.write_text(write_json(make(name, 4, 8)))
+    clip = None if name in ("stash", "latest") else 0.5
+    check_resume(text, tmp_path, schedule=str(file), ranks=None, microbatches=None, clip=clip, optimizer="sgd", lr=0.05)
+
+
+@pytest.mark.slow
+def test_replicas_train_as_one_pipeline_with_their_rows(text: Path, tmp_path: Path) -> None:
+    run(wish(text, tmp_path / "one", rows=2, optimizer="sgd"))
+    check_resume(text, tmp_path, replicas=2, optimizer="sgd")
+    assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
+
+
+class Doomed(Trainer):
+    """Rank 1 is killed in the fourth step."""
+
+    def _step(self, step: int) -> float:
+        if step == 3 and self.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._step(step)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_from_its_last_checkpoint(text: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(wish(text, whole))
+    job = wish(text, broken).job(2)
+
+    def main(seat: Seat) -> None:
+        with Guard(seat, timeout_s=20) as guard:
+            Doomed(job, guard).run()
+
+    with pytest.raises(RankError, match=r"rank 1 was ended by signal 9 \(SIGKILL\)"):
+        Ranks(2, main).wait()
+    run(wish(text, broken, resume=True))
+    assert same(parts(whole, 4), parts(broken, 4))
+    assert losses(whole) == losses(broken)
+
+
+@pytest.mark.slow
+def test_under_torchrun(text: Path, tmp_path: Path) -> None:
+    out, record = tmp_path / "out", tmp_path / "record.json"
+    file = tmp_path / "schedule.csv"
+    file.write_text(write_csv(make("zb_h1", 2, 4)))
+    options = {"layers": 4, "hidden": 16, "heads": 2, "length": 16, "rows": 1, "steps": 4, "lr": 0.01, "clip": 0.5}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "poise"]
+    command += ["train", "run", str(text), "--schedule", str(file), "--out", str(out), "--record", str(record)]
+    command += [f"--{word}={value}" for word, value in {**options, "seed": 3}.items()]
+    subprocess.run(command, check=True, timeout=300, capture_output=True)
+    run(wish(text, tmp_path / "alone"))
+    assert losses(out) == losses(tmp_path / "alone")
+    assert len(Recording.load(record).ranks) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"length": 4000}, r"text.txt: has 1800 bytes, and a sequence of --length 4000 .* takes 4001; give a longer"),
+        ({"layers": 5, "ranks": 4}, r"5 layers are 10 parts .* do not divide into 4 stages; give 6 layers"),
+        ({"heads": 3}, "hidden 16 does not divide into 3 heads"),
+        ({"optimizer": "adam"}, "--optimizer adam: give adamw or sgd"),
+        ({"schedule": "zb_vv"}, "'zb_vv' is no schedule; did you mean zb_v"),
+        ({"schedule": "none.csv"}, r"none.csv: is no file; give a schedule's file \(.csv, .json, .txt\) or one of"),
+        ({"late": True, "clip": None}, r"--post-validate: .* give --clip too"),
+        ({"schedule": "pipedream", "clip": None, "replicas": 2}, "--replicas: with updates stash"),
+        ({"resume": True}, "holds no complete checkpoint"),
+    ],
+)
+def test_what_is_wrong_is_said_first(text: Path, tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        run(wish(text, tmp_path / "out", **given))
+    assert not any(tmp_path.glob("out/*"))
+
+
+def test_a_place_that_cannot_be_written_is_named(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"text.txt: cannot be written to; give a folder"):
+        run(wish(text, text))
+    with pytest.raises(UserError, match=r"text.txt/deep: cannot be written to"):
+        run(wish(text, tmp_path / "out", recording=text / "deep" / "x.json"))
+
+
+@pytest.mark.slow
+def test_one_rank_is_enough(text: Path, tmp_path: Path) -> None:
+    check_resume(text, tmp_path, ranks=1, schedule="gpipe", clip=None)
+
+
+def test_no_text_and_a_faulty_file(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no file that can be read"):
+        run(wish(tmp_path / "nothing", tmp_path / "out"))
+    file = tmp_path / "bad.csv"
+    file.write_text("0F0,0B0\n1B0,1F0\n")
+    with pytest.raises(ScheduleError, match=r"1B0 .* comes before 1F0"):
+        run(wish(text, tmp_path / "out", schedule=str(file), ranks=None, microbatches=None))
+    file.write_text("0F0,0B0\n1F0,1B0\n")
+    with pytest.raises(ScheduleError, match=r"--ranks 3: the schedule in .* has 2"):
+        run(wish(text, tmp_path / "out", schedule=str(file), ranks=3, microbatches=None))
+
+
+def test_without_pytorch_the_cure_is_said(text: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more)\n"
+        f"from poise.cli import main; code = main(['train', 'run', {str(text)!r}, '--ranks', '2'])\n"
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "training needs PyTorch: pip install 'poise[torch]'" in done.stderr
