@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ class EngineDefaults:
     joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     draft_s: time of each run of a draft head beyond its layer's.
+    captured: sizes of batches whose decode steps are captured as graphs (`poise.cost.captured.padded`).
     quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
     ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
@@ -63,6 +64,7 @@ class EngineDefaults:
     front_s: float = 0.0
     front_token_s: float = 0.0
     draft_s: float = 0.0
+    captured: Sequence[tuple[int, int]] = field(default=(), hash=False)
     quantised_kv: Format = "bf16"
     ahead: bool = False
     prefill_first: bool = False

@@ -1,15 +1,16 @@
 """Layouts that a published benchmark ran: InferenceX's configurations by engine version and day, from its repository.
 
-`inferencex.csv` is what `bench/inferencex_layouts.py` gathers from github:SemiAnalysisAI/InferenceX (Apache-2.0). Its
-results repeat engine, version, day, lengths and clients, but not always how many workers stood behind them, nor that
-tokens were drafted.
+`inferencex.csv` is what `bench/inferencex_layouts.py` gathers from github:SemiAnalysisAI/InferenceX and the recipes
+that it runs by (github:NVIDIA/srt-slurm; both Apache-2.0). Its results repeat engine, version, day, lengths and
+clients, but not always how many workers stood behind them, that tokens were drafted, or how many requests were let in.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -28,13 +29,19 @@ class Side:
     expert: int
     shared: bool
 
+    @property
+    def parts(self) -> int:
+        """Ranks that have requests of their own."""
+        return self.ranks if self.shared else 1
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """One layout of a configuration.
 
     drafts: proposals of a decode step.  batch: most requests of a decode worker, of each of its ranks where those have
-    requests of their own; 0 where its recipe does not say.
+    requests of their own; 0 where its recipe does not say.  prefill_batch, prefill_tokens: likewise the most requests
+    and prompt tokens of a prefill worker's step.
     prefill: None where decode does both.
     """
 
@@ -42,11 +49,18 @@ class Layout:
     batch: int
     prefill: Side | None
     decode: Side
+    prefill_batch: int = 0
+    prefill_tokens: int = 0
 
     @property
     def sequences(self) -> int:
         """Most requests of a decode worker, 0 where that is not known."""
-        return self.batch * (self.decode.ranks if self.decode.shared else 1)
+        return self.batch * self.decode.parts
+
+    @property
+    def unlimited(self) -> Layout:
+        """The same with nothing known of what its workers admit."""
+        return replace(self, batch=0, prefill_batch=0, prefill_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +79,23 @@ class Run:
 
 
 def layouts_of(run: Run) -> tuple[Layout, ...]:
-    """The layouts that were configured for `run`: of its very version where there are any, else those of its day."""
+    """The layouts that were configured for `run`: of its very version where there are any, else those of its day.
+
+    A configuration is run when it changes, so of those the ones that changed on that day or the day before, if any did.
+    """
     rows = [row for row in _rows().get((key(run.engine), run.model, run.device, run.weights), ()) if _loads(row, run)]
     same = [row for row in rows if row["version"] and row["version"] == run.version]
     of_day = [row for row in same or rows if row["since"] <= (run.day or "9") <= (row["until"] or "9")]
-    return tuple(dict.fromkeys(_layout(row) for row in of_day or same))
+    changed = [row for row in of_day if _ran(row, run.day)]
+    return tuple(dict.fromkeys(_layout(row) for row in changed or of_day or same))
+
+
+def _ran(row: dict[str, str], day: str) -> bool:
+    """Whether the configuration of `row` changed on `day` or on the day before."""
+    if not day:
+        return False
+    eve = (date.fromisoformat(day) - timedelta(1)).isoformat()
+    return not {day, eve}.isdisjoint(row["runs"].split())
 
 
 def _loads(row: dict[str, str], run: Run) -> bool:
@@ -84,7 +110,8 @@ def _loads(row: dict[str, str], run: Run) -> bool:
 def _layout(row: dict[str, str]) -> Layout:
     prefill, decode = _side(row["prefill"]), _side(row["decode"])
     assert decode is not None
-    return Layout(int(row["drafts"]), int(row["batch"] or 0), prefill, decode)
+    limits = (int(row[name] or 0) for name in ("prefill_batch", "prefill_tokens"))
+    return Layout(int(row["drafts"]), int(row["batch"] or 0), prefill, decode, *limits)
 
 
 def _side(words: str) -> Side | None:

@@ -24,15 +24,14 @@ class Recipe:
     """What a script sets; 0, 1 and False leave the engine as it is.
 
     token_budget: tokens of a step.  prompt_and: its budget is a prompt, a token a client and so many more.
-    recv_interval: SGLang's `--scheduler-recv-interval`.  attention_dp: attention's ranks have requests of their own.
-    balance_iters: steps that prompts then wait for one on every rank.  wait_iters, wait_ratio: TensorRT-LLM's
+    recv_interval: SGLang's `--scheduler-recv-interval`.  balance_iters: steps that prompts wait for one on every rank,
+    where attention's ranks have requests of their own.  wait_iters, wait_ratio: TensorRT-LLM's
     `batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio`.
     """
 
     token_budget: int = 0
     prompt_and: int = 0
     recv_interval: int = 1
-    attention_dp: bool = False
     balance_iters: int = 0
     wait_iters: int = 0
     wait_ratio: float = 0.0

@@ -35,6 +35,9 @@ NARROW = ("fp4", "int4")
 """Formats in which the checkpoints of such models keep experts only, and attention in 16 bits (the quantisation files
 of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
 
+HOST = 4
+"""Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
+
 SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
 """Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
 
@@ -232,9 +235,15 @@ class Gather:
     def _dispatches(self) -> bool:
         """Whether tokens go only to the ranks of their experts, so that a kernel sees none that are meant for others.
 
-        vLLM gathers all tokens on every rank unless it is told otherwise (`all2all_backend`).
+        vLLM and SGLang gather all tokens on every rank unless they are told otherwise (`all2all_backend`,
+        `moe-a2a-backend`). Published recipes tell SGLang so where experts spread over hosts that one scale-up domain
+        joins, and nearly nowhere else (NVIDIA/srt-slurm, 2026-04).
         """
-        return self.pool.expert > 1 and self.pool.data > 1 and self._framework != "vllm"
+        pool = self.pool
+        if pool.expert == 1 or pool.data == 1 or self._framework == "vllm":
+            return False
+        joined = HOST < pool.expert <= pool.device.scaleup_domain > 2 * HOST
+        return joined or self._framework != "sglang"
 
     def _exchanges(self) -> Callable[[float], float]:
         """Seconds of a layer's exchange of tokens between data ranks, by a rank's tokens."""

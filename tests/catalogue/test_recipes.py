@@ -47,3 +47,10 @@ def test_a_layout_is_known_by_its_clients() -> None:
 @pytest.mark.parametrize(("day", "found"), [("2025-11-01", False), ("2026-03-01", True)])
 def test_configurations_have_their_days(day: str, found: bool) -> None:
     assert bool(layouts_of(replace(RUN, version="9.9", day=day))) == found
+
+
+@pytest.mark.parametrize(("day", "drafts"), [("2026-02-07", {0}), ("2026-02-13", {2}), ("2026-02-18", {0, 2})])
+def test_what_runs_on_a_day_is_what_changed(day: str, drafts: set[int]) -> None:
+    """Drafting was configured on the 9th and changed on the 13th; days without a change tell nothing."""
+    run = replace(RUN, engine="SGLang", version="0.5.8.post1", clients=64, day=day)
+    assert {each.drafts for each in layouts_of(run)} == drafts

@@ -1,0 +1,234 @@
+"""Fit what kernel tables do not tell of training (`poise/cost/training/figures.json`) over measured runs.
+
+    python bench/fit_training.py DATA [--out FILE] [--held-out]
+
+The least squares of log ratios under a soft loss; every source weighs the same, whatever its rows. Runs whose licence
+forbids more than study (Llama layouts, CC BY-NC-SA) are left out and only validated against. `--held-out` fits again
+without each group of runs (a source's cluster, then each model) and says how far the group's answers are off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poise.core.errors import PoiseError
+from poise.cost.training.columns import columns
+from poise.cost.training.figures import SHIPPED, Figures
+from poise.cost.training.layout import check
+from poise.cost.training.step import evaluate
+from poise.truth.validate.training.answer import read_runs
+from poise.truth.validate.training.run import Run
+
+NOT_FITTED = ("llama_layouts_a100",)
+HOSTS = {"profiled": ("forward_s", "backward_s", "launch_s", "step_s", "gemm", "core", "scores", "loss", "near")}
+"""Software whose launching, or kernels profiled alone, have figures of their own."""
+FIXED = ("framework", "fragment", "tensor")
+"""Of these no run tells: stated in `Figures`."""
+STEP = 0.02
+SOFT = 0.06
+"""The relative error at which a run begins to count less than its square."""
+TIGHT = {"stream": 0.06}
+"""Figures that nothing but light kernels tell of, and that products would take up: near what profiles say."""
+PRIOR = 0.35
+"""Standard deviation of a figure's logarithm around where it starts: runs that say nothing of it leave it there."""
+OWN = 1.2
+"""The same of software's own figures, which many runs tell and nothing else does."""
+OWN_MOST = 400
+MOST = 90
+"""Runs of a source that take part; of more, every so-manieth."""
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def fitted(data: Path) -> list[Run]:
+    """The runs to fit to."""
+    return [
+        run for run in read_runs(data)[0]
+        if run.metric == "step_time" and run.job is not None and run.source not in NOT_FITTED
+    ]  # fmt: skip
+
+
+def thinned(runs: Sequence[Run]) -> list[Run]:
+    """At most `MOST` runs of each source, evenly chosen."""
+    found: list[Run] = []
+    for source in sorted({run.source for run in runs}):
+        own = [run for run in runs if run.source == source]
+        found += own[:: -(-len(own) // MOST)]
+    return found
+
+
+def names() -> list[tuple[str, str]]:
+    """Figures that are fitted, each with the software that it is for."""
+    own = [("", name) for name in asdict(Figures()) if name not in FIXED]
+    return [*own, *((host, name) for host, parts in HOSTS.items() for name in parts)]
+
+
+def start() -> Values:
+    """Logarithms of the figures where fitting begins."""
+    values = asdict(Figures())
+    return np.log([values[name] for _, name in names()])
+
+
+def begun(path: Path | None) -> Values:
+    """The point of an earlier fit, or where fitting begins."""
+    if path is None:
+        return start()
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return np.log([(told["hosts"][host] if host else told["figures"])[name] for host, name in names()])
+
+
+def figures_of(x: Values) -> Callable[[str], Figures]:
+    """Figures by software from a point."""
+    plain, hosts = {}, {host: {} for host in HOSTS}  # type: ignore[var-annotated]
+    for (host, name), value in zip(names(), np.exp(x), strict=True):
+        (hosts[host] if host else plain)[name] = float(value)
+    made = {"": Figures(**plain)} | {host: replace(Figures(**plain), **own) for host, own in hosts.items()}
+    return lambda host: made[host]
+
+
+def off(runs: Sequence[Run], use: Callable[[str], Figures]) -> Values:
+    """Log ratios of predicted over measured; those that cannot be laid out are 0."""
+    found = []
+    for run in runs:
+        assert run.job is not None and run.layout is not None
+        try:
+            check(run.job, run.layout)
+            steps = evaluate(run.job, columns(run.job, [run.layout]), use(run.job.host), memory=False)
+            found.append(np.log(float(steps.seconds[0]) / run.value))
+        except PoiseError:
+            found.append(0.0)
+    return np.array(found)
+
+
+class Slopes:
+    """Derivatives of log ratios by log figures; runs that a figure did not move once are not run for it again."""
+
+    def __init__(self, runs: Sequence[Run], free: Sequence[int] | None = None) -> None:
+        self.runs = runs
+        self.free = range(len(names())) if free is None else free
+        self.moved: dict[int, list[int]] = {}
+
+    def __call__(self, x: Values) -> tuple[Values, Values]:
+        """Log ratios and their derivatives."""
+        here = off(self.runs, figures_of(x))
+        found = np.zeros((len(here), len(x)))
+        for at in self.free:
+            rows = self.moved.get(at, list(range(len(here))))
+            there = x.copy()
+            there[at] += STEP
+            moved = off([self.runs[row] for row in rows], figures_of(there)) - here[rows]
+            found[rows, at] = moved / STEP
+            self.moved.setdefault(at, [row for row, by in zip(rows, moved, strict=True) if abs(by) > 1e-7])
+        return here, found
+
+
+def weights(runs: Sequence[Run]) -> Values:
+    """What each run counts: a source with many runs no more than one with forty."""
+    counts = {source: sum(run.source == source for run in runs) for source in {run.source for run in runs}}
+    return np.array([min(1.0, np.sqrt(40 / counts[run.source])) for run in runs])
+
+
+def solved(x: Values, ratios: Values, by: Values, counts: Values) -> Values:
+    """The next point: one step of soft least squares with priors around where figures start."""
+    prior = np.array([OWN if host else TIGHT.get(name, PRIOR) for host, name in names()])
+    weight = counts / SOFT / (1 + (ratios / SOFT) ** 2) ** 0.25
+    rows = np.concatenate([by * weight[:, None], np.diag(1 / prior)])
+    wanted = np.concatenate([-ratios * weight, (start() - x) / prior])
+    return x + np.clip(np.linalg.lstsq(rows, wanted, rcond=None)[0], -0.4, 0.4)
+
+
+def fit(runs: Sequence[Run], begin: Values, tries: int) -> Values:
+    """The point of least squares."""
+    x, slopes, counts = begin.copy(), Slopes(runs), weights(runs)
+    for _ in range(tries):
+        x = solved(x, *slopes(x), counts)
+    return x
+
+
+def of_hosts(runs: Sequence[Run], begin: Values, tries: int) -> Values:
+    """The same for the figures of software's own alone, over all runs of it: no other run tells of them."""
+    x = begin.copy()
+    for host in HOSTS:
+        own = [run for run in runs if run.job is not None and run.job.host == host]
+        own = own[:: -(-len(own) // OWN_MOST)]
+        free = [at for at, (of, _) in enumerate(names()) if of == host]
+        slopes = Slopes(own, free)
+        for _ in range(tries):
+            there = solved(x, *slopes(x), np.ones(len(own)))
+            x[free] = there[free]
+    return x
+
+
+def said(ratios: Values) -> str:
+    """Bias, median and 90th percentile of relative errors."""
+    errors = np.exp(ratios) - 1
+    median, p90 = np.quantile(abs(errors), (0.5, 0.9))
+    return f"n {len(ratios):4}  bias {np.median(errors):+.3f}  median {median:.3f}  p90 {p90:.3f}"
+
+
+def held_out(runs: Sequence[Run], x: Values) -> None:
+    """Fit without each cluster and each model, by the slopes at `x`, and answer what was left out."""
+    ratios, by = Slopes(runs)(x)
+    for what in ("cluster", "model"):
+        total: list[float] = []
+        for name in sorted({getattr(run, what) for run in runs}):
+            out = np.array([getattr(run, what) == name for run in runs])
+            kept, there = [run for run, left in zip(runs, out, strict=True) if not left], x.copy()
+            for _ in range(5):
+                there = solved(there, ratios[~out] + by[~out] @ (there - x), by[~out], weights(kept))
+            own = [run for run, left in zip(runs, out, strict=True) if left]
+            missed = off(own, figures_of(there))
+            total += missed.tolist()
+            print(f"held out {what} {name:40} {said(missed)}", flush=True)
+        print(f"held out {what}, all{'':35} {said(np.array(total))}")
+
+
+def main() -> None:
+    """Fit, write and say how far."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--begin", type=Path, help="figures of an earlier fit to go on from")
+    parser.add_argument("--tries", type=int, default=12)
+    parser.add_argument("--held-out", action="store_true")
+    wish = parser.parse_args()
+    every = fitted(wish.data)
+    runs = thinned(every)
+    x = of_hosts(every, fit(runs, begun(wish.begin), wish.tries), 10)
+    use = figures_of(x)
+    for source in sorted({run.source for run in every}):
+        own = [run for run in every if run.source == source]
+        print(f"{source:24} {said(off(own, use))}", flush=True)
+    for (host, name), before, after in zip(names(), np.exp(start()), np.exp(x), strict=True):
+        print(f"{host:20} {name:14} {before:10.4g} -> {after:10.4g}")
+    told = {
+        "kind": "training figures",
+        "date": "2026-11-22",
+        "sources": [
+            "vTrain's runs (VIA-Research/vTrain), MIT",
+            "MPT runs (mosaicml/llm-foundry), Apache-2.0",
+            "tables of arXiv 2401.10241 and 2104.04473, figures only",
+            "Megatron-Bridge's performance pages (NVIDIA-NeMo/Megatron-Bridge), Apache-2.0",
+        ],
+        "figures": {
+            name: float(f"{value:.4g}") for (host, name), value in zip(names(), np.exp(x), strict=True) if not host
+        },
+        "hosts": {
+            host: {name: float(f"{v:.4g}") for (h, name), v in zip(names(), np.exp(x), strict=True) if h == host}
+            for host in HOSTS
+        },
+    }
+    wish.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    if wish.held_out:
+        held_out(runs, x)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What kernel tables do not tell of training: fitted once over measured runs, with meaning, source and date."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from poise.cost.efficiency import stated
+
+SHIPPED = Path(__file__).with_name("figures.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Factors are of what tables or datasheets say, durations in seconds, bytes in bytes.
+
+    `figures.json` holds the fitted values; the defaults here are where fitting starts, and stand for what no run
+    at hand can tell.
+    """
+
+    gemm: float = stated(1.05, "time of products beside that of the same products measured alone", "start")
+    gemm_new: float = stated(1.12, "the same on devices with FP8 units, whose clocks fall under load", "start")
+    odd: float = stated(2.5, "time of products with a width that is no multiple of 8 beside one that is", "start")
+    gemm_fp8: float = stated(1.1, "the same in FP8", "start")
+    casts: float = stated(4.0, "bytes moved per quantised value of a product's input", "start")
+    stream: float = stated(0.8, "memory bandwidth reached by norms, activations, additions", "start")
+    flash: float = stated(0.6, "BF16 peak reached by flash attention's forward, heads of 128, long sequences", "start")
+    flash2_new: float = stated(0.35, "the same of FlashAttention 2 on devices with FP8 units", "start")
+    flash_back: float = stated(0.8, "what its backward reaches beside its forward", "start")
+    flash_narrow: float = stated(0.9, "what heads of 64 reach beside those of 128", "start")
+    flash_short: float = stated(300.0, "keys by which the diagonal and its edges lengthen each row", "start")
+    core: float = stated(0.45, "peak reached by the two products of unfused attention", "start")
+    scores: float = stated(6.5, "times that unfused attention's forward passes over its scores", "start")
+    scores_back: float = stated(1.2, "its backward's passes beside its forward's", "start")
+    eager: float = stated(2.5, "bytes of unfused norms, activations and additions beside fused ones", "start")
+    forward_s: float = stated(0.3e-3, "host time to launch a layer's forward", "start")
+    backward_s: float = stated(0.5e-3, "host time to launch a layer's backward", "start")
+    launch_s: float = stated(50e-6, "host time to launch a collective of a layer", "start")
+    loss: float = stated(12.0, "times that the loss passes over 32-bit logits", "start")
+    near: float = stated(1.0, "time of collectives inside a server beside NCCL's alone", "start")
+    far: float = stated(0.75, "bandwidth between servers that collectives reach", "start")
+    hop: float = stated(0.6, "bandwidth that messages between stages reach", "start")
+    far_s: float = stated(25e-6, "latency of a hop between servers", "start")
+    gather: float = stated(0.6, "part of a layer's compute behind which FSDP's gathers can hide", "start")
+    beside: float = stated(0.15, "how much slower compute runs while a collective does", "start")
+    update: float = stated(1.2, "time of the optimizer beside its bytes at `stream`", "start")
+    step_s: float = stated(20e-3, "fixed time of a step: norms of gradients, scalers, the loader", "start")
+    expert: float = stated(1.3, "time of grouped products of experts beside equal products", "start")
+    exchange: float = stated(0.6, "bandwidth that experts' all-to-alls reach", "start")
+    dispatch: float = stated(6.0, "times that routing and permuting move a token's copies", "start")
+    context: float = stated(0.4, "part of context-parallel exchange that stays exposed", "start")
+    tensor: float = stated(1.0, "part of tensor-parallel collectives that stays exposed", "start")
+    framework: float = stated(1.5e9, "device memory of context, libraries and communicators", "start")
+    fragment: float = stated(0.03, "memory lost between blocks, of what is allocated", "start")
+
+    def sources(self) -> dict[str, dict[str, object]]:
+        """Each figure with its value, meaning and source."""
+        about = _shipped()
+        return {
+            f.name: {"value": getattr(self, f.name), "what": f.metadata["what"], **about.get(f.name, {})}
+            for f in fields(Figures)
+        }
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    return told
+
+
+@lru_cache(maxsize=4)
+def figures(host: str = "") -> Figures:
+    """The fitted figures, with the launching times of the software `host`."""
+    told = _shipped()
+    values = dict(told["figures"])
+    values.update(told["hosts"].get(host, {}))
+    return Figures(**values)

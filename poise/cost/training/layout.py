@@ -1,0 +1,156 @@
+"""How a job is laid over devices, and the checks that a layout can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from poise.core.errors import ScenarioError
+from poise.cost.training.job import Job
+
+Recompute = Literal["none", "selective", "full"]
+
+RECOMPUTE = ("none", "selective", "full")
+SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zb_h1", "zb_h2", "zb_v", "v_half", "v_min")
+"""Schedules with a closed form, in the order of a column's numbers."""
+TWO_CHUNKS = ("zb_v", "v_half", "v_min")
+"""Schedules that place two chunks on each rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Degrees of parallelism and what is kept, recomputed or moved.
+
+    tensor, context, data: ranks of attention's mesh; pipeline: ranks of the pipeline, each with `chunks` stages.
+    sequence_parallel: norms and additions are cut along the sequence by the tensor group (Korthikanti 2022, 4.2).
+    expert, expert_tensor: the experts' own mesh, folded over the same tensor × context × data ranks.
+    zero: 0 copies everything, 1 shards optimizer states over data ranks, 2 gradients too, 3 weights too (FSDP).
+    reshard: with zero 3, weights are freed after the forward and gathered again.
+    recompute: nothing, attention's core alone (selective) or layers whole (full); `recompute_layers` of each stage
+    only, where it is set.  split: layers of each stage in order of depth (() as even as can be).
+    offload_optimizer: states live in host memory.  offload_activations: the part of them that does.
+    gradient_bytes: of one gradient value as it is summed.  overlap: gradients are summed beside the backward.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    chunks: int = 1
+    micro_batch: int = 1
+    sequence_parallel: bool = True
+    zero: int = 1
+    reshard: bool = True
+    recompute: Recompute = "none"
+    recompute_layers: int | None = None
+    split: tuple[int, ...] = ()
+    offload_optimizer: bool = False
+    offload_activations: float = 0.0
+    schedule: str = "one_f_one_b"
+    gradient_bytes: int = 4
+    overlap: bool = True
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline over all ranks."""
+        return self.pipeline * self.chunks
+
+    def microbatches(self, job: Job) -> int:
+        """Microbatches of one pipeline in a step."""
+        return job.batch // (self.data * self.micro_batch)
+
+    def label(self) -> str:
+        """The layout in one line; what is 1 or usual is left out."""
+        of = "" if self.recompute_layers is None else f" of {self.recompute_layers} layers a stage"
+        parts = [f"tp {self.tensor}"] * (self.tensor > 1) + [f"pp {self.pipeline}"] * (self.pipeline > 1)
+        parts += [f"v {self.chunks}"] * (self.chunks > 1) + [f"cp {self.context}"] * (self.context > 1)
+        parts += [f"dp {self.data}"] + [f"ep {self.expert}"] * (self.expert > 1)
+        parts += [f"etp {self.expert_tensor}"] * (self.expert_tensor > 1)
+        parts += [f"zero {self.zero}", f"mb {self.micro_batch}", f"recompute {self.recompute}{of}"]
+        parts += [self.schedule] * (self.pipeline > 1) + ["optimizer in host memory"] * self.offload_optimizer
+        parts += [f"{self.offload_activations:.0%} of activations in host memory"] * (self.offload_activations > 0)
+        return ", ".join(parts)
+
+
+def check(job: Job, layout: Layout) -> None:
+    """Raise ScenarioError for a layout that cannot be, with the whole equation and what would do."""
+    for name in ("tensor", "pipeline", "data", "context", "expert", "expert_tensor", "chunks", "micro_batch"):
+        if getattr(layout, name) < 1:
+            raise ScenarioError(f"layout.{name} is {getattr(layout, name)}; it is a count: give 1 or more")
+    _check_mesh(job, layout)
+    _check_model(job, layout)
+    _check_split(job, layout)
+    _check_schedule(layout)
+    step = layout.data * layout.micro_batch
+    if job.batch % step:
+        raise ScenarioError(
+            f"batch {job.batch} is no multiple of data {layout.data} × micro_batch {layout.micro_batch} = {step}; "
+            f"give {max(1, job.batch // step) * step} sequences, or other degrees"
+        )
+    if layout.chunks > 1 and layout.schedule == "interleaved" and layout.microbatches(job) % layout.pipeline:
+        raise ScenarioError(
+            f"{layout.microbatches(job)} microbatches are no multiple of pipeline {layout.pipeline}, which "
+            "interleaved stages need; take a smaller micro_batch or chunks 1"
+        )
+    if (layout.offload_optimizer or layout.offload_activations) and not job.device.host_bw:
+        raise ScenarioError(f"device {job.device.name}: its host_bw is not known, so nothing can be offloaded; give it")
+    if not 0 <= layout.offload_activations <= 1:
+        raise ScenarioError(f"layout.offload_activations is {layout.offload_activations}; it is a part: 0 to 1")
+    if not 0 <= layout.zero <= 3:
+        raise ScenarioError(f"layout.zero is {layout.zero}; give 0, 1, 2 or 3")
+
+
+def _check_mesh(job: Job, layout: Layout) -> None:
+    ranks = layout.tensor * layout.context * layout.pipeline * layout.data
+    if ranks != job.devices:
+        raise ScenarioError(
+            f"tensor {layout.tensor} × context {layout.context} × pipeline {layout.pipeline} × data {layout.data} = "
+            f"{ranks}, but the job has {job.devices} devices; make the product {job.devices}"
+        )
+    group, folded = layout.tensor * layout.context * layout.data, layout.expert * layout.expert_tensor
+    if group % folded:
+        raise ScenarioError(
+            f"expert {layout.expert} × expert_tensor {layout.expert_tensor} = {folded} does not divide tensor "
+            f"{layout.tensor} × context {layout.context} × data {layout.data} = {group}, over which experts fold; "
+            "give divisors of it"
+        )
+
+
+def _check_model(job: Job, layout: Layout) -> None:
+    model = job.model
+    if model.heads % layout.tensor:
+        raise ScenarioError(
+            f"tensor {layout.tensor} does not divide the {model.heads} heads of {model.name}; give a divisor of them"
+        )
+    if layout.expert > 1 and (model.moe is None or model.moe.experts % layout.expert):
+        has = "no experts" if model.moe is None else f"{model.moe.experts} experts"
+        raise ScenarioError(f"expert {layout.expert} does not divide what {model.name} has: {has}; give a divisor")
+    if job.sequence % (layout.context * 2 if layout.context > 1 else 1):
+        raise ScenarioError(f"context {layout.context} needs sequences of a multiple of {2 * layout.context} tokens")
+
+
+def _check_schedule(layout: Layout) -> None:
+    name, chunks = layout.schedule, layout.chunks
+    if name not in SCHEDULES:
+        raise ScenarioError(f"schedule {name!r} has no closed form; known: {', '.join(SCHEDULES)}")
+    if layout.pipeline == 1:
+        return
+    if (name in TWO_CHUNKS) != (chunks == 2) and name != "interleaved":
+        wanted = "two chunks on each rank" if name in TWO_CHUNKS else "one chunk on each rank"
+        raise ScenarioError(f"{name} has {wanted}, not {chunks}; set chunks, or take interleaved")
+
+
+def _check_split(job: Job, layout: Layout) -> None:
+    layers, stages = job.model.layers, layout.stages
+    if layout.split and (len(layout.split) != stages or sum(layout.split) != layers):
+        raise ScenarioError(
+            f"split {layout.split} has {len(layout.split)} stages of {sum(layout.split)} layers, but pipeline "
+            f"{layout.pipeline} × chunks {layout.chunks} = {stages} stages hold {layers} layers; make both agree"
+        )
+    if stages > layers + 2:
+        raise ScenarioError(
+            f"pipeline {layout.pipeline} × chunks {layout.chunks} = {stages} stages, but {job.model.name} has {layers} "
+            "layers, an embedding and a head; give fewer stages"
+        )

@@ -1,0 +1,71 @@
+"""Collectives of training by where their ranks lie: inside a server, between servers, or both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from poise.cost.training.figures import Figures
+from poise.cost.training.job import Job
+
+Array = Any
+"""A number or a numpy array of numbers."""
+
+NEAR_S = 12e-6
+"""Latency of a collective inside a server: NCCL's smallest messages on A100 and H100 (AIConfigurator database)."""
+REACHED = 0.85
+"""Part of a scale-up link's one-way figure that rings reach with large messages (the same)."""
+
+
+class Network:
+    """Groups of `ranks` that are `stride` apart in the numbering; servers hold consecutive ranks.
+
+    A group with several ranks in a server uses as many of its NICs: a ring enters and leaves by each (NCCL's channels).
+    """
+
+    def __init__(self, job: Job, use: Figures) -> None:
+        self.inside, self.use = job.inside, use
+        self.near_bw = (job.device.scaleup_bw or job.device.host_bw or job.far_bw) * REACHED / use.near
+        self.far_bw = job.far_bw or self.near_bw
+        self.rails = job.rails or job.inside
+
+    def local(self, ranks: Array, stride: Array) -> Array:
+        """Ranks of a group that lie in one server."""
+        return np.clip(np.minimum(ranks, self.inside // np.maximum(stride, 1)), 1, None)
+
+    def scatter(self, moved: Array, ranks: Array, stride: Array) -> Array:
+        """Reduce-scatter or all-gather of `moved` bytes: (n−1)/n of them pass the narrowest link of the ring."""
+        local = self.local(ranks, stride)
+        far = ranks > local
+        bw = np.where(
+            far, np.minimum(self.near_bw, np.minimum(local, self.rails) * self.far_bw * self.use.far), self.near_bw
+        )
+        hops = np.where(far, np.log2(np.maximum(ranks / local, 1)) * self.use.far_s, 0.0)
+        fixed = np.where(ranks > 1, NEAR_S * self.use.near + hops, 0.0)
+        return fixed + moved * (ranks - 1) / np.maximum(ranks, 1) / bw
+
+    def reduce(self, moved: Array, ranks: Array, stride: Array) -> Array:
+        """All-reduce of `moved` bytes: a reduce-scatter and an all-gather."""
+        return 2.0 * self.scatter(moved, ranks, stride)
+
+    def exchange(self, moved: Array, ranks: Array, stride: Array, copies: int) -> Array:
+        """All-to-all of `moved` bytes from each rank, `copies` of every token to as many ranks.
+
+        What leaves the server goes over one NIC per rank, once for each server in which a token has experts: of
+        s servers, s(1 − (1 − 1/s)^k) have any of k (DeepSeek-V3, arXiv 2412.19437, 3.2.2).
+        """
+        local = self.local(ranks, stride)
+        servers = np.maximum(ranks / local, 1)
+        met = servers * (1 - (1 - 1 / servers) ** copies) * (servers - 1) / servers
+        near = moved * (local - 1) / np.maximum(ranks, 1)
+        far = moved * met / copies
+        reached = self.use.exchange
+        seconds = near / (self.near_bw * reached) + far / (self.far_bw * reached)
+        return np.where(ranks > 1, seconds + NEAR_S + np.where(servers > 1, self.use.far_s, 0.0), 0.0)
+
+    def hop(self, moved: Array, stride: Array) -> Array:
+        """A message to the rank `stride` further on."""
+        far = np.asarray(stride) >= self.inside
+        bw = np.where(far, self.far_bw, self.near_bw) * self.use.hop
+        return moved / bw + np.where(far, self.use.far_s, NEAR_S)

@@ -1,0 +1,108 @@
+"""Steps by closed forms: many at once as one by one, and the directions in which they must move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poise.catalogue.devices import device
+from poise.cost.training import Job, Layout, predict, shape
+from poise.cost.training.columns import columns
+from poise.cost.training.figures import Figures
+from poise.cost.training.network import Network
+from poise.cost.training.step import evaluate
+
+GPT = shape(24, 4096, 32)
+JOB = Job(GPT, device("H100"), 64, 2048, 256)
+LAYOUTS = [
+    Layout(tensor=8, data=8),
+    Layout(tensor=4, pipeline=4, data=4, micro_batch=2, recompute="full"),
+    Layout(tensor=2, pipeline=4, chunks=3, data=8, schedule="interleaved"),
+    Layout(data=64, zero=3, micro_batch=2),
+    Layout(tensor=2, context=2, data=16, sequence_parallel=False),
+    Layout(tensor=2, pipeline=8, data=4, schedule="zb_h1", split=(3, 4, 3, 3, 3, 3, 3, 2)),
+]
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    together = evaluate(JOB, columns(JOB, LAYOUTS))
+    for row, layout in enumerate(LAYOUTS):
+        alone = predict(JOB, layout)
+        assert together.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
+        assert together.memory[row] == pytest.approx(alone.memory, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_parts_make_up_the_step_and_classes_the_memory(layout: Layout) -> None:
+    found = predict(JOB, layout)
+    assert sum(found.parts.values()) == pytest.approx(found.seconds)
+    assert sum(found.classes.values()) == pytest.approx(found.memory)
+    assert 0 < found.mfu <= found.hfu < 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_columns_give_layouts_back(layout: Layout) -> None:
+    assert columns(JOB, [layout]).layout(0, JOB) == layout
+
+
+def test_more_bandwidth_and_less_work_never_take_longer() -> None:
+    layout = LAYOUTS[2]
+    slow = predict(replace(JOB, nic_bw=10e9), layout).seconds
+    fast = predict(replace(JOB, nic_bw=50e9), layout).seconds
+    again = predict(JOB, replace(layout, recompute="full")).seconds
+    assert fast < slow
+    assert predict(JOB, layout).seconds < again
+
+
+@settings(max_examples=50)
+@given(
+    ranks=st.sampled_from([2, 4, 8, 16, 64, 512]), stride=st.sampled_from([1, 2, 4, 8, 16]), moved=st.floats(1e3, 1e10)
+)
+def test_an_all_reduce_is_a_scatter_and_a_gather(ranks: int, stride: int, moved: float) -> None:
+    network = Network(JOB, Figures())
+    both = network.reduce(moved, ranks, stride)
+    assert float(both) == pytest.approx(2 * float(network.scatter(moved, ranks, stride)))
+    assert float(network.scatter(2 * moved, ranks, stride)) >= float(network.scatter(moved, ranks, stride))
+    local = int(network.local(ranks, stride))
+    assert local * max(stride, 1) <= max(8, stride)
+    assert float(network.reduce(moved, 1, stride)) == 0
+
+
+def test_an_exchange_crosses_servers_once_for_each_that_has_an_expert() -> None:
+    network = Network(JOB, Figures())
+    few, many = (float(network.exchange(1e9, 32, 1, copies)) for copies in (1, 8))
+    assert many < few
+    assert float(network.exchange(1e9, 1, 1, 8)) == 0
+
+
+def test_offloading_states_trades_memory_for_time() -> None:
+    base = Layout(data=64, zero=1)
+    kept, moved = predict(JOB, base), predict(JOB, replace(base, offload_optimizer=True))
+    assert moved.memory < kept.memory
+    assert moved.seconds > kept.seconds
+    assert np.isfinite(moved.seconds)
+
+
+def test_activations_in_host_memory_cost_what_their_copies_cannot_hide() -> None:
+    base = Layout(tensor=2, data=32)
+    kept, half = predict(JOB, base), predict(JOB, replace(base, offload_activations=0.5))
+    assert half.memory < kept.memory
+    assert half.seconds >= kept.seconds
+    slow = replace(JOB, device=replace(JOB.device, host_bw=1e9))
+    assert predict(slow, replace(base, offload_activations=0.5)).seconds > 2 * kept.seconds
+
+
+def test_sharded_gradients_are_summed_behind_every_microbatch() -> None:
+    def summed(zero: int, microbatches: int) -> float:
+        micro = JOB.batch * 8 // JOB.devices // microbatches
+        layout = Layout(tensor=8, data=JOB.devices // 8, zero=zero, micro_batch=micro, overlap=False)
+        return predict(JOB, layout).parts["gradients"]
+
+    assert summed(2, 1) == pytest.approx(summed(1, 1)) == pytest.approx(summed(1, 32))
+    once = summed(2, 2) - summed(2, 1)
+    assert once > 0
+    assert [summed(2, count) - summed(2, 1) for count in (4, 32)] == pytest.approx([3 * once, 31 * once])
