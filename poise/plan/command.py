@@ -212,12 +212,9 @@ def _show(wish: Wish, found: Plan) -> None:
 
 def _write(wish: Wish, found: Plan, places: dict[str, Any]) -> None:
     from poise.plan.told import told
-    from poise.scenario.write import to_json, write_json
+    from poise.scenario.write import put_json
 
-    if wish.json == "-":
-        sys.stdout.write(to_json(told(found)))
-    elif wish.json is not None:
-        write_json(told(found), Path(wish.json))
+    put_json(told(found), wish.json)
     if wish.out is not None:
         files = _write_folder(found, wish.out, places)
         if not wish.quiet:

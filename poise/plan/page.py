@@ -13,10 +13,9 @@ from poise.plan.trial import Trial
 from poise.plan.verdict import nothing
 from poise.report.chart import Line, Scale, chart, swatch
 from poise.report.files import replacing
+from poise.report.frame import document
 from poise.report.pieces import fold, grid, section, table
 from poise.report.scaling import SHOWN
-from poise.report.script import SCRIPT
-from poise.report.style import STYLE
 
 HOLDS, MISSES, CHOSEN = 2, 7, 0
 """Colours of fleets that hold, of those that do not, and of the plan."""
@@ -54,14 +53,7 @@ def page(plan: Plan) -> str:
         fold(f"{len(left)} kinds that do not hold or do not fit", _list(left)),
         anchor="tried",
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}{_OWN}</style></head>\n<body><main>"
-        f"<header><h1>{escape(title)}</h1></header>{body}</main>"
-        f'<div id="tip" role="status" hidden></div>'
-        f"<script>{SCRIPT}</script></body></html>\n"
-    )
+    return document(title, f"<header><h1>{escape(title)}</h1></header>{body}", style=_OWN)
 
 
 _OWN = "ul{padding-left:1.2em}td:first-child,th:first-child{white-space:nowrap;text-align:left}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +14,21 @@ from poise.core.errors import ScheduleError
 if TYPE_CHECKING:
     from poise.pipeline import Costs, Proof, Schedule, Timing
 
-HEADERS = ("schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "made s")
+HEADERS = (
+    "schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "weights", "training",
+    "made s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Times of what some schedules have besides forwards and backwards; copies take (f + b + w) / 2 unless given."""
+
+    s: str = "0"
+    t: str = "0"
+    barrier: str = "0"
+    offload: str | None = None
+    reload: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +44,42 @@ class Wish:
     comm: str
     memory_limit: str | None
     json: str | None
+    beyond: Beyond = Beyond()
+    given: tuple[str, ...] = ()
+    """Parameters of the schedule as NAME=VALUE."""
+    by: str | None = None
+    costs_file: Path | None = None
+    """Times in place of all others."""
 
     @property
     def costs(self) -> Costs:
         """The durations that were given."""
         from poise.pipeline import Costs
 
-        return Costs.of(*(_numbers(each) for each in (self.f, self.b, self.w, self.comm)))
+        if self.costs_file is not None:
+            return self._saved()
+        more, main = self.beyond, Costs.of(*(_numbers(each) for each in (self.f, self.b, self.w, self.comm)))
+        size = max(len(main.f), len(main.b), len(main.w))
+        work = [sum((each[at % len(each)] for each in (main.f, main.b, main.w)), Fraction(0)) for at in range(size)]
+        half = [each / 2 for each in work]
+        read = Costs.of(
+            s=_numbers(more.s), t=_numbers(more.t), barrier=more.barrier,
+            offload=half if more.offload is None else _numbers(more.offload),
+            reload=half if more.reload is None else _numbers(more.reload),
+        )  # fmt: skip
+        return replace(read, f=main.f, b=main.b, w=main.w, comm=main.comm)
+
+    def _saved(self) -> Costs:
+        from poise.pipeline.saved import load_costs
+
+        assert self.costs_file is not None
+        if (self.f, self.b, self.w, self.comm, self.beyond) != ("1", "1", "1", "0", Beyond()):
+            raise ScheduleError(f"--costs {self.costs_file}: holds all times; leave --f, --b, --w, --comm and the like")
+        return load_costs(self.costs_file).whole(self.stages)
 
     @property
-    def limit(self) -> Fraction | None:
-        """The most activations that a rank may hold."""
+    def limit(self) -> list[Fraction] | Fraction | None:
+        """The most activations that a rank, or each of them, may hold."""
         return None if self.memory_limit is None else _limit(self.memory_limit)
 
 
@@ -70,47 +108,84 @@ class Made:
             "bubble_span_fraction": float(timing.bubble_span_fraction),
             "busy": [float(each / unit) for each in timing.busy],
             "peak_memory": [float(each) for each in self.proof.peak_memory],
+            "weights": _weights(self.schedule),
+            "training": _training(self.schedule),
             "operations": self.proof.operations,
             "messages": self.proof.messages,
             "made_s": self.made_s,
             "checked_s": self.checked_s,
+            **self._certificate(),
         }
 
+    def _certificate(self) -> dict[str, Any]:
+        """What was proven of it beyond that it runs, in the same units."""
+        from poise.pipeline.certified import Certified
 
-def make_schedule(name: str, wish: Wish, csv: Path | None, communications: bool, timeline: Path | None) -> None:
+        found, unit = self.schedule, self.timing.largest_f
+        if not isinstance(found, Certified):
+            return {}
+        figures = {"value": float(found.value / unit), "bound": float(found.bound / unit), "gap": float(found.gap)}
+        return {"certificate": {"by": found.by, **figures, "optimal": found.optimal, "proof": found.proof}}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What else is to be written of a schedule; `beside` are the names of others to draw with it on the page."""
+
+    csv: Path | None = None
+    communications: bool = False
+    timeline: Path | None = None
+    page: Path | None = None
+    beside: str = ""
+    save: Path | None = None
+
+
+def make_schedule(name: str, wish: Wish, files: Files) -> None:
     """Make one schedule, prove and time it, print it and write what was asked for."""
     from poise.pipeline.csv import write_csv
     from poise.pipeline.perfetto import timeline as trace
+    from poise.scenario.write import put_json
 
-    _writable(wish.json, csv, timeline)
+    _writable(wish.json, files.csv, files.timeline, files.page, files.save)
     made = _make(name, wish)
-    if csv is not None:
-        _write(csv, write_csv(made.schedule, communications=communications).encode())
-    if timeline is not None:
-        _write(timeline, trace(made.timing))
+    others = [_make(other, replace(wish, chunks=None, given=(), by=None)) for other in _numbers(files.beside) if other]
+    if files.save is not None:
+        _write(files.save, _saved(made.schedule, files.save).encode())
+    if files.csv is not None:
+        _write(files.csv, write_csv(made.schedule, communications=files.communications).encode())
+    if files.timeline is not None:
+        _write(files.timeline, trace(made.timing))
+    if files.page is not None:
+        _write(files.page, _page(wish, [made, *others]).encode())
     told = made.as_dict()
-    _tell(told, wish.json)
+    put_json(told, wish.json)
     if wish.json != "-":
-        _table(f"{name}, times in units of the largest F", [told])
+        _table(f"{name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
         print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))
+        if "certificate" in told:
+            print(_certified(told["certificate"]))
 
 
 def compare_schedules(wish: Wish) -> None:
     """All schedules that can be made of the input, by makespan; why the others cannot is said."""
     from poise.pipeline import names
     from poise.pipeline.find import takes
+    from poise.scenario.write import put_json
 
     _writable(wish.json)
     wish.costs.at(wish.stages, wish.stages, wish.microbatches)
-    plain = replace(wish, chunks=None)
     found, refused = [], {}
     for name in names():
         try:
-            found.append(_make(name, wish if "chunks" in takes(name) else plain).as_dict())
+            known = takes(name)
+            one = replace(
+                wish, chunks=wish.chunks if "chunks" in known else None, by=wish.by if "by" in known else None
+            )
+            found.append(_make(name, one).as_dict())
         except ScheduleError as error:
             refused[name] = str(error)
     found.sort(key=lambda told: (told["makespan"], max(told["peak_memory"])))
-    _tell({"schedules": found, "refused": refused}, wish.json)
+    put_json({"schedules": found, "refused": refused}, wish.json)
     if wish.json != "-":
         title = f"{wish.stages} stages, {wish.microbatches} microbatches, times in units of the largest F"
         _table(title, found)
@@ -122,10 +197,11 @@ def compare_schedules(wish: Wish) -> None:
 def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> None:
     """Prove the schedule in a file, or raise with its fault."""
     from poise.pipeline import check
-    from poise.pipeline.csv import read_csv
+    from poise.pipeline.text import read_file
+    from poise.scenario.write import put_json
 
     _writable(json)
-    schedule = read_csv(file)
+    schedule = read_file(file)
     try:
         proof = check(schedule, memory_limit=None if memory_limit is None else _limit(memory_limit))
     except ScheduleError as error:
@@ -139,22 +215,26 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
         "messages": proof.messages,
         "peak_memory": [float(each) for each in proof.peak_memory],
     }
-    _tell(told, json)
+    put_json(told, json)
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
             f"{file}: proven. {schedule.stages} stages on {len(schedule.ranks)} ranks, {schedule.microbatches} "
-            f"microbatches: every one passes every stage once each way, nothing deadlocks, {matched}."
+            f"microbatches: every one passes {'every stage' if schedule.paths is None else 'the stages on its path'} "
+            f"once each way, nothing deadlocks, {matched}."
         )
         print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))  # type: ignore[attr-defined]
 
 
 def _make(name: str, wish: Wish) -> Made:
     from poise.pipeline import check, make, time
+    from poise.pipeline.find import read_given
 
     costs = wish.costs
     began = perf_counter()
-    more = {} if wish.chunks is None else {"chunks": wish.chunks}
+    asked = {"chunks": wish.chunks, "by": wish.by}
+    more: dict[str, Any] = {word: value for word, value in asked.items() if value is not None}
+    more |= read_given(name, wish.given)
     schedule = make(name, wish.stages, wish.microbatches, costs=costs, memory_limit=wish.limit, **more)
     made = perf_counter()
     proof = check(schedule, memory_limit=wish.limit)
@@ -162,18 +242,67 @@ def _make(name: str, wish: Wish) -> Made:
     return Made(schedule, proof, time(schedule, costs), made - began, checked - made)
 
 
+def _weights(schedule: Schedule) -> float:
+    """The most full-stage weights that a rank keeps: its stages, and versions of them that are still needed."""
+    kept: dict[tuple[int, int], int] = {
+        (rank, stage): 1 for stage, homes in enumerate(schedule.homes) for rank in homes
+    }  # fmt: skip
+    if schedule.updates not in ("flush", "latest"):
+        home = {(op.stage, op.microbatch): rank for rank, row in enumerate(schedule.ranks) for op in row}
+        for (stage, batch), version in schedule.versions.items():
+            place = home[stage, batch], stage
+            kept[place] = max(kept[place], version.newest - version.backward + 1)
+    ranks = range(len(schedule.ranks))
+    return float(max(sum(held for (rank, _), held in kept.items() if rank == each) for each in ranks) * schedule.chunk)
+
+
+def _training(schedule: Schedule) -> str:
+    """Whether gradients are those of a single process, and why not."""
+    if schedule.updates != "flush":
+        return "stale weights"
+    return "exact" if schedule.paths is None else "skips stages"
+
+
+def _saved(schedule: Schedule, file: Path) -> str:
+    from poise.pipeline.text import write_json, write_text
+
+    if file.suffix not in (".json", ".txt"):
+        raise ScheduleError(f"--save {file}: end the name in .json or .txt, or use --csv for PyTorch's form")
+    return write_json(schedule) if file.suffix == ".json" else write_text(schedule)
+
+
+def _certified(told: dict[str, Any]) -> str:
+    """The certificate in a sentence."""
+    word = "makespan" if told["by"] == "makespan" else "span bubble"
+    if told["optimal"]:
+        return f"proven: no schedule of its placement has a smaller {word} (by {told['proof']})"
+    return f"not proven the best: the {word} {told['value']:.6g} could at most come down to {told['bound']:.6g}"
+
+
+def _page(wish: Wish, made: Sequence[Made]) -> str:
+    from poise.plan.train.page import MOST, page
+
+    bars = sum(each.proof.operations for each in made)
+    if bars > MOST:
+        raise ScheduleError(f"--page: {bars} operations are too many to draw; ask for fewer than {MOST}, or --timeline")
+    title = f"{made[0].schedule.name}: {wish.stages} stages, {wish.microbatches} microbatches"
+    return page(title, [each.timing for each in made], HEADERS, [_row(each.as_dict()) for each in made])
+
+
 def _numbers(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-def _limit(text: str) -> Fraction:
+def _limit(text: str) -> list[Fraction] | Fraction:
     try:
-        limit = Fraction(text)
+        limits = [Fraction(each) for each in _numbers(text)]
     except (ValueError, ZeroDivisionError):
-        limit = Fraction(0)
-    if limit <= 0:
-        raise ScheduleError(f"--memory-limit {text!r}: give a number of full-stage microbatch activations, as in 8")
-    return limit
+        limits = [Fraction(0)]
+    if min(limits) <= 0:
+        raise ScheduleError(
+            f"--memory-limit {text!r}: give a number of full-stage microbatch activations, as in 8, or one per stage"
+        )
+    return limits if len(limits) > 1 else limits[0]
 
 
 def _writable(json: str | None, *files: Path | None) -> None:
@@ -181,7 +310,7 @@ def _writable(json: str | None, *files: Path | None) -> None:
 
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
-    for file, option in zip(files, ("--csv", "--timeline"), strict=False):
+    for file, option in zip(files, ("--csv", "--timeline", "--page", "--save"), strict=False):
         if file is not None:
             check_writable(file, option)
 
@@ -191,15 +320,6 @@ def _write(path: Path, content: bytes) -> None:
 
     with replacing(path) as file:
         file.write(content)
-
-
-def _tell(told: dict[str, Any], json: str | None) -> None:
-    from poise.scenario.write import to_json, write_json
-
-    if json == "-":
-        sys.stdout.write(to_json(told))
-    elif json is not None:
-        write_json(told, Path(json))
 
 
 def _table(title: str, told: Sequence[dict[str, Any]]) -> None:
@@ -213,5 +333,5 @@ def _row(told: dict[str, Any]) -> Sequence[str]:
         told["name"], f"{told['makespan']:.6g}",
         f"{told['bubble_global']:.6g}", f"{100 * told['bubble_global_fraction']:.2f} %",
         f"{told['bubble_span']:.6g}", f"{100 * told['bubble_span_fraction']:.2f} %",
-        f"{max(told['peak_memory']):g}", f"{told['made_s']:.3f}",
+        f"{max(told['peak_memory']):g}", f"{told['weights']:g}", told["training"], f"{told['made_s']:.3f}",
     )  # fmt: skip

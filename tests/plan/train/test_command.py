@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,45 @@ def test_written_files_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert str(file) in error and "3F7" in error and "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["pipedream", "--set", "replicas=4,2,2", "--set", "vertical=no"], "x.json"),
+        (["vocab_1", "--s", "0.1", "--t", "0.2", "--barrier", "0.5"], "x.txt"),
+        (["po_f", "--offload", "1,1,1,1,1,1,1,2", "--reload", "1"], "x.json"),
+        (["skippipe", "--set", "skip=1/2", "--set", "alive=6"], "x.txt"),
+    ],
+)
+def test_what_pytorch_cannot_run_is_saved_and_proven(
+    words: list[str], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / file
+    assert main(["train", "schedule", *words, *SIZE, "--save", str(path)]) == 0
+    assert main(["train", "check", str(path)]) == 0
+    assert "proven" in capsys.readouterr().out
+    assert main(["train", "schedule", *words, *SIZE, "--csv", str(tmp_path / "x.csv")]) == 2
+    assert "keep the text" in capsys.readouterr().err and not (tmp_path / "x.csv").exists()
+    path.write_text(path.read_text().replace("0F3 ", "", 1))
+    assert main(["train", "check", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error and "Traceback" not in error
+
+
+def test_copies_take_half_of_the_work_unless_given(capsys: pytest.CaptureFixture[str]) -> None:
+    one = told(capsys, "schedule", "po_f", *SIZE, "--f", "2", "--b", "2,2,2,2,2,2,2,4", "--w", "2")
+    words = ("--f", "2", "--b", "2,2,2,2,2,2,2,4", "--w", "2", "--offload", "3,3,3,3,3,3,3,4")
+    other = told(capsys, "schedule", "po_f", *SIZE, *words)
+    assert {**one, "made_s": 0, "checked_s": 0} == {**other, "made_s": 0, "checked_s": 0}
+    assert one["training"] == "exact" and one["weights"] == 1
+
+
 def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "schedules", "--stages", "4", "--microbatches", "9", "--chunks", "4")
     names = [each["name"] for each in found["schedules"]]
     assert {"gpipe", "zb_v", "interleaved"} <= set(names)
+    kinds = {each["name"]: (each["training"], each["weights"]) for each in found["schedules"]}
+    assert kinds["pipedream"] == ("stale weights", 4) and kinds["pipelined_backprop"] == ("stale weights", 1)
+    assert kinds["skippipe"] == ("skips stages", 1) and kinds["zb_h1"] == ("exact", 1)
     assert "both must be even" in found["refused"]["dualpipe"]
     makespans = [each["makespan"] for each in found["schedules"]]
     assert makespans == sorted(makespans)
@@ -73,6 +109,14 @@ def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
         (["schedule", "gpipe", *SIZE, "--memory-limit", "0"], "--memory-limit '0'"),
         (["schedule", "zb_v", *SIZE, "--chunks", "4"], "it has 2 on each rank"),
         (["schedule", "dualpipe", *SIZE, "--csv", "x.csv"], "stage 0 has copies on ranks 0 and 7"),
+        (["schedule", "pipedream", *SIZE, "--set", "replicas=x"], "'replicas=x' is no value of replicas; give whole"),
+        (
+            ["schedule", "zeropp", *SIZE, "--set", "units=8"],
+            "unknown parameter 'units' in 'units=8'; it has chunks, un",
+        ),
+        (["schedule", "po_h", *SIZE, "--set", "costs=1"], "costs cannot be given as a text"),
+        (["schedule", "po_h", *SIZE, "--save", "x.csv"], "end the name in .json or .txt"),
+        (["check", "missing.json"], "missing.json: cannot be read"),
         (["schedules", *SIZE, "--comm", "1,2"], "comm: 2 values for 8"),
         (["check", "missing.csv"], "missing.csv: cannot be read"),
     ],
@@ -84,3 +128,56 @@ def test_mistakes_say_what_would_do(
     assert main(["train", *words]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_shows_a_schedule_beside_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.html"
+    words = ["train", "schedule", "zb_v", "--stages", "4", "--microbatches", "8", "--page", str(file)]
+    assert main([*words, "--beside", "one_f_one_b, interleaved"]) == 0
+    page = file.read_text()
+    assert all(f"<figcaption>{name}</figcaption>" in page for name in ("zb_v", "one_f_one_b", "interleaved"))
+    assert page.count('class="lanes" viewBox="0 0 1320') == 3 and ">rank 3<" in page and "http" not in page
+    assert main([*words, "--beside", "one_f_oneb"]) == 2
+    assert "did you mean one_f_one_b" in capsys.readouterr().err
+    assert main([*words[:4], "32", "--microbatches", "1024", "--page", str(file)]) == 2
+    assert "too many to draw" in capsys.readouterr().err
+    assert file.read_text() == page
+
+
+def test_a_schedule_of_the_user_s_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    Path("own_one.py").write_text(
+        "from poise.pipeline import make\n"
+        "def same(stages, microbatches): return make('gpipe', stages, microbatches)\n"
+        "def none(stages, microbatches): return 7\n"
+        "def fails(stages, microbatches): return 1 // 0\n"
+    )
+    size = ("--stages", "4", "--microbatches", "8")
+    assert told(capsys, "schedule", "own_one:same", *size)["makespan"] == 33
+    for name, said in {
+        "own_one:none": "returns int; a schedule's function returns a Schedule",
+        "own_one:fails": "fails (ZeroDivisionError",
+        "own_one:other": "own_one has no function 'other'",
+        "own_two:same": "own_two cannot be imported (ModuleNotFoundError",
+    }.items():
+        assert main(["train", "schedule", name, *size]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_our_own_scheduler_tells_how_good_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("schedule", "poise", "--stages", "4", "--microbatches", "8", "--chunks", "2", "--memory-limit", "3,3,3,3")
+    found = told(capsys, *words)
+    assert found["makespan"] == 26.5 and found["peak_memory"] == [3] * 4
+    assert found["certificate"] == {
+        "by": "makespan", "value": 26.5, "bound": 26.5, "gap": 0, "optimal": True, "proof": "bound",
+    }  # fmt: skip
+    assert main(["train", *words]) == 0
+    assert "proven: no schedule of its placement has a smaller makespan (by bound)" in capsys.readouterr().out
+    assert told(capsys, "schedule", "v_auto", *SIZE, "--by", "span")["bubble_span"] == 0
+    assert main(["train", "schedule", "zb_v", *SIZE, "--by", "span"]) == 2
+    assert "zb_v: unknown parameter 'by'" in capsys.readouterr().err
+    assert main(["train", "schedule", "poise", *SIZE, "--memory-limit", "3,3"]) == 2
+    assert "2 values for 8 ranks; give one, or 8" in capsys.readouterr().err

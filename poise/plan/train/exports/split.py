@@ -1,0 +1,32 @@
+"""Which layers a stage has, for trainers that are told so."""
+
+from __future__ import annotations
+
+from itertools import accumulate, groupby
+
+from poise.core.errors import ScenarioError
+from poise.cost.training.columns import even_split
+from poise.cost.training.job import Job
+from poise.cost.training.layout import Layout
+
+
+def layers(job: Job, layout: Layout) -> list[range]:
+    """The layers of every stage, in order of depth; the first also has the embedding and the last one the head."""
+    counts = layout.split or even_split(job.model.layers, layout.stages)
+    return [range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
+
+
+def named(trainer: str, layout: Layout, known: dict[str, str]) -> str:
+    """What `trainer` calls the schedule; ScenarioError where it has none such."""
+    if layout.schedule not in known:
+        raise ScenarioError(
+            f"{trainer} has no schedule {layout.schedule}; it has {', '.join(known)}. `poise train run` runs it, and "
+            "torchtitan does from a CSV where placement allows it"
+        )
+    return known[layout.schedule]
+
+
+def repeated(items: list[str]) -> str:
+    """Megatron's short form of a row of stages: equal neighbours once, with their number."""
+    rows = [(text, len(list(same))) for text, same in groupby(items)]
+    return "|".join(text if count == 1 else f"({text}|)*{count - 1}{text}" for text, count in rows)
