@@ -10,20 +10,14 @@ from poise.claims.claim import Claim, Curve, Point
 from poise.claims.record import Record
 from poise.claims.show import MET, figures
 from poise.report.chart import Line, Scale, chart, swatch
-from poise.report.script import SCRIPT
-from poise.report.style import STYLE
+from poise.report.frame import document
 
 
 def page(about: Claim, record: Record) -> str:
     """The page as text."""
     title = f"{about.system}: {record.verdict}"
     body = "".join((_header(title, about, record), _criteria(record), *map(_figure, record.findings.curves)))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>{body}</main>"
-        f'<div id="tip" role="status" hidden></div><script>{SCRIPT}</script></body></html>\n'
-    )
+    return document(title, body)
 
 
 def _header(title: str, about: Claim, record: Record) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
+from poise.core.reach import reach
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
 from poise.live.parts import read_recording
 from poise.policies.find import SLOTS, build
 from poise.report.figures import E2E, deciding
 from poise.scenario.choice import Choice, choice, labels
 from poise.scenario.meter import Bars
-from poise.scenario.policy import reach
 from poise.scenario.read import parse_value
-from poise.scenario.write import check_writable, to_json, write_json
+from poise.scenario.write import check_writable, put_json, write_json
 from poise.truth.calibrate import calibrate
 from poise.truth.control import FLEET
 from poise.truth.recording import recorded
@@ -71,7 +70,7 @@ def calibrate_file(fit: Fit) -> None:
 
         show_day(day)
         show_calibration(found)
-    _write_json({"coefficients": found.cost.coefficients, **found.as_dict()}, fit.json)
+    put_json({"coefficients": found.cost.coefficients, **found.as_dict()}, fit.json)
     _keep(found.cost, fit)
 
 
@@ -85,7 +84,7 @@ def calibrate_log(fit: Fit, of: Of) -> None:
     found = fit_file(fit.recording, of, None if fit.prior is None else load_fitted(fit.prior))
     if not fit.quiet and fit.json != "-":
         show_log(found)
-    _write_json({"coefficients": found.cost.coefficients, **found.cost.about}, fit.json)
+    put_json({"coefficients": found.cost.coefficients, **found.cost.about}, fit.json)
     _keep(found.cost, fit)
 
 
@@ -137,7 +136,7 @@ def whatif_file(wish: Wish) -> bool:
         if calibration is not None:
             show_calibration(calibration)
         show_whatif(found)
-    _write_json(found.as_dict(), wish.json)
+    put_json(found.as_dict(), wish.json)
     if wish.out is not None:
         files = _write_folder(found, wish.out)
         if not wish.quiet:
@@ -200,13 +199,6 @@ def _check_places(json: str | None, out: Path | None) -> None:
         check_writable(Path(json), "--json")
     if out is not None:
         check_writable(out, "--out", folder=True)
-
-
-def _write_json(told: dict[str, Any], place: str | None) -> None:
-    if place == "-":
-        sys.stdout.write(to_json(told))
-    elif place is not None:
-        write_json(told, Path(place))
 
 
 def _write_folder(found: WhatIf, folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from poise.truth.validate.folder import Answered, answer_folder
 from poise.truth.validate.regret import regrets
 from poise.truth.validate.rowfile import write_answers
 from poise.truth.validate.score import Score, scores
+from poise.truth.validate.training.score import training_scores
 
 SHOWN = 5
 """Rows that cannot be read which are named; the rest are counted."""
@@ -48,11 +49,17 @@ def validate_folder(wish: Wish) -> bool:
     with Bars() as bars:
         found = answer_folder(_folder(wish), jobs, None if wish.quiet else bars)
     scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
+    if found.training:
+        scored += training_scores(found.training)
     _say_faults(found)
     if not wish.quiet and wish.json != "-":
         from poise.truth.validate.show import show_scores
 
         show_scores(found.answers, found.peers, found.operators)
+        if found.training:
+            from poise.truth.validate.training.show import show_training
+
+            show_training(found.training)
         for line in found.profiles:
             print(line)
     _write(wish, found, scored)
@@ -100,7 +107,7 @@ def _write(wish: Wish, found: Answered, scored: list[Score]) -> None:
         with replacing(Path(wish.json)) as file:
             file.write(_text(rows).encode())
     if wish.answers is not None:
-        write_answers(found.answers, wish.answers)
+        write_answers(found.answers, wish.answers, found.training)
     if wish.spread is not None:
         with replacing(wish.spread) as file:
             file.write((json.dumps(spread(found.answers), indent=1) + "\n").encode())

@@ -204,10 +204,10 @@ def _pools(
 ) -> tuple[Pool, ...]:
     layout = setup.layout
     if row.disagg and layout is not None and layout.prefill is not None:
-        limited = replace(
-            base, engine=replace(base.engine, max_sequences=layout.sequences or base.engine.max_sequences)
-        )
-        return _configured(base, "prefill", layout.prefill), _configured(limited, "decode", layout.decode)
+        first = _configured(base, "prefill", layout.prefill)
+        parts = layout.prefill.parts
+        first = _admitting(first, layout.prefill_batch * parts, layout.prefill_tokens * parts)
+        return first, _admitting(_configured(base, "decode", layout.decode), layout.sequences, 0)
     sides = {side: rest for side, *rest in _WORKERS.findall(row.notes)}
     if row.disagg:
         if set(sides) != {"prefill", "decode"}:
@@ -220,7 +220,7 @@ def _pools(
         tensor = row.devices if load.kind not in ("offline", "server", "interactive") else 1
     if data > 1 and row.devices and tensor * pipeline * data > row.devices and tensor % data == 0:
         tensor //= data  # attention's data ranks counted inside the tensor group
-    if setup.recipe.attention_dp and data == 1:
+    if setup.attention_dp and data == 1:
         tensor, data = 1, tensor
     if defaults.splits_layers and tensor > 1:
         tensor, pipeline = 1, tensor * pipeline
@@ -247,6 +247,13 @@ def _configured(base: Pool, role: Literal["prefill", "decode"], side: Side) -> P
     """One side of a pair of pools as its configuration has it."""
     tensor, data = (1, side.ranks) if side.shared else (side.ranks, 1)
     return replace(_laid(base, tensor, 1, data, side.expert), role=role, replicas=side.workers)
+
+
+def _admitting(pool: Pool, sequences: int, tokens: int) -> Pool:
+    """The pool with the limits of its recipe, 0 for those that it does not state."""
+    engine = pool.engine
+    sequences, tokens = sequences or engine.max_sequences, tokens or engine.token_budget
+    return replace(pool, engine=replace(engine, max_sequences=sequences, token_budget=tokens))
 
 
 def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[str]) -> Pool:
@@ -289,7 +296,8 @@ def _fits(pool: Pool) -> bool:
 
 
 def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int, clients: int = 0) -> Pool:
-    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides.
+    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides,
+    and over all ranks where those cannot cut each of them evenly.
 
     A tensor degree that does not divide the heads is one of data ranks, and so is one of many latent ranks that
     `clients` crowd: sources that do not tell attention's layout from the experts' write it so.
@@ -300,6 +308,9 @@ def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int, client
         tensor, data = 1, tensor * data
     if data > 1:
         engine = replace(engine, token_budget=engine.token_budget * data)
-    expert = gcd(expert, tensor * data) if base.model.moe else 1
+    moe = base.model.moe
+    expert = gcd(expert, tensor * data) if moe else 1
+    if moe and moe.ffn % (tensor * data // expert):
+        expert = tensor * data
     pipeline = min(pipeline, base.model.layers)
     return replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert, engine=engine)

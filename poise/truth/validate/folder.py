@@ -16,8 +16,12 @@ from poise.truth.validate.replay import SOURCE, replay
 from poise.truth.validate.row import read_rows
 from poise.truth.validate.score import Score
 from poise.truth.validate.stage import FILE, read_stages
+from poise.truth.validate.training.answer import Answer as Trained
+from poise.truth.validate.training.answer import answers as answer_training
+from poise.truth.validate.training.answer import read_runs
 
 TABLE = Path("fidelity") / "serving_e2e.csv"
+TRAINING = (Path("fidelity_training"), Path("training_iteration_times"))
 
 
 @dataclass(slots=True)
@@ -26,6 +30,7 @@ class Answered:
 
     faults: a line for each row that could not be read.  peers: published errors by metric and simulator.
     operators: scores of single operators.  profiles: what was read of their profiles, and what was left out.
+    training: answers to measured training runs.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -33,6 +38,7 @@ class Answered:
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
     operators: list[Score] = field(default_factory=list)
     profiles: list[str] = field(default_factory=list)
+    training: list[Trained] = field(default_factory=list)
 
 
 def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> Answered:
@@ -43,8 +49,10 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
     table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
     runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))
     profiled = any_profiles(folder)
-    if table is None and not runs and not (folder / FILE).is_file() and not profiled:
-        looked = f"{TABLE}, {SOURCE}/RUN/, {FILE} and operator profiles in {', '.join(LAYOUTS)}"
+    trained, broken = read_runs(folder)
+    if table is None and not runs and not (folder / FILE).is_file() and not profiled and not (trained or broken):
+        looked = f"{TABLE}, {SOURCE}/RUN/, {FILE}, training runs in {', '.join(map(str, TRAINING))} "
+        looked += f"and operator profiles in {', '.join(LAYOUTS)}"
         raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
         rows, found.faults = read_rows(table)
@@ -57,6 +65,9 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         stages, faults = read_stages(folder / FILE)
         found.answers += stages
         found.faults += faults
+    if trained or broken:
+        found.training = answer_training(trained)
+        found.faults += broken
     if profiled:
         _note(meter, 0)
         found.operators, found.profiles = operator_scores(folder)

@@ -10,8 +10,8 @@ from pathlib import Path
 from poise.report.axis import Axis, fit
 from poise.report.chart import colour
 from poise.report.files import replacing
+from poise.report.frame import document
 from poise.report.pieces import grid, section, table
-from poise.report.style import STYLE
 from poise.truth.validate.answer import Answer
 from poise.truth.validate.folder import Answered
 from poise.truth.validate.score import Score, by_device, by_source, totals
@@ -21,6 +21,8 @@ SIZE, LEFT, RIGHT, TOP, BOTTOM = 380, 62, 14, 14, 44
 
 NEAR = 1.25
 """The factor between the dashed lines beside the diagonal."""
+
+TITLE = "Predictions against measurements"
 
 _OWN = (
     ".p{fill:none;stroke-width:4;stroke-linecap:round;opacity:.45}"
@@ -57,14 +59,12 @@ def page(found: Answered) -> str:
         ),
     ))  # fmt: skip
     day = datetime.now(UTC).date().isoformat()
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Predictions against measurements</title><style>{STYLE}{_OWN}</style></head>\n<body><main>"
-        f"<header><h1>Predictions against measurements</h1><p>{len(shown):,} of {len(found.answers):,} measured values "
+    head = (
+        f"<header><h1>{TITLE}</h1><p>{len(shown):,} of {len(found.answers):,} measured values "
         f"answered, {day}. On the diagonal a prediction is right; the dashed lines are a factor of {NEAR} away.</p>"
-        f"</header>{body}</main></body></html>\n"
+        "</header>"
     )
+    return document(TITLE, head + body, style=_OWN)
 
 
 def _source(score: Score) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from poise.report.files import replacing
 from poise.truth.validate.answer import Answer
 from poise.truth.validate.expected import stated_error
+from poise.truth.validate.training.answer import Answer as Trained
+from poise.truth.validate.training.line import line_of
 
 COLUMNS = (
     "place", "source", "engine", "engine_version", "model", "gpu", "n_gpus", "tp", "isl", "osl", "concurrency_or_rate",
@@ -18,8 +20,11 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def write_answers(answers: Sequence[Answer], path: Path) -> None:
-    """Write one line an answer, whole or not at all; what is not known is empty. A `.json` file holds objects."""
+def write_answers(answers: Sequence[Answer], path: Path, training: Sequence[Trained] = ()) -> None:
+    """Write one line an answer, training runs last, whole or not at all; what is not known is empty.
+
+    A `.json` file holds objects.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -33,6 +38,7 @@ def write_answers(answers: Sequence[Answer], path: Path) -> None:
             _figure(stated and stated.median), _figure(stated and stated.p90),
             "; ".join(answer.assumed), answer.why,
         ))  # fmt: skip
+    table.writerows(line_of(each) for each in training)
     written = text.getvalue()
     if path.suffix == ".json":
         lines = (json.dumps(line, ensure_ascii=False) for line in csv.DictReader(io.StringIO(written)))

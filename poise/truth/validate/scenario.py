@@ -29,14 +29,24 @@ OFFLINE_S = 2400.0
 """How long an offline run lasts at least: as many samples are queued at once. The rules ask for 600 s, NVIDIA's
 configurations (mlcommons/inference_results_v4.1 and v5.0, `min_duration`) for 2,400 s."""
 
+SERVER_S = 600.0
+"""How long a trial of a rate lasts at least: what the rules ask of a server (mlcommons/inference, `mlperf.conf`)."""
+
 SERVER_REQUESTS = 600
-"""Requests of one trial of a rate, on one replica, at least."""
+"""Requests of a trial, on one replica, at least."""
+
+TRIAL = 10_000
+"""Requests of a trial beyond which it need last no longer than `RESIDENCES` asks."""
 
 RESIDENCES = 4
 """How long a trial lasts at least, in stays of a request at the slowest pace allowed: a batch must fill first."""
 
-TRIALS = 6
-"""Halvings of the rate's interval: it is found within 2 % of the offline rate."""
+HEADROOM = 1.1
+"""Up to how many times the offline rate a server's is looked for: an offline run counts the time in which its last
+requests end and the batch runs empty, so what an engine sustains is more."""
+
+TRIALS = 8
+"""Halvings of the rate's interval: it is found within half a percent, for a batch grows by far more than its rate."""
 
 
 def scenario_outcome(condition: Condition) -> Outcome:
@@ -108,12 +118,13 @@ def _server(condition: Condition, offline: Outcome) -> Outcome:
     assert limits is not None
     fast = condition.load.kind == "interactive"
     ttft, tpot = (limits.interactive_ttft_s, limits.interactive_tpot_s) if fast else (limits.ttft_s, limits.tpot_s)
-    low, high = 0.0, offline.flow["request"]
+    low, high = 0.0, HEADROOM * offline.flow["request"]
     found: Outcome | None = None
     for _ in range(TRIALS):
         rate = (low + high) / 2
         stay = ttft + tpot * condition.output
-        load = Load("rate", rates=(rate,), requests=max(SERVER_REQUESTS, ceil(rate * RESIDENCES * stay)))
+        requests = max(SERVER_REQUESTS, ceil(rate * RESIDENCES * stay), min(TRIAL, ceil(rate * SERVER_S)))
+        load = Load("rate", rates=(rate,), requests=requests)
         tried = served_outcome(replace(condition, load=load))
         if tried.latency["ttft"]["p99"] <= ttft and tried.latency["tpot"]["p99"] <= tpot:
             low, found = rate, tried

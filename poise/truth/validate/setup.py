@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from poise.catalogue.layouts import Layout, Run, layouts_of
 from poise.catalogue.recipes import PLAIN, Recipe, recipe_for
@@ -18,10 +18,14 @@ _WORKERS = re.compile(r"(prefill|decode) workers=(\d+) ")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """recipe: what its script sets.  layout: what its configuration has, None where that is not known for sure."""
+    """recipe: what its script sets.  layout: what its configuration has, None where that is not known for sure.
+
+    attention_dp: attention's ranks of its one pool have requests of their own.
+    """
 
     recipe: Recipe = PLAIN
     layout: Layout | None = None
+    attention_dp: bool = False
 
 
 UNKNOWN = Setup()
@@ -52,7 +56,7 @@ def setup_of(row: Row, model: Model, device: Device, weights: Format, clients: i
     )
     if recipe != PLAIN:
         said.append("flags of InferenceX's script for such a run")
-    return Setup(replace(recipe, attention_dp=shared), layout), tuple(said)
+    return Setup(recipe, layout, shared), tuple(said)
 
 
 def _ranks(row: Row) -> int:
@@ -60,7 +64,8 @@ def _ranks(row: Row) -> int:
 
 
 def _layout(row: Row, run: Run) -> Layout | None:
-    """The one layout that fits what the row says; where drafting is all that differs, the one without.
+    """The one layout that fits what the row says; where drafting is all that differs, the one without, and where what
+    its workers admit is, nothing is known of that.
 
     Sources write the devices of a decode worker as its degree, or those of all workers together.
     """
@@ -77,4 +82,6 @@ def _layout(row: Row, run: Run) -> Layout | None:
             continue
         fitting.append(each)
     plain = [each for each in fitting if not each.drafts] or fitting
+    if len(plain) > 1:
+        plain = list(dict.fromkeys(each.unlimited for each in plain))
     return plain[0] if len(plain) == 1 else None

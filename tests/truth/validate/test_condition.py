@@ -29,6 +29,13 @@ def test_each_data_rank_has_the_budget_for_itself() -> None:
     assert eight.token_budget == 8 * one.token_budget
 
 
+def test_experts_that_cannot_be_cut_evenly_are_spread() -> None:
+    (pool,) = _of(model="DeepSeek-R1", precision="fp8", devices=72, tensor=72, expert=1).pools
+    assert (pool.tensor, pool.data, pool.expert) == (1, 72, 72)
+    (pool,) = _of(model="DeepSeek-R1", precision="fp8", devices=64, tensor=64, expert=1).pools
+    assert (pool.tensor, pool.expert) == (64, 1)
+
+
 def test_experts_of_a_dense_model_are_passed_over() -> None:
     assert _of(expert=4).pools[0].expert == 1
 

@@ -29,3 +29,16 @@ def test_parts_of_another_measurement_prove_nothing() -> None:
     ttft, tpot, latency = _measured(10.0)
     other = [row(metric=each.metric, value=each.value, output=99.0) for each in (ttft, tpot)]
     assert contradicted([*other, latency])[-1].quality == "A"
+
+
+@pytest.mark.parametrize(("times", "marks"), [(FAR * 0.99, "AAA"), (FAR * 1.01, "CCA")])
+def test_runs_of_one_condition_repeat_one_another(times: float, marks: str) -> None:
+    one, other = row(value=10.0, ref="#1"), row(value=10.0 * times, ref="#2")
+    another = row(value=100.0, load="concurrency=7")
+    assert "".join(each.quality for each in contradicted([one, other, another])) == marks
+
+
+def test_a_run_is_the_same_whenever_its_result_was_taken_over() -> None:
+    notes = ("dump 2026-04-27; measured 2026-03-23", "dump 2026-06-01; measured 2026-03-23", "measured 2026-03-24")
+    one, other, later = (row(notes=said, value=value) for said, value in zip(notes, (1.0, 2.0, 4.0), strict=True))
+    assert [each.quality for each in contradicted([one, other, later])] == ["C", "C", "A"]

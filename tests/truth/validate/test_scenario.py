@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from poise.truth.validate.condition import Condition, NotCoveredError, read_condition
-from poise.truth.validate.scenario import scenario_outcome, steady_rate
+from poise.truth.validate.scenario import HEADROOM, scenario_outcome, steady_rate
 from tests.truth.validate.made import row
 
 
@@ -57,11 +57,23 @@ def test_an_offline_run_lasts_long_enough_to_be_a_pace() -> None:
     assert many.flow["output"] == pytest.approx(72 * few.flow["output"], rel=0.01)
 
 
-def test_a_server_meets_its_limits_below_the_offline_rate() -> None:
+def test_a_server_meets_its_limits_below_the_offline_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poise.truth.validate.scenario.TRIAL", 1000)
     offline, server = scenario_outcome(_of("Offline")), scenario_outcome(_of("Server"))
     assert server.flow["request"] < offline.flow["request"]
     assert server.latency["ttft"]["p99"] <= 2.0
     assert server.latency["tpot"]["p99"] <= 0.1
+
+
+def test_a_server_is_not_held_to_a_queue_that_ran_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sustained may be more than an offline run's mean, whose last requests run nearly alone."""
+    for name, less in {"TRIAL": 1000, "RESIDENCES": 1}.items():
+        monkeypatch.setattr(f"poise.truth.validate.scenario.{name}", less)
+    limits = _of("Server", notes="max_num_seqs=128")
+    assert limits.scenario is not None
+    loose = replace(limits, scenario=replace(limits.scenario, ttft_s=20.0, tpot_s=1.0))
+    offline, server = scenario_outcome(_of("Offline", notes="max_num_seqs=128")), scenario_outcome(loose)
+    assert offline.flow["request"] < server.flow["request"] < HEADROOM * offline.flow["request"]
 
 
 def test_the_pace_of_a_full_replica_is_that_of_its_queue() -> None:

@@ -32,6 +32,20 @@ def test_a_configuration_fills_what_the_result_leaves_open() -> None:
     assert any("3 tokens drafted" in said for said in reading.assumed)
 
 
+def test_a_recipe_bounds_what_workers_admit() -> None:
+    """Of SGLang's limits those on requests and chunks are shared out among ranks."""
+    notes = (
+        "disaggregated serving; prefill workers=1 x (tp1,dp8,moe_tp8,ep1); decode workers=2 x (tp1,dp8,moe_tp1,ep8); "
+    )
+    stated = a_run(
+        "concurrency=288", engine="SGLang", version="0.5.8.post1", devices=24, data=8, tensor=1, prompt=8192.0,
+        notes=notes + "gemm=fp8 moe=fp8; dump 2026-03-25; measured 2026-03-18; statistic not stated",
+    )  # fmt: skip
+    prefill, decode = (pool.engine for pool in read_condition(stated).condition.pools)
+    assert (prefill.max_sequences, prefill.token_budget) == (8, 65536)
+    assert decode.max_sequences == 128
+
+
 def test_no_layout_is_guessed_where_the_result_says_another() -> None:
     other = a_run(tensor=4, notes=NOTES.replace("tp8", "tp4") + "dump 2026-03-25; measured 2026-03-01")
     assert setup_of(other, R1, B200, "fp8", 896)[0].layout is None
