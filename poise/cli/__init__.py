@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from poise.cli.train import app as train
 from poise.core.errors import PoiseError, UserError
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
@@ -31,6 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(train, name="train")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -319,8 +322,8 @@ def calibrate(
     recording: Annotated[
         Path | None,
         typer.Argument(
-            help="What `poise serve --record` wrote, or a log of vLLM or SGLang.",
-            metavar="[RECORDING|LOG]",
+            help="What --record of `poise serve` or `poise train run` wrote, or a log of vLLM or SGLang.",
+            metavar="[RECORDING|LOG|STEP.json]",
             show_default=False,
         ),
     ] = None,
@@ -344,9 +347,11 @@ def calibrate(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
-    """Fit the step cost of engines to a recording or a log of them, or the cost of operators to profiles."""
+    """Fit costs: of engines to a recording or a log, of a training step's operations, of operators to profiles."""
+    from poise.runtime.recording import is_step
     from poise.truth.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
     from poise.truth.logs.command import Of, is_log
+    from poise.truth.step import calibrate_step
 
     of = Of(model, device, tensor)
     if profiles is not None:
@@ -362,6 +367,11 @@ def calibrate(
             "nothing to fit to; give a RECORDING of `poise serve --record`, the LOG of an engine, or --profiles DIR"
         )
     fit = Fit(recording, out, prior, json_file, quiet)
+    if is_step(recording):
+        if prior is not None or of != Of():
+            raise UserError("--prior, --model, --device, --tensor: have no part in a training step; leave them")
+        calibrate_step(fit)
+        return
     if is_log(recording):
         calibrate_log(fit, of)
         return
@@ -473,80 +483,6 @@ def claim(
     from poise.claims.command import Wish, try_claim
 
     try_claim(Wish(name, quick, data, out, json_file, save, quiet))
-
-
-train = typer.Typer(help="Pipeline schedules of training: make, compare and prove them.", no_args_is_help=True)
-app.add_typer(train, name="train")
-
-Stages = Annotated[int, typer.Option(metavar="P", help="Ranks of the pipeline.", min=1)]
-Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches of a step.", min=1)]
-Chunks = Annotated[int | None, typer.Option(metavar="V", help="Chunks on each rank.", min=1)]
-_EACH = "one number, or one per stage, as in 1,1,1.5"
-ForwardTime = Annotated[str, typer.Option("--f", metavar="T,…", help=f"Forward: {_EACH}.")]
-InputTime = Annotated[str, typer.Option("--b", metavar="T,…", help="Backward's input-gradient part, the same.")]
-WeightTime = Annotated[str, typer.Option("--w", metavar="T,…", help="Backward's weight-gradient part, the same.")]
-LinkTime = Annotated[str, typer.Option("--comm", metavar="T,…", help="A message to the next rank, the same.")]
-Limit = Annotated[
-    str | None, typer.Option("--memory-limit", metavar="X", help="Full-stage microbatch activations per rank.")
-]
-JsonFile = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON; - is standard output.")
-]
-
-
-@train.command("schedule")
-def train_schedule(
-    name: Annotated[str, typer.Argument(help="The schedule, as in zb_v.", metavar="NAME")],
-    stages: Stages,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    memory_limit: Limit = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write PyTorch's schedule file.")] = None,
-    communications: Annotated[
-        bool, typer.Option("--communications", help="Write sends, receives and reductions into it, too.")
-    ] = False,
-    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a timeline for Perfetto.")] = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Make a schedule, prove it, and say how long it takes and what it holds."""
-    from poise.plan.train.command import Wish, make_schedule
-
-    wish = Wish(stages, microbatches, chunks, f, b, w, comm, memory_limit, json_file)
-    make_schedule(name, wish, csv, communications, timeline)
-
-
-@train.command("schedules")
-def train_schedules(
-    stages: Stages,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    memory_limit: Limit = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Compare all schedules on one input."""
-    from poise.plan.train.command import Wish, compare_schedules
-
-    compare_schedules(Wish(stages, microbatches, chunks, f, b, w, comm, memory_limit, json_file))
-
-
-@train.command("check")
-def train_check(
-    file: Annotated[Path, typer.Argument(help="A schedule in PyTorch's form, with or without sends.", metavar="FILE")],
-    memory_limit: Limit = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Prove that a schedule runs to its end and trains right, or name its fault."""
-    from poise.plan.train.command import check_schedule
-
-    check_schedule(file, memory_limit, json_file)
 
 
 def _list(what: str, json: bool) -> None:
