@@ -32,7 +32,7 @@ class LaneState:
     """
 
     __slots__ = (
-        "_decodes_alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
+        "_decodes_alone", "alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
         "growth", "hold", "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling",
         "replica", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
@@ -65,6 +65,7 @@ class LaneState:
         self.swapping = 0  # picoseconds that the next step takes longer, for KV moved to or from host memory
         self.tokens = 0  # prompt tokens of the batch under way
         self.pieces: dict[tuple[int, float], Piece] = {}
+        self.alone: Piece | None = None
 
     # What batchers read ----------------------------------------------------------------------------------------------
 
@@ -138,12 +139,10 @@ class LaneState:
         return done, elapsed - span(self.first, self.growth, done), self.first + done * self.growth
 
     def piece_alone(self) -> Piece:
-        """What one decode alone costs on this lane."""
-        share = self.spec.share
-        piece = self.pieces.get((1, share))
-        if piece is None:
-            piece = self.pieces[1, share] = self.estimate(StepShape(1, (), share))
-        return piece
+        """What one decode alone costs on this lane, at its device's usual speed."""
+        if self.alone is None:
+            self.alone = self.replica.estimator.step(StepShape(1, (), self.spec.share))
+        return self.alone
 
     def context(self, now: int, passed: bool) -> int:
         """KV tokens that the lane's requests hold at `now`."""

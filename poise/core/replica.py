@@ -22,6 +22,7 @@ from poise.core.policy import Batcher, Cache, Preempt, Queue
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, Sequence
 from poise.core.shortage import Shortage
+from poise.core.slowness import Spell
 from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.units import NEVER
@@ -71,6 +72,7 @@ class Replica:
         self.closed = False
         self.stats = ReplicaStats(total_blocks=blocks)
         self.slices: list[tuple[int, int, int, int, int]] | None = None
+        self.spells: list[Spell] = []  # times of slowness, of which the accounts ask
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
         self.handover = Handover(self)
