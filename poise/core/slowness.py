@@ -26,9 +26,13 @@ class Slow:
 
     def step(self, shape: StepShape) -> Piece:
         """The piece, each of its coefficients scaled."""
-        base, per_kv, per_window, until_kv = self._estimator.step(shape)
-        factor = self._factor
-        return Piece(max(round(base * factor), 1), round(per_kv * factor), round(per_window * factor), until_kv)
+        return _scaled(self._estimator.step(shape), self._factor)
+
+
+def _scaled(piece: Piece, factor: float) -> Piece:
+    base, per_kv, per_window, until_kv, then = piece
+    base, per_kv, per_window = max(round(base * factor), 1), round(per_kv * factor), round(per_window * factor)
+    return Piece(base, per_kv, per_window, until_kv, then and _scaled(then, factor))
 
 
 class Spell:
