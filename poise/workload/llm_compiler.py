@@ -96,7 +96,8 @@ def _ordered(calls: Mapping[str, Call]) -> dict[str, Call]:
     """The calls, each behind those it needs; ScenarioError where one needs what is not there."""
     if not calls:
         raise ScenarioError("there are no calls; give at least one, as in {search: Call(2.0)}")
-    left, done = dict(calls), {}
+    left = dict(calls)
+    done: dict[str, Call] = {}
     while left:
         ready = [name for name, call in left.items() if all(each in done for each in call.after)]
         if not ready:
