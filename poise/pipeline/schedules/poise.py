@@ -95,7 +95,7 @@ class _Ground:
         self.shop = partial(shop, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
 
     def best(self, places: list[Place]) -> Certified | None:
-        """Of these placements, whose bounds say which may be worth a look; of long runs waves first: they seldom lose."""
+        """Of these placements, whose bounds say which are worth a look; of long runs waves first: they seldom lose."""
         shops = {place: self.shop(chunks=place[0], placement=place[1]) for place in places}
         floors = {place: floor(each, self.by) for place, each in shops.items()}
         bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
