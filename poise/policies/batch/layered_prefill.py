@@ -4,7 +4,7 @@ Each chunk of a prompt streams the weights of a mixture of experts once more; a 
 layers, whole, streams them once, and no step is longer than one group makes it. Rules of the authors' scheduler
 (`scale-snu/layered-prefill`): unfinished prompts first, then waiting ones in order up to the token budget and the free
 KV blocks make a cohort; it passes N groups, N by its summed tokens: 1 up to 512, twice as many with twice the tokens,
-at most `groups`. Nothing joins before its last group. A prompt longer than the budget takes several cohorts.
+and all `groups` above 4,096. Nothing joins before its last group. A prompt beyond the budget takes several cohorts.
 
 Where a power of two does not divide `groups`, half of `groups` stands for it, as in the authors' ladder for 12 groups.
 Theirs leaves decodes out of the token budget; here they count, as in every batch.
@@ -18,6 +18,9 @@ from poise.core.action import Batch, Entry
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
 from poise.policies.prompts import Prompts, left_of
+
+TOP = 16
+"""The rung of the authors' ladders that stands for all groups."""
 
 DECODES_ONLY = {True: PREEMPTED, False: BLOCKED}
 
@@ -65,9 +68,9 @@ class LayeredPrefill:
     def cut(self, tokens: int) -> int:
         """How many groups a cohort of so many tokens passes."""
         groups = 1
-        while groups < self.groups and groups * self.tokens < tokens:
+        while groups < TOP and groups * self.tokens < tokens:
             groups *= 2
-        if groups >= self.groups:
+        if groups >= min(self.groups, TOP):
             return self.groups
         return groups if self.groups % groups == 0 else max(1, self.groups // 2)
 

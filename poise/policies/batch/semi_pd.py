@@ -38,6 +38,7 @@ class SemiPd(Chunked):
     """
 
     decodes_alone: ClassVar[bool] = False
+    lanes: ClassVar[bool] = True
 
     ttft_s: float = 0.3
     tpot_s: float = 0.15
