@@ -68,6 +68,6 @@ def test_parameters(given: dict[str, float]) -> None:
 
 
 def test_one_lane_is_refused_before_anything_runs() -> None:
-    cluster = poise.Cluster.of("H100").replicas(1, model="llama-3.1-8b")
+    cluster = poise.Cluster.of("H100", count=1).replicas(1, model="llama-3.1-8b")
     with pytest.raises(ScenarioError, match="moves the shares of a lane for prompts and one for decodes"):
         poise.simulate(cluster, poise.workload.poisson(1, requests=2), poise.Policies(batcher=SemiPd()))
