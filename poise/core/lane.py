@@ -143,7 +143,10 @@ class LaneState:
         return self.space.left()
 
     def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens."""
+        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens.
+
+        At the device's usual speed: that it is slow for a time is not foretold.
+        """
         group = self.group
         window = group.window
         seen = min(context, decodes * window)
@@ -154,7 +157,7 @@ class LaneState:
             if window:
                 group.steps_to_crossing()
                 seen = group.window_context(group.step) + sum([min(tokens, window) for tokens in apart])
-        piece = self.estimate(StepShape(decodes, tuple(chunks), share or self.spec.share))
+        piece = self.replica.estimator.step(StepShape(decodes, tuple(chunks), share or self.spec.share))
         return piece.base + piece.per_kv * context + piece.per_window * seen
 
     # The batch under way ---------------------------------------------------------------------------------------------

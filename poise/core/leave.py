@@ -44,7 +44,7 @@ class Pass:
         return (
             (self.ids, self.last, self._share) == (other.ids, other.layer, other._share)
             and other.spent == 0
-            and self._estimate is other._estimate
+            and self._estimate == other._estimate
             and counts == [(chunk.tokens, chunk.context) for chunk in other._chunks]
         )
 
