@@ -106,6 +106,8 @@ def improve(
     each = 2 * len(given[0].net.ticks)
     steps, done = max(1, effort.left // part // each), 0
     starts = (_unlike(given) if few else given)[:STARTS]
+    if few:
+        steps = max(steps, min(len(starts) + 2, effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
     best = given[0].value
     while done < steps and best > least:
@@ -123,12 +125,13 @@ def improve(
 
 
 def _unlike(lines: Sequence[Line]) -> list[Line]:
-    """Those that have neither name nor value in common with one before."""
+    """Those near the best that have neither name nor value in common with one before."""
     names: set[str] = set()
     values: set[Value] = set()
     found = []
     for line in lines:
-        if line.name not in names and line.value not in values:
+        near = line.value[0] <= lines[0].value[0] * (1 + WORSE)
+        if near and line.name not in names and line.value not in values:
             found.append(line)
             names.add(line.name)
             values.add(line.value)
