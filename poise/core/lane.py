@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Final
 
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
@@ -69,6 +70,11 @@ class LaneState:
     # What batchers read ----------------------------------------------------------------------------------------------
 
     @property
+    def now(self) -> int:
+        """The instant at which the batch is composed."""
+        return self.space.now
+
+    @property
     def decoding(self) -> int:
         """Requests in their decode phase on this lane."""
         return self.group.n + len(self.paused)
@@ -120,6 +126,31 @@ class LaneState:
     def room(self, blocks: int) -> bool:
         """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
         return self.space.fits(blocks)
+
+    @property
+    def total_blocks(self) -> int:
+        """KV blocks of the replica."""
+        return self.replica.pool.total
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        return self.space.left()
+
+    def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
+        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens."""
+        group = self.group
+        window = group.window
+        seen = min(context, decodes * window)
+        if decodes == ALL:
+            decodes = self.decoding
+            apart = [sequence.computed + 1 for sequence in self.paused.values()]
+            context = group.context(group.step) + sum(apart)
+            if window:
+                group.steps_to_crossing()
+                seen = group.window_context(group.step) + sum([min(tokens, window) for tokens in apart])
+        piece = self.estimate(StepShape(decodes, tuple(chunks), share or self.spec.share))
+        return piece.base + piece.per_kv * context + piece.per_window * seen
 
     # The batch under way ---------------------------------------------------------------------------------------------
 

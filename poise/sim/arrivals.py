@@ -123,6 +123,12 @@ class Arrivals:
         """Which tool the row's answer calls, `NO_TOOL` or `UNTOLD`."""
         return self._tool[row] if self._tool else UNTOLD
 
+    def away(self, row: int) -> int:
+        """Picoseconds from the end of the row until the next request of its session arrives at the earliest, or -1."""
+        session = self.session_of(row)
+        waits = [self.delay[other] for other in self.followers.get(row, ()) if self.session_of(other) == session]
+        return min(waits, default=-1)
+
     def _chain(self, offsets: Any, ids: Any) -> None:
         counts = np.diff(offsets)
         rows = np.repeat(np.arange(self.rows), counts)
