@@ -17,7 +17,13 @@ def waiting(number: int, begun_at: int, *, pinned: bool = False, preemptions: in
 
 def test_preempted_then_pinned_then_by_the_arrival_of_the_program() -> None:
     queue = Ordered(ProgramFcfs())
-    for each in (waiting(0, 5), waiting(1, 2), waiting(2, 9, pinned=True), waiting(3, 50, preemptions=1), waiting(4, 7)):
+    for each in (
+        waiting(0, 5),
+        waiting(1, 2),
+        waiting(2, 9, pinned=True),
+        waiting(3, 50, preemptions=1),
+        waiting(4, 7),
+    ):
         queue.push(each)
     assert [sequence.id for sequence in queue] == [3, 2, 1, 0, 4]
 
