@@ -58,6 +58,7 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
+        self.observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -99,7 +100,7 @@ class Replica:
         heads = self.waiting.push(sequence)
         until = self.next_at
         for lane in self.lanes:
-            if not lane.steps or (lane.steps > 1 and (heads or lane.hold == UNTIL_CHANGE)):
+            if not lane.steps or lane.passing or (lane.steps > 1 and (heads or lane.hold == UNTIL_CHANGE)):
                 lane.cut(now, passed)
             if lane.until < until:
                 until = lane.until
@@ -136,7 +137,8 @@ class Replica:
             return out
         if lane.steps:
             lane.commit()
-        lane.start(now)
+        if not lane.steps:
+            lane.start(now)
         if lane.steps:
             if self._busy_from == NEVER:
                 self._busy_from = now
@@ -257,6 +259,8 @@ class Replica:
         sequence.produced += 1
         if sequence.produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
+            if self.observe is not None:
+                self.observe(sequence.request, 1, self.space.now)
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
@@ -287,6 +291,8 @@ class Replica:
         self.end(sequence)
         if not sequence.cancelled:
             self.out.append((DONE, sequence))
+            if self.observe is not None:
+                self.observe(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""
