@@ -410,10 +410,12 @@ def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
         before += draw(st.lists(st.integers(0, row - 1), max_size=2, unique=True))
         offsets.append(len(before))
     delay = draw(st.lists(st.integers(0, 20), min_size=rows, max_size=rows))
+    between = draw(st.lists(st.integers(0, 20), min_size=len(before), max_size=len(before)))
     return {
         "after_offsets": np.array(offsets[: rows + 1], "i8"),
         "after_ids": np.array(before, "i8"),
         "delay": np.array(delay, "i8") * step,
+        "after_delay": np.array(between, "i8") * step if _often(draw, 50) else None,
     }
 
 
