@@ -24,6 +24,10 @@ LAYERS = 4
 """Layers of a path: the last one's part of it is what a layer takes when all are under way."""
 
 
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Parts of attention on the CPU that a search tries."""
+
+
 class Task(NamedTuple):
     """Seconds of a task, the resource that does it, and the tasks before it by their places."""
 
@@ -95,7 +99,7 @@ class Offloaded:
         """Experts of a layer that some of so many tokens go to, in the mean."""
         moe = self.model.moe
         assert moe is not None
-        return moe.experts * (1 - (1 - moe.active / moe.experts) ** tokens)
+        return moe.experts * (1 - float(1 - moe.active / moe.experts) ** tokens)
 
     def tokens_per_expert(self, tokens: float) -> float:
         """Tokens of an expert, in the mean."""
@@ -137,7 +141,7 @@ class Offloaded:
         free = self.host.memory - self.model.parameters * BYTES
         return max(1, int(free / (context * self._kv_layer() * self.model.layers)))
 
-    def best(self, context: int, shares: Iterable[float] = tuple(at / 10 for at in range(11))) -> Plan:
+    def best(self, context: int, shares: Iterable[float] = SHARES) -> Plan:
         """The plan with the most tokens per second: requests by powers of two up to the host's memory, all shares."""
         most, sizes = self.host_batch(context), [1]
         while sizes[-1] * 2 <= most:

@@ -97,7 +97,7 @@ def _device(kind: str, requests: int) -> dict[str, list[Served]]:
             rate, requests=requests, prompt_tokens=lognormal(300, 0.8), output_tokens=lognormal(128, 0.5), seed=2
         )
         rows = [
-            Request(int(prompt), int(output), at / 1e12)
+            Request(int(prompt), int(output), float(at) / 1e12)
             for at, prompt, output in zip(load.arrival, load.prompt, load.output, strict=True)
         ]
         memory = Memory(free, kv, VOCABULARY * LOGIT_BYTES, cap)

@@ -91,8 +91,8 @@ def measure(bench: Bench) -> Findings:
 
 
 def _case(kind: str, big: str, devices: int, load: Load) -> Case:
-    links = {} if kind == "A100" else {"host_bw": X8, "scaleup_bw": X8}
-    pool = Pool(model(big), replace(device(kind), **links), engine=Engine(max_sequences=512, token_budget=2048))
+    card = device(kind) if kind == "A100" else replace(device(kind), host_bw=X8, scaleup_bw=X8)
+    pool = Pool(model(big), card, engine=Engine(max_sequences=512, token_budget=2048))
     work, choices = Offline(load, host_bytes=80e9 * devices), list(layouts(pool, devices))
     pair = work.best(choices)
     rate = work.seesaw(*pair).rate
