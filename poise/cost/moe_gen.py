@@ -99,7 +99,8 @@ class Offloaded:
         """Experts of a layer that some of so many tokens go to, in the mean."""
         moe = self.model.moe
         assert moe is not None
-        return moe.experts * (1 - float(1 - moe.active / moe.experts) ** tokens)
+        missed: float = (1 - moe.active / moe.experts) ** tokens
+        return moe.experts * (1 - missed)
 
     def tokens_per_expert(self, tokens: float) -> float:
         """Tokens of an expert, in the mean."""
