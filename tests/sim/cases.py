@@ -252,6 +252,7 @@ class Case:
     predictor: Callable[[], Any] = NOBODY
     hedge: Callable[[], Any] = NOBODY
     scaler: Callable[[], Any] = NOBODY
+    batcher: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -263,7 +264,7 @@ class Case:
                 self.engine,
                 self.cost,
                 self.blocks,
-                batcher=Chunked(long_prefill=self.long_prefill),
+                batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
                 preempt=LastAdmitted(self.swap),
                 queue=Priority() if self.ordered else None,
                 cache=KeepSessions(self.ttl) if self.ttl else None,
@@ -381,10 +382,12 @@ def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
         before += draw(st.lists(st.integers(0, row - 1), max_size=2, unique=True))
         offsets.append(len(before))
     delay = draw(st.lists(st.integers(0, 20), min_size=rows, max_size=rows))
+    between = draw(st.lists(st.integers(0, 20), min_size=len(before), max_size=len(before)))
     return {
         "after_offsets": np.array(offsets[: rows + 1], "i8"),
         "after_ids": np.array(before, "i8"),
         "delay": np.array(delay, "i8") * step,
+        "after_delay": np.array(between, "i8") * step if _often(draw, 50) else None,
     }
 
 
