@@ -1,0 +1,112 @@
+"""Which combinations are run in which block: a nearly orthogonal array of mixed levels.
+
+Every cell (a block at a load) gets equally many combinations, and within it each level of a factor comes equally often.
+Levels are then exchanged within cells until the levels of any two factors meet as evenly as that allows, by the
+criterion of Xu, *Technometrics* 44 (2002): the squared departures of the counts of all pairs from equal ones. So a
+factor's effect is free of those of blocks and loads by construction, and nearly free of those of other factors.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from poise.scenario.tournament.factor import Combination
+
+TRIES = 40
+"""Exchanges that are tried for each run."""
+
+
+def balanced(levels: Sequence[int], cells: int, each: int, seed: int) -> list[list[Combination]]:
+    """`each` combinations for each of `cells`, of factors with so many `levels`."""
+    chance = random.Random(seed)
+    columns = [_even(count, cells, each, chance) for count in levels]
+    _exchange(columns, levels, each, chance)
+    _distinct(columns, each, chance)
+    rows = list(zip(*columns, strict=True))
+    return [rows[begin : begin + each] for begin in range(0, cells * each, each)]
+
+
+def _even(levels: int, cells: int, each: int, chance: random.Random) -> list[int]:
+    """A column in which a level comes equally often in every cell, give or take one, and on the whole."""
+    endless = _rounds(levels, chance)
+    column: list[int] = []
+    for _ in range(cells):
+        part = [next(endless) for _ in range(each)]
+        chance.shuffle(part)
+        column += part
+    return column
+
+
+def _rounds(levels: int, chance: random.Random) -> Iterator[int]:
+    """All levels in a random order, again and again."""
+    while True:
+        yield from chance.sample(range(levels), levels)
+
+
+def _exchange(columns: list[list[int]], levels: Sequence[int], each: int, chance: random.Random) -> None:
+    """Swap levels of a factor within a cell wherever pairs with the other factors become more even."""
+    counts = {(one, two): _pairs(columns, levels, one, two) for one, two in combinations(range(len(columns)), 2)}
+    total = len(columns[0]) if columns else 0
+    varied = [at for at, count in enumerate(levels) if count > 1]
+    if len(varied) < 2 or each < 2:
+        return
+    for _ in range(TRIES * total):
+        at = chance.choice(varied)
+        row = chance.randrange(total)
+        other = row - row % each + chance.randrange(each)
+        if columns[at][row] != columns[at][other]:
+            _try(columns, counts, at, row, other)
+
+
+def _pairs(columns: list[list[int]], levels: Sequence[int], one: int, two: int) -> list[list[int]]:
+    table = [[0] * levels[two] for _ in range(levels[one])]
+    for first, second in zip(columns[one], columns[two], strict=True):
+        table[first][second] += 1
+    return table
+
+
+def _try(columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]], at: int, row: int, other: int) -> None:
+    """Swap two levels of a factor; not where the sum of squared counts grows, for equal counts have the least."""
+    own, its = columns[at][row], columns[at][other]
+    growth = 0
+    moves = []
+    for beside in range(len(columns)):
+        here, there = columns[beside][row], columns[beside][other]
+        if beside == at or here == there:
+            continue
+        table = counts[min(at, beside), max(at, beside)]
+        spots = [(own, here, -1), (its, here, 1), (its, there, -1), (own, there, 1)]
+        for level, partner, step in spots:
+            x, y = (level, partner) if at < beside else (partner, level)
+            growth += 2 * step * table[x][y] + 1
+            moves.append((table, x, y, step))
+    if growth <= 0:
+        columns[at][row], columns[at][other] = its, own
+        for table, x, y, step in moves:
+            table[x][y] += step
+
+
+def _distinct(columns: list[list[int]], each: int, chance: random.Random) -> None:
+    """Exchange one level more where a cell has a combination twice; a few may stay, and count once."""
+    for begin in range(0, len(columns[0]), each):
+        seen: set[Combination] = set()
+        for row in range(begin, begin + each):
+            for _ in range(TRIES):
+                if tuple(column[row] for column in columns) not in seen:
+                    break
+                column, other = chance.choice(columns), chance.randrange(row, begin + each)
+                column[row], column[other] = column[other], column[row]
+            seen.add(tuple(column[row] for column in columns))
+
+
+def imbalance(rows: Sequence[Combination], levels: Sequence[int]) -> float:
+    """By how much the counts of pairs of levels depart from equal ones at most, as a share of these; 0 is orthogonal."""
+    worst = 0.0
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for one, two in combinations(range(len(levels)), 2):
+        mean = len(rows) / (levels[one] * levels[two])
+        table = _pairs(columns, levels, one, two)
+        worst = max(worst, *(abs(count - mean) / mean for line in table for count in line))
+    return worst
