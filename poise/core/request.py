@@ -50,6 +50,8 @@ class RequestView(NamedTuple):
     predicted_tokens: output tokens that somebody foretold, 0 where nobody did.
     home: the replica that alone knows what the request goes on from, -1 for none; another is sent it only if that one
     is not able.
+    turn: how many requests of its session come before it.  stage: which step of its program it is, by the workload's
+    index, -1 where nobody said.  begun_at: when the first request of its session arrived (itself without a session).
     """
 
     id: int
@@ -66,6 +68,16 @@ class RequestView(NamedTuple):
     deadline_at: int = 0
     predicted_tokens: int = 0
     home: int = -1
+    turn: int = 0
+    stage: int = -1
+    begun_at: int = 0
+
+
+UNTOLD: Final = -2
+"""`Sequence.tool`: nobody said which tool the answer calls, or whether it calls one."""
+
+NO_TOOL: Final = -1
+"""`Sequence.tool`: the answer calls no tool; its session ends with it."""
 
 
 class Sequence:
@@ -77,13 +89,14 @@ class Sequence:
     chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
     nodes, shared: prefix extents held, and how many of its blocks lie in them.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
+    tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
     account: where its time is charged; None unless the run was asked for it.
     """
 
     __slots__ = (
         "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
         "hit_version", "id", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions",
-        "produced", "request", "shared", "short", "source", "swapped",
+        "produced", "request", "shared", "short", "source", "swapped", "tool",
     )  # fmt: skip
 
     done_at_step: int
@@ -94,12 +107,15 @@ class Sequence:
     offset: int
     short: bool
 
-    def __init__(self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1) -> None:
+    def __init__(
+        self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1, tool: int = UNTOLD
+    ) -> None:
         self.request = request
         self.id = request.id
         self.output_tokens = output_tokens
         self.produced = produced
         self.output_id = output_id
+        self.tool = tool
         self.phase = Phase.WAITING
         self.account: Account | None = None
         self.computed = 0
@@ -119,6 +135,10 @@ class Sequence:
     def need(self) -> int:
         """Tokens whose KV must be here before the next token can be sampled."""
         return self.request.prompt_tokens + self.produced
+
+    def twin(self, output_tokens: int) -> Sequence:
+        """The same request as another engine is to go on with it, to end after `output_tokens`."""
+        return Sequence(self.request, output_tokens, self.produced, self.output_id, self.tool)
 
     def move(self, phase: int) -> None:
         """Enter `phase`, or raise `InvalidTransition` with the story so far."""

@@ -148,7 +148,10 @@ class FleetView(ClusterView, Protocol):
 
 
 class SequenceView(Protocol):
-    """One request inside an engine: what it asked, and how far it is."""
+    """One request inside an engine: what it asked, and how far it is.
+
+    tool: which tool its answer calls, where that is known; no policy reads it before the request has ended.
+    """
 
     request: RequestView
     computed: int
@@ -157,6 +160,7 @@ class SequenceView(Protocol):
     layer: int
     source: int
     swapped: int
+    tool: int
 
     @property
     def id(self) -> int:

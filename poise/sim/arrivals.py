@@ -8,19 +8,29 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poise.core.made import made
-from poise.core.request import RequestView
+from poise.core.request import UNTOLD, RequestView
 from poise.workload.reuse import shared_tokens
 
 if TYPE_CHECKING:
     from poise.workload.table import Workload
 
 
-_DEFAULTS: Final = RequestView(0, 0, 0)[3:]
+_DEFAULTS: Final = RequestView(0, 0, 0)[3:-1]
 
 
 def _column(values: Any, kind: str) -> Any:
     """A column that answers plain Python integers by index, without a copy."""
     return None if values is None else memoryview(np.ascontiguousarray(values, dtype=kind))  # type: ignore[arg-type]
+
+
+def turns(session: Any) -> Any:
+    """How many earlier rows each row's session has; 0 for rows without one."""
+    order = np.argsort(session, kind="stable")
+    first = np.flatnonzero(np.diff(session[order], prepend=-2))
+    counts = np.diff(np.append(first, len(order)))
+    turn = np.empty(len(order), dtype=np.int32)
+    turn[order] = np.arange(len(order)) - np.repeat(first, counts)
+    return np.where(session < 0, 0, turn)
 
 
 def reusable(workload: Workload) -> Any:
@@ -48,8 +58,13 @@ class Arrivals:
         self._lora = _column(workload.lora, "i4")
         self._priority = _column(workload.priority, "i2")
         self._deadline = _column(workload.deadline, "i8")
+        self._stage = _column(workload.stage, "i2")
+        self._tool = _column(workload.tool, "i2")
+        self._turn = _column(None if workload.session is None else turns(workload.session), "i4")
+        self._begun: dict[int, int] = {}
         named = (workload.model, workload.session, workload.tenant, workload.lora, workload.priority, workload.deadline)
-        self._plain = all(column is None for column in (*named, workload.max_tokens, workload.prefixes))
+        more = (workload.stage, workload.max_tokens, workload.prefixes)
+        self._plain = all(column is None for column in (*named, *more))
         prefixes = workload.prefixes
         self._offsets = _column(prefixes.offsets, "i8") if prefixes else None
         self._ids = prefixes.ids if prefixes else None
@@ -64,13 +79,14 @@ class Arrivals:
     def view(self, row: int, at: int) -> RequestView:
         """What policies may know of row `row`, arrived at `at`."""
         if self._plain:
-            return made(RequestView, (row, at, self.prompt[row], *_DEFAULTS))
+            return made(RequestView, (row, at, self.prompt[row], *_DEFAULTS, at))
         ids: tuple[int, ...] = ()
         ends: tuple[int, ...] = ()
         if self._offsets is not None and self._ids is not None and self._ends is not None:
             first, last = self._offsets[row], self._offsets[row + 1]
             ids, ends = tuple(self._ids[first:last].tolist()), tuple(self._ends[first:last].tolist())
         deadline = self._deadline[row] if self._deadline else 0
+        session = self._session[row] if self._session else -1
         return RequestView(
             row,
             at,
@@ -79,11 +95,14 @@ class Arrivals:
             ids,
             ends,
             self._model[row] if self._model else 0,
-            self._session[row] if self._session else -1,
+            session,
             self._tenant[row] if self._tenant else -1,
             self._lora[row] if self._lora else -1,
             self._priority[row] if self._priority else 0,
             at + deadline if deadline else 0,
+            turn=self._turn[row] if self._turn else 0,
+            stage=self._stage[row] if self._stage else -1,
+            begun_at=self._begun.setdefault(session, at) if session >= 0 else at,
         )
 
     def truth(self, row: int) -> int:
@@ -99,6 +118,10 @@ class Arrivals:
     def output_id(self, row: int) -> int:
         """The extent id under which prompt and output together may be found later, -1 for none."""
         return self._output_ids[row] if self._output_ids else -1
+
+    def tool(self, row: int) -> int:
+        """Which tool the row's answer calls, `NO_TOOL` or `UNTOLD`."""
+        return self._tool[row] if self._tool else UNTOLD
 
     def _chain(self, offsets: Any, ids: Any) -> None:
         counts = np.diff(offsets)

@@ -110,7 +110,7 @@ class Transfers:
         if output <= sequence.produced or (sequence.produced and output < sequence.output_tokens):
             self._stay(action, "the target cannot hold it")
             return
-        twin = Running(sequence.request, output, sequence.produced, sequence.output_id)
+        twin = sequence.twin(output)
         if sequence.phase == Phase.WAITING:
             twin.source = sequence.source
             self._move_waiting(action, twin)

@@ -350,9 +350,9 @@ class World:
             self._turn(Refused(now, row, number, f"prompt does not fit replica {number}"))
             return
         output = min(self.clients.arrivals.truth(row), room)
-        self._add(
-            Running(request, output, made.get(row, 0) if made else 0, self.clients.arrivals.output_id(row)), number
-        )
+        arrivals = self.clients.arrivals
+        produced = made.get(row, 0) if made else 0
+        self._add(Running(request, output, produced, arrivals.output_id(row), arrivals.tool(row)), number)
 
     def _hedge(self, action: Hedge) -> None:
         row, number = action
@@ -361,8 +361,8 @@ class World:
         if room < 1:
             self._turn(Refused(self.agenda.now, row, number, f"prompt does not fit replica {number}"))
             return
-        output = min(self.clients.arrivals.truth(row), room)
-        copy = Running(request, output, 0, self.clients.arrivals.output_id(row))
+        arrivals = self.clients.arrivals
+        copy = Running(request, min(arrivals.truth(row), room), 0, arrivals.output_id(row), arrivals.tool(row))
         self.hedging.begin(copy, number)
         self._join(copy, number)
 
@@ -423,7 +423,7 @@ class World:
                 self._turn(made(Finished, (now, row, running.output_tokens)))
             elif code == PREFILLED:
                 records.cached_tokens[row] = running.cached
-                twin = Running(running.request, running.output_tokens, running.produced, running.output_id)
+                twin = running.twin(running.output_tokens)
                 twin.source = number
                 self._add(twin, records.decode_replica[row])
             elif code == PULL:

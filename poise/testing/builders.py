@@ -35,8 +35,11 @@ def a_request(
     priority: int = 0,
     deadline_at: int = 0,
     predicted_tokens: int = 0,
+    turn: int = 0,
+    stage: int = -1,
+    begun_at: int | None = None,
 ) -> RequestView:
-    """Build a request; instants in picoseconds.
+    """Build a request; instants in picoseconds. It begins its session unless `begun_at` says otherwise.
 
     ids, ends: its prompt as extents. By default one extent, named by the request's id, covers the whole prompt;
     `ids=()` is a prompt without identity, and ids without `ends` share the prompt evenly.
@@ -49,7 +52,7 @@ def a_request(
         raise ValueError(f"ends {ends} must rise, one for each of the ids {ids}, up to prompt_tokens {prompt_tokens}")
     return RequestView(
         id, arrived_at, prompt_tokens, max_tokens, ids, ends, model, session, tenant, lora, priority, deadline_at,
-        predicted_tokens,
+        predicted_tokens, turn=turn, stage=stage, begun_at=arrived_at if begun_at is None else begun_at,
     )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ LEAST: dict[str, int] = {
     "lora": -1,
     "session": -1,
     "tenant": -1,
+    "stage": -1,
+    "tool": -1,
     "priority": -(1 << 15),
     "deadline": 0,
     "timeout": 0,
@@ -74,8 +76,10 @@ def _options(workload: Workload) -> None:
         column = getattr(workload, name)
         if column is not None:
             _refuse(workload, name, column < least, f"it must be at least {least}")
-    if workload.model is not None:
-        _refuse(workload, "model", workload.model >= len(workload.models), f"`models` names only {workload.models}")
+    for name in ("model", "stage", "tool"):
+        column, names = getattr(workload, name), getattr(workload, f"{name}s")
+        if column is not None:
+            _refuse(workload, name, column >= len(names), f"`{name}s` names only {names}")
     if workload.max_tokens is not None:
         over = (workload.max_tokens > 0) & (workload.output > workload.max_tokens)
         _refuse(workload, "output", over, "the true output cannot exceed max_tokens; cut one or raise the other")

@@ -54,6 +54,8 @@ class Workload:
     after_offsets, after_ids, delay: joins; request i arrives `delay[i]` after the last of its predecessors ended.
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
     lora, session, tenant: indices, -1 for none.  priority: lower goes first (vLLM's rule).
+    stage: which step of its session's program, an index into `stages`, -1 for none.
+    tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.
     deadline, timeout: picoseconds after arrival, 0 for none; at its timeout a client leaves.
     retry: how often a client whose request was refused or lost sends it again.
     concurrency: closed load: at most so many requests in the system, the next one enters when one ends; 0 is open
@@ -76,6 +78,10 @@ class Workload:
     session: NDArray[np.int32] | None = None
     tenant: NDArray[np.int32] | None = None
     priority: NDArray[np.int16] | None = None
+    stage: NDArray[np.int16] | None = None
+    stages: tuple[str, ...] = ()
+    tool: NDArray[np.int16] | None = None
+    tools: tuple[str, ...] = ()
     deadline: NDArray[np.int64] | None = None
     timeout: NDArray[np.int64] | None = None
     retry: int = 0

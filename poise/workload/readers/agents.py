@@ -39,8 +39,8 @@ Stamps are those of the log, some of which are replays: sessions with think time
 def calls(raw: Raw) -> Raw:
     """The model's calls among the events of sessions, each joined to the call before it in its session.
 
-    delay_s is the time from the end of the one call to the start of the next, 0 where they overlap: the tools. Calls
-    that are bad rows stay in their places, but nobody waits for them.
+    delay_s is the time from the end of the one call to the start of the next, 0 where they overlap: the tools, the
+    longest of which is `tool`. Calls that are bad rows stay in their places, but nobody waits for them.
     """
     columns = raw.columns
     kinds = [str(each).strip().lower() for each in columns["kind"]]
@@ -55,6 +55,8 @@ def calls(raw: Raw) -> Raw:
     kept = ("session", "start_s", "end_s", "prompt_tokens")
     made: dict[str, Column] = {name: _some(columns[name], rows) for name in kept}
     made |= {"output_tokens": output.tolist(), "after": after, "delay_s": delay}
+    if "tool" in columns:
+        made["tool"] = _tools(raw, kinds, rows)
     return Raw(raw.path, made, len(rows), partial(moved, raw.place, rows.tolist()), broken)
 
 
@@ -98,6 +100,21 @@ def _chain(session: Rows, start: Floats, end: Floats, sound: NDArray[np.bool_]) 
     return after, delay
 
 
+def _tools(raw: Raw, kinds: list[str], rows: Rows) -> list[str | None]:
+    """The tool that ran longest between each call and the next of its session; None where none did."""
+    session, names = codes(raw.columns["session"])[0].tolist(), raw.columns["tool"]
+    lasted = numbers(raw.columns["end_s"]) - numbers(raw.columns["start_s"])
+    longest: dict[int, tuple[float, str]] = {}
+    last: dict[int, int] = {}
+    for row, kind in enumerate(kinds):
+        if kind == "llm":
+            last[session[row]] = row
+        elif kind == "tool" and session[row] in last and names[row]:
+            call = last[session[row]]
+            longest[call] = max(longest.get(call, (-1.0, "")), (float(lasted[row]), str(names[row])))
+    return [longest[row][1] if row in longest else None for row in rows.tolist()]
+
+
 def _some(column: Column, rows: Rows) -> Column:
     return [column[row] for row in rows.tolist()] if isinstance(column, list) else column[rows]
 
@@ -106,7 +123,7 @@ AGENT_SESSIONS = Format(
     "agent_sessions",
     columns={
         "arrival_s": (Source("start_s"),),
-        **same_names("prompt_tokens", "output_tokens", "session", "after", "delay_s"),
+        **same_names("prompt_tokens", "output_tokens", "session", "after", "delay_s", "tool"),
     },
     signature=("session", "kind", "start_s", "end_s", "prompt_tokens", "chars"),
     prepare=calls,

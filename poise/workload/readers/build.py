@@ -121,6 +121,11 @@ def _options(ledger: Ledger, fields: Fields, workload: Workload) -> None:
     for name in ("session", "tenant", "lora"):
         if name in fields:
             setattr(workload, name, codes(ledger.raw.columns[fields[name].column])[0].astype(np.int32))
+    for name in ("stage", "tool"):
+        if name in fields:
+            index, names = codes(ledger.raw.columns[fields[name].column])
+            setattr(workload, name, index.astype(np.int16))
+            setattr(workload, f"{name}s", tuple(names))
     for name in ("deadline", "timeout"):
         if f"{name}_s" in fields:
             setattr(workload, name, _seconds(ledger, fields[f"{name}_s"]))

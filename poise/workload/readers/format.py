@@ -23,6 +23,8 @@ FIELDS = {
     "deadline_s": "seconds after arrival, 0 for none",
     "timeout_s": "seconds after arrival, 0 for none",
     "tenant": "a name or number",
+    "stage": "a name: which step of its session's program it is",
+    "tool": "a name: the tool that the answer calls, empty for none",
     "model": "a name",
     "lora": "a name or number",
 }
