@@ -22,8 +22,8 @@ def balanced(levels: Sequence[int], cells: int, each: int, seed: int) -> list[li
     """`each` combinations for each of `cells`, of factors with so many `levels`."""
     chance = random.Random(seed)
     columns = [_even(count, cells, each, chance) for count in levels]
-    _exchange(columns, levels, each, chance)
     _distinct(columns, each, chance)
+    _exchange(columns, levels, each, chance)
     rows = list(zip(*columns, strict=True))
     return [rows[begin : begin + each] for begin in range(0, cells * each, each)]
 
@@ -46,18 +46,32 @@ def _rounds(levels: int, chance: random.Random) -> Iterator[int]:
 
 
 def _exchange(columns: list[list[int]], levels: Sequence[int], each: int, chance: random.Random) -> None:
-    """Swap levels of a factor within a cell wherever pairs with the other factors become more even."""
+    """Swap levels of a factor within a cell wherever pairs with the other factors become more even, and no row comes
+    twice."""
     counts = {(one, two): _pairs(columns, levels, one, two) for one, two in combinations(range(len(columns)), 2)}
     total = len(columns[0]) if columns else 0
     varied = [at for at, count in enumerate(levels) if count > 1]
     if len(varied) < 2 or each < 2:
         return
+    rows = list(zip(*columns, strict=True))
+    cells = [set(rows[begin : begin + each]) for begin in range(0, total, each)]
     for _ in range(TRIES * total):
         at = chance.choice(varied)
         row = chance.randrange(total)
         other = row - row % each + chance.randrange(each)
-        if columns[at][row] != columns[at][other]:
-            _try(columns, counts, at, row, other)
+        one, two = columns[at][row], columns[at][other]
+        if one == two:
+            continue
+        cell, before = cells[row // each], {_row(columns, row), _row(columns, other)}
+        after = {_row(columns, row, at, two), _row(columns, other, at, one)}
+        if len(after) == 2 and not after & (cell - before) and _try(columns, counts, at, row, other):
+            cell -= before
+            cell |= after
+
+
+def _row(columns: list[list[int]], row: int, at: int = -1, level: int = 0) -> Combination:
+    """A row, with another level of the factor `at` where that is one."""
+    return tuple(level if place == at else column[row] for place, column in enumerate(columns))
 
 
 def _pairs(columns: list[list[int]], levels: Sequence[int], one: int, two: int) -> list[list[int]]:
@@ -67,8 +81,9 @@ def _pairs(columns: list[list[int]], levels: Sequence[int], one: int, two: int) 
     return table
 
 
-def _try(columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]], at: int, row: int, other: int) -> None:
-    """Swap two levels of a factor; not where the sum of squared counts grows, for equal counts have the least."""
+def _try(columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]], at: int, row: int, other: int) -> bool:
+    """Swap two levels of a factor, but where the sum of squared counts grows, for equal counts have the least; whether
+    it was done."""
     own, its = columns[at][row], columns[at][other]
     growth = 0
     moves = []
@@ -82,10 +97,12 @@ def _try(columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]
             x, y = (level, partner) if at < beside else (partner, level)
             growth += 2 * step * table[x][y] + 1
             moves.append((table, x, y, step))
-    if growth <= 0:
-        columns[at][row], columns[at][other] = its, own
-        for table, x, y, step in moves:
-            table[x][y] += step
+    if growth > 0:
+        return False
+    columns[at][row], columns[at][other] = its, own
+    for table, x, y, step in moves:
+        table[x][y] += step
+    return True
 
 
 def _distinct(columns: list[list[int]], each: int, chance: random.Random) -> None:
@@ -94,11 +111,11 @@ def _distinct(columns: list[list[int]], each: int, chance: random.Random) -> Non
         seen: set[Combination] = set()
         for row in range(begin, begin + each):
             for _ in range(TRIES):
-                if tuple(column[row] for column in columns) not in seen:
+                if _row(columns, row) not in seen:
                     break
                 column, other = chance.choice(columns), chance.randrange(row, begin + each)
                 column[row], column[other] = column[other], column[row]
-            seen.add(tuple(column[row] for column in columns))
+            seen.add(_row(columns, row))
 
 
 def imbalance(rows: Sequence[Combination], levels: Sequence[int]) -> float:
