@@ -107,9 +107,7 @@ class Block:
 
     def _part(self, chosen: Combination, *, slots: bool) -> Combination:
         """A combination with the factors at their reference that are policies, or that are not."""
-        return tuple(
-            level if each.slot == slots else 0 for each, level in zip(self.asked.factors, chosen, strict=True)
-        )
+        return tuple(level if each.slot == slots else 0 for each, level in zip(self.asked.factors, chosen, strict=True))
 
     def _problem(self, chosen: Combination) -> Problem:
         kept = self._part(chosen, slots=False)

@@ -17,7 +17,7 @@ def calibrated(hall: Hall, reference: Combination, seed: int) -> list[float]:
     All blocks are searched at once, a load of each at a time. ScenarioError where there is no such load.
     """
     tried: list[dict[float, Probe]] = [{} for _ in hall.blocks]
-    wanted: dict[int, float] = {at: 1.0 for at in range(len(hall.blocks))}
+    wanted: dict[int, float] = dict.fromkeys(range(len(hall.blocks)), 1.0)
     while wanted:
         trials = {at: Trial(at, load, seed, reference) for at, load in wanted.items()}
         hall.fill("loads that the reference carries", list(trials.values()))

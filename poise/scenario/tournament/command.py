@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def tournament_file(wish: Wish, jobs: int) -> bool:
-    """Run the tournament that a file asks for, print and write what was asked for; returns whether it was interrupted."""
+    """Run the tournament that a file asks for, print and write it; returns whether it was interrupted."""
     _check(wish)
     asked = read(wish.scenario, wish.sets)
     with Bars() as bars:
@@ -80,7 +80,9 @@ def _check(wish: Wish) -> None:
     }  # fmt: skip
     for option, value in given.items():
         if value:
-            raise UserError(f"{option}: {wish.scenario} is a tournament, which says so itself; change the file, or --set")
+            raise UserError(
+                f"{option}: {wish.scenario} is a tournament, which says so itself; change the file, or --set"
+            )
     if wish.resume and wish.out is None:
         raise UserError("--resume: needs a folder that keeps the runs; give --out DIR")
     if wish.json is not None and wish.json != "-":

@@ -81,7 +81,9 @@ def _pairs(columns: list[list[int]], levels: Sequence[int], one: int, two: int) 
     return table
 
 
-def _try(columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]], at: int, row: int, other: int) -> bool:
+def _try(
+    columns: list[list[int]], counts: dict[tuple[int, int], list[list[int]]], at: int, row: int, other: int
+) -> bool:
     """Swap two levels of a factor, but where the sum of squared counts grows, for equal counts have the least; whether
     it was done."""
     own, its = columns[at][row], columns[at][other]
@@ -119,7 +121,7 @@ def _distinct(columns: list[list[int]], each: int, chance: random.Random) -> Non
 
 
 def imbalance(rows: Sequence[Combination], levels: Sequence[int]) -> float:
-    """By how much the counts of pairs of levels depart from equal ones at most, as a share of these; 0 is orthogonal."""
+    """By which share the counts of pairs of levels depart from equal ones at most; 0 is orthogonal."""
     worst = 0.0
     columns = [list(column) for column in zip(*rows, strict=True)]
     for one, two in combinations(range(len(levels)), 2):

@@ -1,7 +1,7 @@
 """What each level of each factor does on average over the others, and which two of them change one another.
 
-Least squares with sum-to-zero codes and a mean for every cell (a block at a load). Runs of one block share their traffic,
-so they are no independent evidence: the covariance is the sandwich over blocks of Liang and Zeger, *Biometrika* 73
+Least squares with sum-to-zero codes and a mean for every cell (a block at a load). Runs of one block share their
+traffic, so they are no independent evidence: the covariance is the sandwich over blocks of Liang and Zeger, *Biometrika* 73
 (1986), with t on one degree of freedom less than there are blocks. An interval thus says what another block of the same
 kinds may do, and not only what another seed may.
 """
@@ -70,7 +70,7 @@ class Fit:
         return [term for term in self.effects if len(term) == 2]
 
     def predicted(self, chosen: Combination, pairs: Iterable[tuple[Term, int, int]] = ()) -> float:
-        """What a combination has more than the average one, by main effects and by those `pairs` of levels that count."""
+        """What a combination has more than the average one, by main effects and those `pairs` of levels that count."""
         main = sum(float(self.effects[at,][level]) for at, level in enumerate(chosen))
         told = [(term, one, two) for term, one, two in pairs if (chosen[term[0]], chosen[term[1]]) == (one, two)]
         return main + sum(float(self.effects[term][one, two]) for term, one, two in told)
@@ -89,7 +89,7 @@ def fit(rows: Sequence[Row], levels: Sequence[int], *, interactions: bool = True
     y = _centred(np.array([[row.value] for row in rows]), cells)[:, 0]
     inverse = np.linalg.pinv(x.T @ x)
     beta = inverse @ (x.T @ y)
-    wide = _sandwich(inverse, x, y - x @ beta, blocks)
+    wide = _sandwich(np.asarray(inverse, np.float64), x, y - x @ beta, blocks)
     return _fit(levels, terms, codes, beta, wide, int(blocks.max()) + 1, float(y @ y) / len(y))
 
 

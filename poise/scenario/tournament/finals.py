@@ -71,7 +71,9 @@ class Finals:
     ) -> Standing:
         base = self.finalists[0]
         confidence = 1 - (1 - CONFIDENCE) / max(len(self.finalists) - 1, 1)
-        signs = [self._ahead(comparison, load, own) for comparison in self.comparisons for load in comparison.study.loads]
+        signs = [
+            self._ahead(comparison, load, own) for comparison in self.comparisons for load in comparison.study.loads
+        ]
         return Standing(
             label(self.factors, own),
             own,

@@ -52,7 +52,9 @@ class Outcome:
             "imbalance": screen.imbalance,
             "effects": self._effects(screen.whole, screen),
             "parts": {name: self._effects(fit) for name, fit in screen.parts.items()},
-            "shares": {" × ".join(factors[at].name for at in term): share for term, share in screen.whole.shares.items()},
+            "shares": {
+                " × ".join(factors[at].name for at in term): share for term, share in screen.whole.shares.items()
+            },
             "interactions": [
                 {
                     "factors": [factors[at].name for at in term],

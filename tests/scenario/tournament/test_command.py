@@ -128,7 +128,10 @@ def test_an_existing_folder_needs_resume(done: Path, capsys: pytest.CaptureFixtu
 
 
 WRONG = {
-    "factors.router: policies.router: 'leest_requests' is no router": ("--set", "factors.router=[leest_requests, pull]"),
+    "policies.router: 'leest_requests' is no router": (
+        "--set",
+        "factors.router=[leest_requests, pull]",
+    ),
     "factors.batcher: a level stands twice": ("--set", "factors.batcher=[chunked, chunked]"),
     "factors.workload.retry: is what all combinations meet alike": ("--set", "factors={workload.retry: [1, 2]}"),
     "screen.runs: 59 is less than the 60 ": ("--set", "screen.runs=59"),

@@ -15,7 +15,7 @@ MAIN = ((0.0, 0.1, -0.2, 0.3), (0.0, 0.2, 0.0), (0.0, 0.0))
 
 
 def planted(seed: int, blocks: int = 8, noise: float = 0.02, spread: float = 0.0) -> list[Row]:
-    """Rows of main effects, of a pair that does 0.5 more, and of blocks and loads; `spread`: effects differ by block."""
+    """Rows of main effects, a pair that does 0.5 more, blocks and loads; `spread`: effects differ by block."""
     chance = random.Random(seed)
     rows = []
     cells = balanced(LEVELS, blocks * 2, 12, seed)
