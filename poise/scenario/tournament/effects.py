@@ -1,9 +1,9 @@
 """What each level of each factor does on average over the others, and which two of them change one another.
 
 Least squares with sum-to-zero codes and a mean for every cell (a block at a load). Runs of one block share their
-traffic, so they are no independent evidence: the covariance is the sandwich over blocks of Liang and Zeger, *Biometrika* 73
-(1986), with t on one degree of freedom less than there are blocks. An interval thus says what another block of the same
-kinds may do, and not only what another seed may.
+traffic, so they are no independent evidence: the covariance is the sandwich over blocks of Liang and Zeger,
+*Biometrika* 73 (1986), with t on one degree of freedom less than there are blocks. An interval thus says what another
+block of the same kinds may do, and not only what another seed may.
 """
 
 from __future__ import annotations

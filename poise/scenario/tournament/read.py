@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from poise.scenario.override import apply_override, parse_override
+from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 from poise.scenario.read import Kind, read_yaml
 from poise.scenario.tournament.factor import Factor, alone, factor
 from poise.scenario.tournament.schema import TournamentFile
+
+At = TypeVar("At", int, str)
 
 KIND = Kind("a tournament (examples/tournament.yaml is one)", "at least the sections factors and blocks", "factors:")
 
@@ -38,9 +41,14 @@ class Asked:
         for layer in layers:
             part: Any = self.file.scenario if len(layer) == 1 else self.file.blocks[layer[1]][layer[2]]
             data = _merged(data, part)
-            for known, into in ((self.places.lines, places.lines), (self.places.overrides, places.overrides)):
-                into |= {path[len(layer) :]: at for path, at in known.items() if path[: len(layer)] == layer}  # type: ignore[attr-defined]
+            places.lines |= _below(layer, self.places.lines)
+            places.overrides |= _below(layer, self.places.overrides)
         return data, places
+
+
+def _below(layer: DataPath, known: Mapping[DataPath, At]) -> dict[DataPath, At]:
+    """What stands below `layer`, by its path from there."""
+    return {path[len(layer) :]: at for path, at in known.items() if path[: len(layer)] == layer}
 
 
 def is_tournament(path: Path) -> bool:
