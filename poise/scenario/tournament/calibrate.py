@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from poise.core.errors import ScenarioError
+from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Slo
 from poise.report.figures import ATTAINMENT
 from poise.report.intervals import Interval
 from poise.scenario.compare.collapse import Collapse, Probe, collapse, probe
+from poise.scenario.tournament.block import Block
 from poise.scenario.tournament.factor import Combination
 from poise.scenario.tournament.work import Hall, Trial
 
@@ -26,8 +27,16 @@ def calibrated(hall: Hall, reference: Combination, seed: int) -> list[float]:
         for at, trial in trials.items():
             tried[at][trial.load] = _probe(hall, trial, reference)
         following = {at: _collapse(tried[at]).next_load() for at in wanted}
-        wanted = {at: load for at, load in following.items() if load is not None}
+        wanted = {at: load for at, load in following.items() if load is not None and _any(hall.blocks[at], load, seed)}
     return [_load(hall, at, _collapse(probes)) for at, probes in enumerate(tried)]
+
+
+def _any(block: Block, load: float, seed: int) -> bool:
+    """Whether a block has requests at a load: a small one may leave none of them."""
+    try:
+        return load >= 1 or len(block.make(seed, load)) > 0
+    except UserError:
+        return False
 
 
 def _collapse(probes: dict[float, Probe]) -> Collapse:

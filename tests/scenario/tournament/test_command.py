@@ -135,12 +135,18 @@ WRONG = {
     "factors.batcher: a level stands twice": ("--set", "factors.batcher=[chunked, chunked]"),
     "factors.workload.retry: is what all combinations meet alike": ("--set", "factors={workload.retry: [1, 2]}"),
     "screen.runs: 59 is less than the 60 ": ("--set", "screen.runs=59"),
-    "loads: [1, 1] names a load twice": ("--set", "loads=[1, 1]"),
+    "loads: [1.0, 1.0] names a load twice": ("--set", "loads=[1, 1]"),
     "scenario.policies.router: is a factor too": ("--set", "scenario.policies={router: pull}"),
-    "(block alike / two)": ("--set", "scenario.modell=x"),
+    "modell: unknown key": ("--set", "scenario.modell=x"),
     "--loads: ": ("--loads", "1,2"),
     "--resume: needs a folder": ("--resume",),
-    "the reference carries no load": ("--set", "scenario.slo.ttft_s=0.000001"),
+    "block alike / two: the reference carries no load": ("--set", "scenario.slo.ttft_s=0.000001"),
+    "block few / two: the reference carries every load": (
+        "--set",
+        "blocks.traffic={few: {workload: {poisson: {rate: 60, requests: 5}}}}",
+        "--set",
+        "screen.runs=30",
+    ),
 }
 
 
