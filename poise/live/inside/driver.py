@@ -1,0 +1,176 @@
+"""One step of an engine as its policies decide it: what gives way, what shares the step, who is admitted."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from poise.core.action import ALL, NONE, Batch, Entry
+from poise.core.errors import PolicyError
+from poise.core.policy import Batcher, Preempt
+from poise.live.inside.lane import InsideLane, Inward
+from poise.live.inside.pinned import Pinned
+from poise.live.inside.seat import Inner, Seat
+
+
+class Outward(Inward, Protocol):
+    """What a driver asks and tells of its engine."""
+
+    def preempt(self, inner: Inner) -> None:
+        """Free a running request's blocks and put it back into the queue."""
+        ...
+
+
+class Plan:
+    """What the next step computes.
+
+    tokens: of each request that takes part, by the engine's name for it.  admitted: those of them that wait, in order.
+    chunks: those whose prompts are computed, in the batch's order, and the blocks that each takes.
+    """
+
+    __slots__ = ("admitted", "chunks", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, int] = {}
+        self.admitted: list[Seat] = []
+        self.chunks: dict[Seat, int] = {}
+
+
+class Driver:
+    """Asks the policies of one engine, step by step, and mirrors `core.lane.LaneState.start` in what it does of it.
+
+    pinned: the prefixes that a cache policy keeps, None without one.
+    """
+
+    def __init__(
+        self, outward: Outward, lane: InsideLane, batcher: Batcher, preempt: Preempt, pinned: Pinned | None = None
+    ) -> None:
+        self.lane = lane
+        self._outward = outward
+        self._batcher = batcher
+        self._preempt = preempt
+        self._pinned = pinned
+        self._alone: bool = getattr(batcher, "decodes_alone", False)
+        self._chunks: list[Seat] = []
+        self._plan = Plan()
+
+    def plan(self, now: int) -> Plan:
+        """Decide the next step at instant `now`."""
+        lane, pinned = self.lane, self._pinned
+        lane.begin(now, self._chunks)
+        self._plan = Plan()
+        if pinned is not None:
+            pinned.expire(now)
+        self._compose()
+        while pinned is not None and pinned.pins.heap and lane.waiting and not lane.running and not self._plan.tokens:
+            self._unpin()  # pins must not stop an engine that has nothing else to do
+            self._compose()
+        self._chunks = list(self._plan.chunks)
+        self._check()
+        return self._plan
+
+    def ending(self, inner: Inner, finished: bool) -> None:
+        """A request leaves the engine, which frees its blocks next; `finished`: its answer is complete."""
+        seat = self.lane.seats.leave(inner)
+        if seat is not None and finished and self._pinned is not None:
+            seat.refresh()
+            self._pinned.keep(seat, self.lane)
+
+    def _compose(self) -> None:
+        """Ask the batcher, and take what it answers into the plan."""
+        lane = self.lane
+        if not (lane.running or lane.waiting):
+            return
+        if lane.group and not lane.room(0):
+            self._make_room()
+        if self._alone and not (lane.prefilling or lane.waiting or lane.paused or lane.preempted):
+            batch = Batch()
+        else:
+            batch = self._batcher.compose(lane)
+            self._possible(batch)
+            if batch.decode != NONE and (batch.decode != ALL or lane.paused):
+                lane.choose(None if isinstance(batch.decode, int) else set(batch.decode))
+                self._make_room()
+        for entry in batch.entries:
+            self._take(entry)
+        if batch.decode != NONE:
+            self._plan.tokens.update((seat.inner.request_id, 1) for seat in lane.group.values())
+
+    def _take(self, entry: Entry) -> None:
+        """Put one entry into the plan, admitting its request if it waits and there is room."""
+        lane = self.lane
+        seat = lane.seats.find(entry.request)
+        if seat is None or seat.id in lane.group or seat.id in lane.paused:
+            raise self._wrong(f"entry {entry} names a request that has no prompt to compute")
+        tokens = min(entry.tokens, seat.need - (seat.computed if seat.admitted else lane.cached(seat)))
+        if tokens < 1 or seat in self._plan.chunks:
+            raise self._wrong(f"entry {entry} gives its request no token of this step; give each one at least 1, once")
+        if not seat.admitted and not self._admit(seat, tokens):
+            return
+        blocks = self._plan.chunks.setdefault(seat, lane.blocks_for(seat, tokens))
+        while not lane.room(blocks):
+            if self._give_way() is seat:
+                return
+        lane.planned += blocks
+        self._plan.tokens[seat.inner.request_id] = tokens
+
+    def _admit(self, seat: Seat, tokens: int) -> bool:
+        """Admit a waiting request where the engine would: not after a preemption, and only into free blocks."""
+        lane = self.lane
+        if lane.preempted or not lane.room(lane.blocks_for(seat, tokens)):
+            return False
+        if self._pinned is not None:
+            self._pinned.back(seat.request.session)
+            lane.look_again()
+        self._plan.chunks[seat] = lane.blocks_for(seat, tokens)
+        self._plan.admitted.append(seat)
+        lane.admit(seat)
+        return True
+
+    def _make_room(self) -> None:
+        """Let others go until this step's decodes have the blocks for their next tokens."""
+        while self.lane.group and not self.lane.room(0):
+            self._give_way()
+
+    def _give_way(self) -> Seat | None:
+        """Let the oldest pin go, or preempt one request; the one that gave way (None for a pin)."""
+        lane = self.lane
+        if self._pinned is not None and self._pinned.pins.heap:
+            self._unpin()
+            return None
+        victim = self._preempt.victim(lane)
+        seat = lane.seats.find(victim.request)
+        if seat is None or not seat.admitted:
+            raise PolicyError(f"{type(self._preempt).__name__} names {victim}, which does not run")
+        if seat in self._plan.admitted:  # the engine has not heard of it yet
+            self._plan.admitted.remove(seat)
+        else:
+            self._outward.preempt(seat.inner)
+        blocks = self._plan.chunks.pop(seat, 0)
+        if self._plan.tokens.pop(seat.inner.request_id, 0):
+            lane.planned -= blocks
+        lane.give_way(seat)
+        return seat
+
+    def _unpin(self) -> None:
+        assert self._pinned is not None
+        self._pinned.pins.drop_first()
+        self.lane.look_again()
+
+    def _possible(self, batch: Batch) -> None:
+        """PolicyError for what an engine that steps whole models cannot do."""
+        whole = {0, self.lane.model_layers}
+        if any(entry.first_layer or entry.last_layer not in whole for entry in batch.entries):
+            raise self._wrong("computes ranges of layers, and this engine computes all of them; it can be simulated")
+        if batch.share:
+            raise self._wrong("asks for a share of the device, and this engine has all of it; it can be simulated")
+
+    def _check(self) -> None:
+        """PolicyError for a step that the engine could not run whole."""
+        engine, tokens = self.lane.engine, sum(self._plan.tokens.values())
+        if tokens > engine.token_budget:
+            raise self._wrong(f"puts {tokens} tokens into a step of {engine.token_budget} at most")
+        if self.lane.running > engine.max_sequences:
+            raise self._wrong(f"lets {self.lane.running} requests run, of {engine.max_sequences} at most")
+
+    def _wrong(self, said: str) -> PolicyError:
+        return PolicyError(f"{type(self._batcher).__name__} {said}")
