@@ -48,6 +48,11 @@ class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there wh
         self._driver = Driver(inside, InsideLane(inside, _engine(self), layers, queue), batcher, preempt, pinned)
         log.info("poise decides: %s, %s, %s, %s", batcher, queue or "first come first served", preempt, cache or "LRU")
 
+    def add_request(self, request: Any) -> None:
+        """A request has arrived."""
+        super().add_request(request)
+        self._driver.lane.seats.of(request, now())
+
     def schedule(self, throttle_prefills: bool = False) -> Any:
         """The next step."""
         if self.pause_state == PauseState.PAUSED_ALL:
