@@ -63,9 +63,14 @@ class Block:
 
 
 class Blocks:
-    """The pool and its manager in one. idle: blocks that nobody holds, the first to be taken first."""
+    """The pool and its manager in one.
 
-    def __init__(self, count: int, caching: bool) -> None:
+    idle: blocks that nobody holds, the first to be taken first.  simulated: vLLM's two rules that the simulator does not
+    know are off: outputs are found again, and blocks that are not full are taken first.
+    """
+
+    def __init__(self, count: int, caching: bool, simulated: bool) -> None:
+        self.simulated = simulated
         self.num_gpu_blocks = count + 1
         self.caching = caching
         self.idle: OrderedDict[Block, None] = OrderedDict.fromkeys(Block() for _ in range(count))
@@ -100,9 +105,8 @@ class Blocks:
         taken = [self._take() for _ in range(more)]
         self.held[request.request_id] = held = [*held, *taken]
         if self.caching:
-            for name, block in list(zip(request.block_hashes, held, strict=False))[
-                : min(end, request.num_tokens) // BLOCK
-            ]:
+            full = min(end, request.num_prompt_tokens if self.simulated else request.num_tokens) // BLOCK
+            for name, block in zip(request.block_hashes[:full], held, strict=False):
                 if block.block_hash is None:
                     block.block_hash = name
                     self.known.setdefault(name, block)
@@ -121,7 +125,7 @@ class Blocks:
             block.ref_cnt -= 1
             if not block.ref_cnt:
                 self.idle[block] = None
-                if block.block_hash is None:
+                if block.block_hash is None and not self.simulated:
                     self.idle.move_to_end(block, last=False)
 
     def _take(self) -> Block:
@@ -145,8 +149,8 @@ class Waiting(deque[Request]):
 
 
 class Scheduler:
-    def __init__(self, world: World, **limits: Any) -> None:
-        self.kv_cache_manager = Blocks(world.blocks, world.caching)
+    def __init__(self, world: World, *, simulated: bool = False, **limits: Any) -> None:
+        self.kv_cache_manager = Blocks(world.blocks, world.caching, simulated)
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
         self.waiting = Waiting()

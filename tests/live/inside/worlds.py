@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from poise.core.outcome import PREEMPTED
@@ -54,7 +54,6 @@ class World:
     sequences: int = 8
     caching: bool = True
     reserve: bool = True
-    limits: dict[str, Any] = field(default_factory=dict)
 
     def simulated(self) -> list[Step]:
         """What the replica of the simulator does, each step a second long."""
