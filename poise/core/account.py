@@ -290,7 +290,7 @@ class Account:
         if steps <= 0:
             return 0
         lane = self.replica.decode_lane
-        base, per_kv, per_window, _ = lane.piece_alone()
+        base, per_kv, per_window, *_ = lane.piece_alone()
         time = steps * base + per_kv * (steps * (computed + 1 + reached) // 2)
         if per_window:
             time += per_window * capped_sum(computed + 1, reached, lane.group.window)

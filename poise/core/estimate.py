@@ -34,13 +34,22 @@ class Piece(NamedTuple):
     """The duration of a step as a straight line in the KV tokens that its decodes read, in picoseconds.
 
     duration = base + per_kv · Σ context + per_window · Σ min(context, window), sums over the decodes, valid while
-    Σ context ≤ `until_kv`; at least 1. Because decodes grow by one token a step, k equal steps have a closed form.
+    Σ context ≤ `until_kv`, and as `then` says beyond it; at least 1. Because decodes grow by one token a step, k equal
+    steps have a closed form.
     """
 
     base: int
     per_kv: int = 0
     per_window: int = 0
     until_kv: int = 1 << 62
+    then: Piece | None = None
+
+    def at(self, kv: int) -> Piece:
+        """The piece that holds where decodes read `kv` tokens."""
+        piece = self
+        while kv > piece.until_kv and piece.then is not None:
+            piece = piece.then
+        return piece
 
 
 class Estimator(Protocol):

@@ -342,7 +342,11 @@ class LaneState:
         piece = self.estimate(made(StepShape, (decodes, tuple(chunks), batch.share or self.spec.share)))
         first = piece.base + self.swapping
         if decodes:
-            first += piece.per_kv * group.context(group.step)
+            context = group.context(group.step)
+            if context > piece.until_kv:
+                piece = piece.at(context)
+                first = piece.base + self.swapping
+            first += piece.per_kv * context
             if group.window:
                 group.steps_to_crossing()
                 first += piece.per_window * group.window_context(group.step)
@@ -356,9 +360,11 @@ class LaneState:
         piece = self.pieces.get((n, share))
         if piece is None:
             piece = self.pieces[n, share] = self.estimate(StepShape(n, (), share))
-        base, per_kv, per_window, until_kv = piece
         step = group.step
         context = group.offsets + n * (step + 1)
+        if context > piece.until_kv:
+            piece = piece.at(context)
+        base, per_kv, per_window, until_kv, _ = piece
         first = base + self.swapping + per_kv * context
         growth = per_kv * n
         steps = 1

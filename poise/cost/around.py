@@ -5,6 +5,12 @@ from __future__ import annotations
 from poise.core.estimate import Estimator, Piece, StepShape
 
 
+def scaled(piece: Piece, factor: float) -> Piece:
+    """A piece `factor` times as long, and those behind it; each part is rounded once."""
+    base, per_kv, per_window = (round(part * factor) for part in piece[:3])
+    return Piece(base, per_kv, per_window, piece.until_kv, piece.then and scaled(piece.then, factor))
+
+
 class Around:
     """Answers as `inner` does; a subclass replaces `step`, and adds what it is to `describe`."""
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from poise.core.errors import UserError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around
+from poise.cost.around import Around, scaled
 
 MAE = 0.078
 """The published mean absolute error of a prediction, as a part of performance."""
@@ -84,9 +84,7 @@ class SlowedEstimator(Around):
 
     def step(self, shape: StepShape) -> Piece:
         """The other's piece, each part of it longer."""
-        base, per_kv, per_window, until_kv = self.inner.step(shape)
-        ratio = self.ratio
-        return Piece(round(base / ratio), round(per_kv / ratio), round(per_window / ratio), until_kv)
+        return scaled(self.inner.step(shape), 1 / self.ratio)
 
     def describe(self) -> dict[str, object]:
         """The other's, with the ratio."""

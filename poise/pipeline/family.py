@@ -9,15 +9,15 @@ V-Min, V-Half and their kin are blocks of it. Everything is computed for all blo
 from __future__ import annotations
 
 from itertools import combinations, permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poise.pipeline.block import INTERVAL
 from poise.pipeline.graph import Ints
-from poise.pipeline.op import Kind, Op
-from poise.pipeline.schedule import Schedule
+from poise.pipeline.net import Rows
+from poise.pipeline.op import Kind
 from poise.pipeline.shop import Shop
 
 _MOVES = range(1, INTERVAL)
@@ -111,54 +111,63 @@ def _peaks(slots: Ints) -> Ints:
     return found
 
 
-def repeat(slots: Ints, microbatches: int, name: str) -> Schedule:
-    """The schedule that repeats one block."""
+def repeat(slots: Ints, microbatches: int, name: str) -> Rows:
+    """The rows that repeat one block."""
     ranks = len(slots)
     batches = np.tile(np.arange(microbatches), len(_ORDER))
     which = np.repeat(np.arange(len(_ORDER)), microbatches)
+    kinds = np.array([int(kind) for kind, _ in _ORDER])[which]
     rows = []
     for rank in range(ranks):
         order = np.argsort(slots[rank][which] + INTERVAL * batches)
-        stages = [2 * ranks - 1 - rank if far else rank for _, far in _ORDER]
-        pairs = zip(which[order].tolist(), batches[order].tolist(), strict=True)
-        rows.append(tuple(Op(stages[each], _ORDER[each][0], batch) for each, batch in pairs))
-    return Schedule(tuple(rows), 2 * ranks, microbatches, name)
+        stages = np.array([2 * ranks - 1 - rank if far else rank for _, far in _ORDER])[which]
+        rows.append(((kinds * 2 * ranks + stages) * microbatches + batches)[order])
+    return Rows(name, tuple(rows))
 
 
 def lengths(slots: Ints, shop: Shop) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Makespan and largest bubble in a span, in ticks, of each block repeated with the shop's times.
 
-    All blocks walk side by side, an operation each at a time, in the order of their slots, which is a possible one.
+    All blocks and ranks walk side by side, slot by slot: in each a rank has one operation, and what it needs was in a
+    slot before.
     """
-    count, ranks, stages = shop.microbatches, shop.ranks, shop.stages
-    rank = np.arange(ranks)
-    stage = np.stack([2 * ranks - 1 - rank if far else rank for _, far in _ORDER], -1)
-    node = (np.array([int(kind) for kind, _ in _ORDER]) * stages + stage)[..., None] * count + np.arange(count)
-    begins = (slots[..., None] + INTERVAL * np.arange(count)).reshape(len(slots), -1)
-    order = np.ascontiguousarray(node.reshape(-1)[np.argsort(begins, axis=1, kind="stable")].T)
-    need, lag, ticks = _needs(shop)
-    blocks = np.arange(len(slots))
-    need, owner = need * len(slots), np.tile(np.repeat(np.array(shop.route), count), 3) * len(slots)
-    ends = np.zeros((3 * stages * count + 1) * len(slots))
-    free = np.zeros(ranks * len(slots))
-    for ops in order:
-        rank_of = owner[ops] + blocks
-        end = np.maximum(ends[need[ops] + blocks] + lag[ops], free[rank_of])
-        end += ticks[ops]
-        ends[ops * len(slots) + blocks] = free[rank_of] = end
-    last = free.reshape(ranks, -1)
+    count, ranks = shop.microbatches, shop.ranks
+    owns, needs, begins, lag, ticks = _by_rest(slots, shop)
+    free, ends = np.zeros(slots[..., 0].size), np.zeros(slots.size * count)
+    for slot in range(int(slots.max()) + INTERVAL * count):
+        rest = slot % INTERVAL
+        batch = slot // INTERVAL - begins[rest]
+        at = np.flatnonzero((batch >= 0) & (batch < count))
+        entry = batch[at] * slots.size
+        there = ends[entry + needs[rest][at]] + lag[rest][at]
+        ends[entry + owns[rest][at]] = free[at] = np.maximum(there, free[at]) + ticks[rest][at]
+    last = free.reshape(slots.shape[:2])
     begun = np.cumsum([0, *(shop.ticks(Kind.F, stage) + shop.hops[stage] for stage in range(ranks - 1))])
-    return last.max(0), (last - (begun + np.array(shop.work))[:, None]).max(0)
+    return last.max(1), (last - (begun + np.array(shop.work))).max(1)
 
 
-def _needs(shop: Shop) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64]]:
-    """What each operation (kind, stage, microbatch) waits for elsewhere, how long that is under way, its own time."""
-    stages, count = shop.stages, shop.microbatches
-    table = np.full((3, stages, count), 3 * stages * count)
-    index = np.arange(3 * stages * count).reshape(table.shape)
-    lag = np.zeros(table.shape)
-    table[Kind.F, 1:], table[Kind.I, :-1] = index[Kind.F, :-1], index[Kind.I, 1:]
-    table[Kind.I, -1], table[Kind.W] = index[Kind.F, -1], index[Kind.I]
-    lag[Kind.F, 1:] = lag[Kind.I, :-1] = np.array(shop.hops, dtype=float)[:, None]
-    times = [[[shop.ticks(kind, stage)] * count for stage in range(stages)] for kind in range(3)]
-    return table.reshape(-1), lag.reshape(-1), np.array(times, dtype=float).reshape(-1)
+def _by_rest(slots: Ints, shop: Shop) -> tuple[NDArray[Any], ...]:
+    """By slot modulo six, block and rank: where an operation and what it needs are, when it begins, its lag and time.
+
+    Operations lie by microbatch, block, rank and kind of `_ORDER`; one that needs nothing elsewhere has itself there,
+    whose end is still 0. It begins with microbatch 0 after so many times six slots.
+    """
+    blocks, ranks, kinds = slots.shape
+    last, rank = ranks - 1, np.arange(ranks)
+    stages = np.stack([2 * ranks - 1 - rank if far else rank for _, far in _ORDER], -1)
+    ticks = np.array([[shop.ticks(kind, stage) for stage in range(shop.stages)] for kind in range(3)], dtype=float)
+    hops = np.array([0, *shop.hops[:last]], dtype=float)
+    own = np.arange(ranks)[:, None] * kinds + np.arange(kinds)
+    need, lag = own.copy(), np.zeros((ranks, kinds))
+    need[1:, 0], lag[:, 0] = own[:-1, 0], hops
+    need[:-1, 1], need[last, 1], lag[:-1, 1] = own[1:, 1], own[last, 0], hops[1:]
+    need[1:, 2], need[0, 2], lag[:, 2] = own[:-1, 2], own[0, 1], hops
+    need[:-1, 3], need[last, 3], lag[:-1, 3] = own[1:, 3], own[last, 2], hops[1:]
+    which = np.argsort(slots % INTERVAL, -1)
+    at = np.arange(blocks)[:, None, None] * ranks * kinds
+    times = ticks[[int(kind) for kind, _ in _ORDER], stages]
+    chosen = [np.take_along_axis(each, which, -1) for each in (
+        at + own, at + need, slots // INTERVAL,
+        np.broadcast_to(lag, slots.shape), np.broadcast_to(times, slots.shape),
+    )]  # fmt: skip
+    return tuple(np.moveaxis(each, -1, 0).reshape(kinds, -1) for each in chosen)

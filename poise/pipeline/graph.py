@@ -119,7 +119,7 @@ def graph_of(schedule: Schedule) -> Graph:
     schedule = schedule.compute()
     ops = list(chain.from_iterable(schedule.ranks))
     lengths = [len(row) for row in schedule.ranks]
-    stage, kind, microbatch = _columns(ops)
+    stage, kind, microbatch = columns(ops)
     first = [0, *np.cumsum(lengths).tolist()]
     rank = np.repeat(np.arange(len(lengths)), lengths)
     bad = np.flatnonzero((stage >= schedule.stages) | (microbatch >= schedule.microbatches))
@@ -142,7 +142,7 @@ def graph_of(schedule: Schedule) -> Graph:
     return graph
 
 
-def _columns(ops: list[Op]) -> Any:
+def columns(ops: list[Op]) -> Any:
     """Stage, kind and microbatch of all operations."""
     flat: Any = chain.from_iterable(ops)
     try:

@@ -20,8 +20,10 @@ Route = Sequence[int]
 Order = Callable[[NDArray[np.bool_], Ints, Ints], tuple[Ints, ...]]
 """Columns (forward?, stage, microbatch) to sort keys, the weightiest first; the smaller goes first."""
 
-_CLASS = {Kind.F: 1, Kind.I: 0, Kind.B: 0, Kind.W: 2}
-"""Backwards before forwards before weight gradients."""
+_CLASS = np.array([1, 0, 2, 0])
+"""By kind: backwards before forwards before weight gradients."""
+
+_F, _I, _W, _B = (int(kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B))
 
 
 def deepest(forward: NDArray[np.bool_], stage: Ints, microbatch: Ints) -> tuple[Ints, ...]:
@@ -66,8 +68,8 @@ class _Greedy:
         self.routes, self.durations = routes, durations
         self.alive, self.most = bounds
         self.stages, self.count = len(routes[0]), len(routes)
-        self.back = Kind.I if split else Kind.B
-        self.kinds = (Kind.F, self.back, Kind.W) if split else (Kind.F, self.back)
+        self.back = _I if split else _B
+        self.kinds = (_F, self.back, _W) if split else (_F, self.back)
         self.ops, self.place = self._sorted(first)
         self.rows: list[list[int]] = [[] for _ in range(ranks)]
         self.ready: list[list[int]] = [[] for _ in range(ranks)]
@@ -75,32 +77,31 @@ class _Greedy:
         self.free = [0] * ranks
         self.times: list[int] = []
         self.arrivals: dict[int, list[tuple[int, int]]] = {}
-        self.held: dict[tuple[int, int], dict[int, int]] = {}
+        self.enters = [route[0] for route in routes]
+        self.held: list[dict[int, dict[int, int]]] = [{at: {} for at in set(self.enters)} for _ in range(ranks)]
         self.live = [0] * ranks
         self.hops = [[durations.hop(here, there) for there in range(ranks)] for here in range(ranks)]
         self.table = durations.table() if durations.even else None
 
-    def _sorted(self, first: Order) -> tuple[list[Op], dict[tuple[Kind, int], list[int]]]:
-        """All operations in order of preference, and the place of each by (kind, stage) and microbatch."""
+    def _sorted(self, first: Order) -> tuple[list[tuple[int, int, int]], list[list[list[int]]]]:
+        """All operations (stage, kind, microbatch) in order of preference; places by kind, stage and microbatch."""
         size = self.stages * self.count
-        kind = np.repeat([int(each) for each in self.kinds], size)
+        kind = np.repeat(self.kinds, size)
         stage = np.tile(np.repeat(np.arange(self.stages), self.count), len(self.kinds))
         batch = np.tile(np.arange(self.count), len(self.kinds) * self.stages)
-        classes = np.array([_CLASS[Kind(each)] for each in range(4)])[kind]
-        order = np.lexsort((*reversed(first(kind == Kind.F, stage, batch)), classes))
+        order = np.lexsort((*reversed(first(kind == _F, stage, batch)), _CLASS[kind]))
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
-        chosen = zip(stage[order].tolist(), kind[order].tolist(), batch[order].tolist(), strict=True)
-        kinds = list(Kind)
-        ops = [Op(one, kinds[two], three) for one, two, three in chosen]
-        rows = place.reshape(len(self.kinds), self.stages, self.count).tolist()
-        places = {(kind, stage): rows[at][stage] for at, kind in enumerate(self.kinds) for stage in range(self.stages)}
+        ops = list(zip(stage[order].tolist(), kind[order].tolist(), batch[order].tolist(), strict=True))
+        places: list[list[list[int]]] = [[] for _ in range(_B + 1)]
+        for each, row in zip(self.kinds, place.reshape(len(self.kinds), self.stages, self.count), strict=True):
+            places[each] = row.tolist()
         return ops, places
 
     def run(self, name: str) -> Schedule:
         """Deliver what has arrived by an instant, then let every rank that this concerns choose."""
         for batch, route in enumerate(self.routes):
-            self._deliver(0, route[0], self.place[Kind.F, 0][batch])
+            self._deliver(0, route[0], self.place[_F][0][batch])
         times, ready, free = self.times, self.ready, self.free
         while times:
             now = heappop(times)
@@ -114,8 +115,9 @@ class _Greedy:
                     self._choose(now, rank)
         if any(self.refused):
             raise ScheduleError(f"{name}: {self.most} activations per rank leave no room to go on; allow more")
-        ops = self.ops
-        rows = tuple(tuple(ops[place] for place in row) for row in self.rows)
+        kinds = list(Kind)
+        ops = [Op(stage, kinds[kind], batch) for stage, kind, batch in self.ops]
+        rows = tuple(tuple(map(ops.__getitem__, row)) for row in self.rows)
         return Schedule(rows, self.stages, self.count, name)
 
     def _deliver(self, at: int, rank: int, place: int) -> None:
@@ -129,38 +131,40 @@ class _Greedy:
 
     def _choose(self, now: int, rank: int) -> None:
         """Start the best ready operation that memory allows."""
-        ready = self.ready[rank]
+        ready, held = self.ready[rank], self.held[rank]
         while ready:
             place = heappop(ready)
             stage, kind, batch = self.ops[place]
-            held = self.held.setdefault((rank, self.routes[batch or 0][0]), {})
-            if kind is Kind.F and (self.live[rank] >= self.most or (batch not in held and len(held) >= self.alive)):
+            own = held[self.enters[batch]]
+            if kind == _F and (self.live[rank] >= self.most or (batch not in own and len(own) >= self.alive)):
                 self.refused[rank].append(place)
                 continue
             self.rows[rank].append(place)
-            self._start(now, rank, stage, kind, batch or 0, held)
+            self._start(now, rank, stage, kind, batch, own)
             break
 
-    def _start(self, now: int, rank: int, stage: int, kind: Kind, batch: int, held: dict[int, int]) -> None:
-        table, back = self.table, self.back
+    def _start(self, now: int, rank: int, stage: int, kind: int, batch: int, held: dict[int, int]) -> None:
+        table, back, place = self.table, self.back, self.place
         end = now + (table[kind][stage] if table is not None else self.durations.of(kind, stage, batch, rank))
         self.free[rank] = end
         route, follows = self.routes[batch], -1
-        if kind is Kind.F:
+        if kind == _F:
             self.live[rank] += 1
             if batch not in held:
                 held[batch] = route.count(rank)
             if stage + 1 < self.stages:
-                self._send(end, rank, route[stage + 1], self.place[kind, stage + 1][batch])
+                there = route[stage + 1]
+                self._deliver(end + self.hops[rank][there], there, place[_F][stage + 1][batch])
             else:
-                follows = self.place[back, stage][batch]
-        elif kind is back:
+                follows = place[back][stage][batch]
+        elif kind == back:
             if stage:
-                self._send(end, rank, route[stage - 1], self.place[back, stage - 1][batch])
-            if kind is Kind.I:
-                follows = self.place[Kind.W, stage][batch]
+                there = route[stage - 1]
+                self._deliver(end + self.hops[rank][there], there, place[back][stage - 1][batch])
+            if kind == _I:
+                follows = place[_W][stage][batch]
         self._deliver(end, rank, follows)
-        if kind is Kind.W or kind is Kind.B:
+        if kind in (_W, _B):
             self._release(rank, batch, held)
 
     def _release(self, rank: int, batch: int, held: dict[int, int]) -> None:
@@ -172,6 +176,3 @@ class _Greedy:
         for place in self.refused[rank]:
             heappush(self.ready[rank], place)
         self.refused[rank].clear()
-
-    def _send(self, end: int, here: int, there: int, place: int) -> None:
-        self._deliver(end + self.hops[here][there], there, place)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
 
+import numpy as np
+
 from poise.pipeline.graph import Graph, graph_of
 from poise.pipeline.memory import memory
 from poise.pipeline.op import Kind
@@ -54,15 +56,18 @@ def justify(schedule: Schedule, look: int = 4) -> Schedule:
                     heappush(wakes, (now + 1, rank_of[needs[index]]))
                 break
             level += takes
-            highest = max(highest, level)
+            if level > highest:
+                highest = level
     ops = [op for row in schedule.ranks for op in row]
     return replace(schedule, ranks=tuple(tuple(ops[index] for index in reversed(row)) for row in placed))
 
 
 def _changes(graph: Graph, unit: int) -> list[int]:
     """What each operation takes when time runs backwards: what it gives back otherwise."""
-    by_kind = {Kind.F: -unit, Kind.I: 0, Kind.W: unit, Kind.B: unit}
-    return [by_kind[Kind(kind)] for kind in graph.kind.tolist()]
+    by_kind = np.zeros(len(Kind), dtype=np.int64)
+    by_kind[Kind.F], by_kind[Kind.W], by_kind[Kind.B] = -unit, unit, unit
+    found: list[int] = by_kind[graph.kind].tolist()
+    return found
 
 
 def _after(graph: Graph) -> tuple[list[int], list[int]]:

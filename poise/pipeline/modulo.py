@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from poise.pipeline.op import Kind, Op
-from poise.pipeline.schedule import Schedule
+import numpy as np
+
+from poise.pipeline.net import Rows
+from poise.pipeline.op import Kind
 from poise.pipeline.shop import Shop
 
 F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
@@ -26,7 +28,7 @@ LONGEST = 3
 """… up to so many times that."""
 
 
-def steady(shop: Shop, count: int) -> Iterator[partial[Schedule]]:
+def steady(shop: Shop, count: int) -> Iterator[partial[Rows]]:
     """Makers of the schedules of the shortest periods of which the shop has room for the steady state."""
     least = max(1, max(shop.work) // shop.microbatches)
     found: list[Begins] = []
@@ -94,12 +96,14 @@ def _fits(shop: Shop, begins: Begins, period: int) -> bool:
     return True
 
 
-def _made(shop: Shop, begins: Begins, period: int, microbatches: int) -> Schedule:
+def _made(shop: Shop, begins: Begins, period: int, microbatches: int) -> Rows:
+    """Every operation a period behind that of the microbatch before; of those at one instant the shorter one first."""
+    far = max(begins.values()) + period * microbatches >= 1 << 60
+    turns = np.arange(microbatches).astype(object if far else np.int64) * period
     ranks = []
     for stages in shop.at:
-        ops = [
-            (begins[kind, stage] + period * batch, shop.ticks(kind, stage), kind, stage, batch)
-            for stage in stages for kind in (F, I, W) for batch in range(microbatches)
-        ]  # fmt: skip
-        ranks.append(tuple(Op(stage, kind, batch) for _, _, kind, stage, batch in sorted(ops)))
-    return Schedule(tuple(ranks), shop.stages, microbatches, "modulo")
+        keys = sorted((shop.ticks(kind, stage), kind, stage) for stage in stages for kind in (F, I, W))
+        at = np.concatenate([begins[kind, stage] + turns for _, kind, stage in keys])
+        rows = [(kind * shop.stages + stage) * microbatches + np.arange(microbatches) for _, kind, stage in keys]
+        ranks.append(np.concatenate(rows)[np.argsort(at, kind="stable")])
+    return Rows("modulo", tuple(ranks))

@@ -9,19 +9,22 @@ from fractions import Fraction
 from poise.core.chance import Chance
 from poise.core.errors import ScheduleError
 from poise.pipeline import bound
-from poise.pipeline.schedule import Schedule
+from poise.pipeline.line import Line, Value
+from poise.pipeline.net import Net, Rows, homes_of
 from poise.pipeline.shop import Shop
-from poise.pipeline.squeeze import Line, Value, apart
 from poise.pipeline.steady import lengthen, short
 
-Seed = Callable[[int], Schedule]
-"""Makes a schedule of so many microbatches, or raises ScheduleError where it cannot."""
+Seed = Callable[[int], Rows]
+"""Makes the rows of so many microbatches, or raises ScheduleError where it cannot."""
 
 LOOKS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 """How far ranks may look ahead."""
 
 FIRST = ((6, True), (16, True))
 """Look and politeness that most often suffice."""
+
+FAR = ((48, True), (16, True))
+"""The same where there are only a few attempts."""
 
 POLITE = 0.6
 """The part of attempts in which they wait for what is known to arrive."""
@@ -70,9 +73,12 @@ def lines(shop: Shop, seeds: Iterable[Seed], by: str, least: Value) -> list[Line
     return sorted(found, key=lambda line: line.value)
 
 
-def line_of(shop: Shop, schedule: Schedule, by: str) -> Line:
-    """A schedule, its backwards taken apart, with the times and room of the shop."""
-    return Line(apart(schedule), shop.durations, shop.size, shop.kept, shop.room, by)
+def line_of(shop: Shop, rows: Rows, by: str) -> Line:
+    """Rows with the times and room of the shop; ranks that share stages have them where they are."""
+    net = shop.net
+    if not net.holds(rows):
+        net = Net(shop.durations, homes_of(rows, shop.stages, shop.microbatches), shop.size, shop.kept, shop.room)
+    return Line(net, rows, by)
 
 
 @dataclass
@@ -86,17 +92,21 @@ class Effort:
         self.left = self.whole
 
 
-def improve(given: Sequence[Line], least: Value, effort: Effort, part: int = 2) -> list[Line]:
+def improve(
+    given: Sequence[Line], least: Value, effort: Effort, part: int = 2, *, few: bool = False
+) -> list[Line]:  # fmt: skip
     """The lines and what squeezing makes of the best of them, the best first, with a part of the effort that is left.
 
     Attempts take turns; those that fell behind stop half-way. All end soon after the first of the `least` values is
-    reached, since it is the one that counts.
+    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines
+    and look far at once.
     """
     if not given:
         return []
-    each = 2 * given[0].graph.first[-1]
-    attempts = [_Attempt(line, place) for place, line in enumerate(given[:STARTS])]
+    each = 2 * len(given[0].net.ticks)
     steps, done = max(1, effort.left // part // each), 0
+    starts = (_unlike(given) if few else given)[:STARTS]
+    attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
     best = given[0].value
     while done < steps and best > least:
         if best[0] <= least[0]:
@@ -112,11 +122,24 @@ def improve(given: Sequence[Line], least: Value, effort: Effort, part: int = 2) 
     return sorted([*found, *given], key=lambda line: line.value)
 
 
+def _unlike(lines: Sequence[Line]) -> list[Line]:
+    """Those that have neither name nor value in common with one before."""
+    names: set[str] = set()
+    values: set[Value] = set()
+    found = []
+    for line in lines:
+        if line.name not in names and line.value not in values:
+            found.append(line)
+            names.add(line.name)
+            values.add(line.value)
+    return found
+
+
 class _Attempt:
     """One line on its way: squeezed again and again, with looks that change, from what came out last."""
 
-    def __init__(self, line: Line, place: int) -> None:
-        self.line, self.best = line, line.value
+    def __init__(self, line: Line, place: int, first: Sequence[tuple[int, bool]]) -> None:
+        self.line, self.best, self.first = line, line.value, first
         self.found = self.orders = line.orders
         self.last, self.count = line.value, 0
         self.chance = Chance(place)
@@ -134,15 +157,21 @@ class _Attempt:
             self.last, self.orders = self.best, self.found
 
     def _setting(self, way: int) -> tuple[int, bool]:
-        if self.count < len(FIRST):
-            return FIRST[self.count]
+        if self.count < len(self.first):
+            return self.first[self.count]
         self.chance.key = 2 * self.count + way
         return self.chance.pick(LOOKS, "look"), self.chance.draw("polite") < POLITE
 
 
 def full(line: Line, shop: Shop) -> Line | None:
     """The line as one of the shop, whose steady state it repeats if it has fewer microbatches; None if it cannot."""
-    if line.schedule.microbatches == shop.microbatches:
-        return line
-    found = lengthen(line, shop.microbatches)
-    return found and replace(found, durations=shop.durations, room=shop.room)
+    return line if line.net.count == shop.microbatches else lengthen(line, shop.net)
+
+
+def hope(line: Line, shop: Shop) -> Fraction:
+    """About how long the line is with as many microbatches as the shop, by how often they enter in its second half."""
+    starts, count = line.times[0], line.net.count
+    late, half = starts[count - 1], count // 2
+    period = Fraction(late - starts[half], max(1, count - 1 - half))
+    more = (shop.microbatches - count) * period if line.by == "makespan" else Fraction(0)
+    return (line.value[0] + more) / shop.durations.scale

@@ -7,9 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 
+import numpy as np
+
 from poise.core.errors import ScheduleError
 from poise.pipeline.costs import Costs, Durations
 from poise.pipeline.memory import Limit, per_rank
+from poise.pipeline.net import Net
 from poise.pipeline.op import Kind
 
 PLACEMENTS = ("loop", "wave")
@@ -78,6 +81,12 @@ class Shop:
             else sum(self.ticks(Kind.B, stage) + self.ticks(Kind.F, stage) for stage in stages) * self.microbatches
             for stages in self.at
         ]
+
+    @cached_property
+    def net(self) -> Net:
+        """Its operations by number."""
+        homes = np.repeat(np.array(self.route)[:, None], self.microbatches, axis=1)
+        return Net(self.durations, homes, self.size, self.kept, self.room)
 
     @property
     def batches(self) -> range:

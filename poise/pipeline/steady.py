@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
-
 import numpy as np
 
 from poise.pipeline.graph import Ints
-from poise.pipeline.op import Kind, Op
-from poise.pipeline.squeeze import Line
+from poise.pipeline.line import Line
+from poise.pipeline.net import Net, Rows
 
 PERIODS = (1, 2, 3, 4, 6)
 """How many microbatches a repeated part may have."""
@@ -23,23 +20,21 @@ def short(ranks: int, microbatches: int) -> int:
     return microbatches if microbatches <= least + _COMMON else least + (microbatches - least) % _COMMON
 
 
-def lengthen(line: Line, microbatches: int) -> Line | None:
-    """The line with so many microbatches, or None where no instant is found at which all ranks repeat themselves.
+def lengthen(line: Line, net: Net) -> Line | None:
+    """The line on a net with more microbatches, or None where no instant is found at which all ranks repeat themselves.
 
     At an instant between two entries of microbatches each rank has before it a part of its order in which each stage
     has each kind of operation equally often, and which comes again behind it: that part is put in once more for each
     period that is missing. Microbatches are then numbered in order. The result is proven to run within the room.
     """
-    graph = line.graph
-    stages, count = graph.schedule.stages, graph.schedule.microbatches
-    begun, letters = np.array(line.times[0], dtype=object), graph.kind * stages + graph.stage
-    rows = [(letters[low:high], begun[low:high]) for low, high in pairwise(graph.first)]
-    entries = begun[graph.forward[:count]]
+    count, starts = line.net.count, np.array(line.times[0], dtype=object)
+    rows = [(row // count, starts[row]) for row in line.rows.ranks]
+    entries = starts[:count]
     for cut in range(count - 1, count // 3, -1):
         for period in PERIODS:
-            times, rest = divmod(microbatches - count, period)
+            times, rest = divmod(net.count - count, period)
             longer = [] if rest else _all_repeated(rows, entries[cut], period, times)
-            found = _line(line, longer, microbatches) if longer else None
+            found = _line(line, longer, net) if longer else None
             if found is not None:
                 return found
     return None
@@ -69,16 +64,13 @@ def _repeated(letters: Ints, begun: Ints, cut: int, period: int, times: int) -> 
     return np.concatenate([letters[:at], np.tile(part, times), letters[at:]])
 
 
-def _line(line: Line, rows: list[Ints], microbatches: int) -> Line | None:
-    """The line of these letters, if it runs and fits."""
-    stages, kinds = line.schedule.stages, list(Kind)
+def _line(line: Line, rows: list[Ints], net: Net) -> Line | None:
+    """The line of these letters (kind · stages + stage), if it runs and fits."""
     ranks = []
     for letters in rows:
         order = np.argsort(letters, kind="stable")
         batch = np.empty(len(letters), dtype=np.int64)
-        batch[order] = np.arange(len(letters)) % microbatches
-        columns = zip((letters % stages).tolist(), (letters // stages).tolist(), batch.tolist(), strict=True)
-        ranks.append(tuple(Op(stage, kinds[kind], each) for stage, kind, each in columns))
-    schedule = replace(line.schedule, ranks=tuple(ranks), microbatches=microbatches)
-    found = replace(line, schedule=schedule)
-    return found if found.runs and found.fits else None
+        batch[order] = np.arange(len(letters)) % net.count
+        ranks.append(letters * net.count + batch)
+    found = Line(net, Rows(line.name, tuple(ranks)), line.by)
+    return found if found.fits and found.runs else None

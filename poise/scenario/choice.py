@@ -87,6 +87,13 @@ def check_routers(value: Any) -> Any:
     return value
 
 
+def check_terms(value: Any) -> Any:
+    """The same for the terms of a cost, of which there is at least one."""
+    if None in choices(check_choices(value)):
+        raise ValueError("null names no term; give NAME or {NAME: {parameter: value}}")
+    return value
+
+
 def labels(chosen: list[Choice | None]) -> list[str]:
     """A distinct short name for each: the policy's own, with its parameters where a name comes twice."""
     names = [_name(each) for each in chosen]

@@ -16,12 +16,16 @@ from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
+from poise.cost.term import Termed
+from poise.scenario import terms
 from poise.scenario.checks import engine_of
+from poise.scenario.choice import choices
 from poise.scenario.engine_cost import EngineCost
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
 from poise.scenario.schema import (
+    BareCost,
     DeviceSection,
     EngineCostSection,
     EngineSection,
@@ -29,6 +33,7 @@ from poise.scenario.schema import (
     MeasuredSection,
     PoolSection,
     StartupSection,
+    TermsSection,
 )
 
 SCALES = {
@@ -49,32 +54,48 @@ SCALES = {
 _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
-Recipe = Roofline | Measured | Fitted | EngineCost
+Recipe = Roofline | Measured | Fitted | EngineCost | Termed
 """What a scenario's section `cost` may come to."""
 
 
 def build_cost(loaded: Loaded) -> Recipe:
+    """The cost of the section `cost`, with the terms around it where there are any."""
+    given = loaded.scenario.cost
+    if not isinstance(given, TermsSection):
+        return bare_cost(loaded, given, ("cost",))
+    listed = isinstance(given.terms, list)
+    found = []
+    for at, each in enumerate(choices(given.terms)):
+        try:
+            found.append(terms.build(each or ("", {})))
+        except UserError as error:
+            path: Path = ("cost", "terms", at) if listed else ("cost", "terms")
+            raise loaded.places.error(path, str(error)) from None
+    return Termed(bare_cost(loaded, given.of, ("cost", "of")), tuple(found))
+
+
+def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measured | Fitted | EngineCost:
     """The cost that was fitted to a recording, measured operators alone or under an engine, or the roofline."""
-    given, places = loaded.scenario.cost, loaded.places
+    places = loaded.places
     if isinstance(given, FittedSection):
-        at = ("cost", "fitted")
+        at = (*path, "fitted")
         try:
             return load_fitted(loaded.file(given.fitted, at))
         except UserError as error:
             raise places.error(at, str(error)) from None
     if isinstance(given, MeasuredSection):
-        return _measured(loaded, given)
+        return _measured(loaded, given, path)
     if isinstance(given, EngineCostSection):
         if not engine_defaults(given.engine).known:
             said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
-            raise places.error(("cost", "engine"), said)
+            raise places.error((*path, "engine"), said)
         return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
-    return Roofline(**_efficiencies(loaded, given, ("cost",)))
+    return Roofline(**_efficiencies(loaded, given, path))
 
 
-def _measured(loaded: Loaded, given: MeasuredSection) -> Measured:
+def _measured(loaded: Loaded, given: MeasuredSection, path: Path) -> Measured:
     """Measured operators by the tables that ship or that the scenario names."""
-    use, at = _efficiencies(loaded, given.measured, ("cost", "measured")), ("cost", "tables")
+    use, at = _efficiencies(loaded, given.measured, (*path, "measured")), (*path, "tables")
     if given.tables is None:
         return Measured(**use)
     file = loaded.file(given.tables, at)

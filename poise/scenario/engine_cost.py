@@ -49,7 +49,7 @@ class Ungrouped(Around):
         """The piece of `shape` with longer reading."""
         piece = self.inner.step(shape)
         per_kv, per_window = round(piece.per_kv * self.times), round(piece.per_window * self.times)
-        return Piece(piece.base, per_kv, per_window, piece.until_kv)
+        return piece._replace(per_kv=per_kv, per_window=per_window)
 
     def describe(self) -> dict[str, object]:
         """As without, and how much longer reading takes."""

@@ -9,13 +9,15 @@ from typing import Any
 from poise.core.built import CORE
 from poise.core.model import Model
 from poise.cost import kv_blocks
+from poise.cost.term import Termed
 from poise.policies.find import SLOTS
+from poise.scenario import place, terms
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
-from poise.scenario.choice import chosen_in
+from poise.scenario.choice import choices, chosen_in
 from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
-from poise.scenario.schema import EngineCostSection, FittedSection, MeasuredSection, PoolSection
+from poise.scenario.schema import BareCost, EngineCostSection, FittedSection, MeasuredSection, PoolSection, TermsSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload
 from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
@@ -43,12 +45,22 @@ def resolved(problem: Problem) -> dict[str, Any]:
 
 
 def _cost(problem: Problem) -> dict[str, Any]:
-    section = problem.loaded.scenario.cost
+    section, cost = problem.loaded.scenario.cost, problem.cost
+    if not isinstance(section, TermsSection):
+        return _bare_cost(problem, section, cost, ("cost",))
+    assert isinstance(cost, Termed)
+    return {
+        "terms": [terms.resolved(each) for each in choices(section.terms) if each],
+        "of": _bare_cost(problem, section.of, cost.cost, ("cost", "of")),
+    }
+
+
+def _bare_cost(problem: Problem, section: BareCost, cost: Any, path: place.Path) -> dict[str, Any]:
     if isinstance(section, FittedSection):
-        return {"fitted": str(problem.loaded.file(section.fitted, ("cost", "fitted")).resolve())}
+        return {"fitted": str(problem.loaded.file(section.fitted, (*path, "fitted")).resolve())}
     if isinstance(section, EngineCostSection):
         return section.model_dump()
-    use = {each.name: getattr(problem.cost, each.name) for each in fields(problem.cost)}
+    use = {each.name: getattr(cost, each.name) for each in fields(cost)}
     if isinstance(section, MeasuredSection):
         return {
             "measured": {name: value for name, value in use.items() if name != "tables"},

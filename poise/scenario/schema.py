@@ -16,7 +16,7 @@ from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Lane as CoreLane
 from poise.cost.drafted import ACCEPTANCE
-from poise.scenario.choice import check_admissions, check_choices, check_routers
+from poise.scenario.choice import check_admissions, check_choices, check_routers, check_terms
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 
@@ -350,19 +350,42 @@ def _named(value: Any) -> Any:
 
 def _costed(value: Any) -> str:
     """Which of the forms of a cost `value` has."""
-    for kind, name in ((FittedSection, "fitted"), (MeasuredSection, "measured"), (EngineCostSection, "engine")):
+    for kind, name in _FORMS:
         if isinstance(value, kind) or (isinstance(value, dict) and name in value):
             return f"[{name}]"
     return "[roofline]"
 
 
-Cost = Annotated[
+BareCost = Annotated[
     Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("[roofline]")]
     | Annotated[FittedSection, Tag("[fitted]")]
     | Annotated[MeasuredSection, Tag("[measured]")]
     | Annotated[EngineCostSection, Tag("[engine]")],
     Discriminator(_costed),
     BeforeValidator(_named),
+]
+
+
+class TermsSection(Section):
+    """Systems that change what a step costs, around another cost."""
+
+    terms: Annotated[Any, AfterValidator(check_terms)] = Field(
+        description="a term or a list of them, the innermost first, as in nanoflow or [{introspective_diffusion: "
+        "{stride: 4}}, token_weave]"
+    )
+    of: BareCost = Field(default={}, description="the cost that they change, as in measured or {engine: vllm}")
+
+
+_FORMS = (
+    (TermsSection, "terms"),
+    (FittedSection, "fitted"),
+    (MeasuredSection, "measured"),
+    (EngineCostSection, "engine"),
+)
+
+Cost = Annotated[
+    Annotated[BareCost, Tag("[bare]")] | Annotated[TermsSection, Tag("[terms]")],
+    Discriminator(lambda value: "[terms]" if _costed(value) == "[terms]" else "[bare]"),
 ]
 
 
@@ -384,7 +407,8 @@ class Scenario(Section):
     )
     cost: Cost = Field(
         default={},
-        description="the roofline's efficiencies, as in {gemm_bf16: 0.7}, measured, {engine: vllm} or {fitted: FILE}",
+        description="the roofline's efficiencies, as in {gemm_bf16: 0.7}, measured, {engine: vllm}, {fitted: FILE} or "
+        "{terms: nanoflow}",
     )
     provenance: dict[str, Any] | None = Field(
         default=None, description="nothing: Poise writes it into resolved scenarios and does not read it"

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs, Schedule, check, make, time
 from poise.pipeline.certified import Certified
+from poise.pipeline.line import Line
+from poise.pipeline.net import Net, Way, homes_of, rows_of
 from poise.pipeline.schedules.poise import COPIES, PUBLISHED
-from poise.pipeline.squeeze import apart
+from poise.pipeline.shop import shop
+from poise.pipeline.squeeze import Orders, squeeze
 
 C = Costs.of(18522, 18086, 9337, 601)
 """The published profile of the 1.5B model in the Zero Bubble paper."""
@@ -111,12 +114,79 @@ def test_long_runs_repeat_a_short_one(name: str, given: dict[str, Any]) -> None:
     assert long.microbatches == 900 and timing.graph.first[-1] == 3 * long.stages * 900
 
 
-def test_backwards_in_one_piece_are_taken_apart() -> None:
-    fused = make("one_f_one_b", 3, 5)
-    parts = apart(fused)
+@pytest.mark.parametrize("name", ["one_f_one_b", "hanayo", "dualpipe"])
+def test_backwards_in_one_piece_are_taken_apart(name: str) -> None:
+    fused = make(name, 4, 8)
+    rows = rows_of(fused)
+    net = Net(Costs.of().at(4, fused.stages, 8), homes_of(rows, fused.stages, 8), 1, 1, (8,) * 4)
+    parts = net.schedule(rows)
     assert check(parts).peak_memory == check(fused).peak_memory
     assert time(parts).makespan <= time(fused).makespan
-    assert apart(parts) is parts
+    assert rows_of(parts).name == name
+    assert all((one == two).all() for one, two in zip(rows_of(parts).ranks, rows.ranks, strict=True))
+
+
+def squeezed_slowly(way: Way, orders: Orders, look: int, polite: bool) -> tuple[Orders, list[int]]:
+    """What `squeeze` says of itself, instant by instant over all ranks, looking at every condition anew."""
+    left, done = [list(order) for order in orders], [[] for _ in orders]  # type: ignore[var-annotated]
+    ends, free, held, now = [-1] * len(way.ticks), [0] * len(orders), [0] * len(orders), 0
+    while any(left):
+        for rank, row in enumerate(left):
+            if free[rank] > now:
+                continue
+            level = highest = held[rank]
+            coming = []
+            for place, index in enumerate(row[:look]):
+                before, far = way.prior[index], way.need[index]
+                known = (before < 0 or ends[before] >= 0) and (far < 0 or ends[far] >= 0)
+                there = max(0, 0 if far < 0 else ends[far] + way.lag[index])
+                fits = way.change[index] <= 0 or highest + way.change[index] <= way.room[rank]
+                if known and there > now:
+                    coming.append(there)
+                elif known and fits and not (polite and any(each < now + way.ticks[index] for each in coming)):
+                    del row[place]
+                    done[rank].append(index)
+                    held[rank] += way.change[index]
+                    ends[index] = free[rank] = now + way.ticks[index]
+                    break
+                level += way.change[index]
+                highest = max(highest, level)
+        now += 1
+    return done, ends
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 6), st.sampled_from([2, 4, 16]), st.booleans(), st.data())
+def test_squeezing_is_what_it_says(p: int, m: int, look: int, polite: bool, data: st.DataObject) -> None:
+    draw = st.lists(st.integers(1, 5), min_size=p, max_size=p)
+    costs = Costs.of(*(data.draw(draw) for _ in range(3)), data.draw(st.integers(0, 2)))
+    chunks = data.draw(st.sampled_from([1, 2]))
+    net = shop("test", p, m, costs=costs, chunks=chunks).net
+    rows = rows_of(make("gpipe" if chunks == 1 else "v_min", p, m))
+    orders = [row.tolist() for row in rows.ranks]
+    assert squeeze(net.ahead, orders, look, polite) == squeezed_slowly(net.ahead, orders, look, polite)
+    back = [order[::-1] for order in orders]
+    assert squeeze(net.back, back, look, polite) == squeezed_slowly(net.back, back, look, polite)
+
+
+def test_a_net_says_what_the_graph_says() -> None:
+    costs = Costs.of([3, 4, 2, 6], 2, 1, [1, 2, 3, 0])
+    for name in ("zb_v", "zb_h1", "interleaved", "dualpipe"):
+        line = line_of_four(name, costs)
+        timing = time(line.schedule, costs)
+        starts, ends = line.times
+        numbers = [number for order in line.orders for number in order]
+        assert [starts[number] for number in numbers] == timing.starts
+        assert [ends[number] for number in numbers] == timing.ends
+        assert line.value == (timing.makespan * timing.scale, timing.bubble_span * timing.scale)
+
+
+def line_of_four(name: str, costs: Costs) -> Line:
+    """A schedule of four ranks and eight microbatches as a line."""
+    made = make(name, 4, 8, costs=costs)
+    rows = rows_of(made)
+    homes = homes_of(rows, made.stages, 8)
+    return Line(Net(costs.at(4, made.stages, 8), homes, 1, 1, (64,) * 4), rows, "makespan")
 
 
 def test_what_it_cannot_take_is_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poise.core.estimate import Estimator, Piece, StepShape
+from poise.cost.around import scaled
 
 
 class Slow(Estimator):
@@ -23,11 +24,7 @@ class Slow(Estimator):
     def step(self, shape: StepShape) -> Piece:
         """The piece of `shape`, every part of it times the factor."""
         piece = self.estimator.step(shape)
-        if self.factor == 1.0:
-            return piece
-        base, per_kv, per_window, until_kv = piece
-        factor = self.factor
-        return Piece(round(base * factor), round(per_kv * factor), round(per_window * factor), until_kv)
+        return piece if self.factor == 1.0 else scaled(piece, self.factor)
 
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of KV cache, which slowness does not change."""

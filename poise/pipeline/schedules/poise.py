@@ -25,12 +25,13 @@ from poise.core.errors import ScheduleError
 from poise.pipeline.certified import Certified, certify
 from poise.pipeline.costs import Costs
 from poise.pipeline.find import make, takes
+from poise.pipeline.line import Line, Value
 from poise.pipeline.memory import Limit
 from poise.pipeline.modulo import steady
-from poise.pipeline.schedule import Schedule
-from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, improve, lines, reduced
+from poise.pipeline.net import Rows, rows_of
+from poise.pipeline.schedules.v_auto import blocks
+from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, hope, improve, lines, reduced
 from poise.pipeline.shop import Shop, shop
-from poise.pipeline.squeeze import Line, Value
 
 Place = tuple[int, str]
 """Chunks per rank, and how they lie."""
@@ -48,6 +49,9 @@ COPIES = {"dualpipe": 1, "bitpipe": 2, "chimera": 1}
 
 REPEATED = 2
 """Short runs, the best ones, that are made long."""
+
+NEAR = Fraction(19, 20)
+"""What improving may leave of a short run: a placement that would still be behind another then is passed over."""
 
 SMALL = 1024
 """Ranks · microbatches up to which four chunks are tried unasked."""
@@ -91,14 +95,17 @@ class _Ground:
         self.shop = partial(shop, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
 
     def best(self, places: list[Place]) -> Certified | None:
-        """Of these placements."""
+        """Of these placements, whose bounds say which are worth a look; of long runs waves first: they seldom lose."""
         shops = {place: self.shop(chunks=place[0], placement=place[1]) for place in places}
         floors = {place: floor(each, self.by) for place, each in shops.items()}
         bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
+        order = sorted(places, key=lambda place: (bounds[place], place[0], place[1] == "loop"))
+        if any(reduced(each) is not each for each in shops.values()):
+            order.sort(key=lambda place: place[1] == "loop")
         best: Line | None = None
-        for place in sorted(places, key=lambda place: (bounds[place], place[0], place[1] == "loop")):
+        for place in order:
             if best is None or bounds[place] < true(best)[0]:
-                line = _placed(shops[place], floors[place], self.costs, self.by, self.effort)
+                line = _placed(shops[place], floors[place], self.costs, self.by, self.effort, best)
                 best = min((each for each in (best, line) if each), key=true, default=None)
         return self._certified(best, min(bounds.values())) if best else None
 
@@ -127,30 +134,36 @@ def within(where: Shop, costs: Costs | None, by: str) -> Line:
 
 def true(line: Line) -> tuple[Fraction, Fraction]:
     """Its value in the unit of the costs; placements differ in their ticks."""
-    return Fraction(line.value[0], line.durations.scale), Fraction(line.value[1], line.durations.scale)
+    return Fraction(line.value[0], line.net.durations.scale), Fraction(line.value[1], line.net.durations.scale)
 
 
-def _placed(whole: Shop, least: Value, costs: Costs | None, by: str, effort: Effort) -> Line | None:
-    """The best of one placement."""
+def _placed(
+    whole: Shop, least: Value, costs: Costs | None, by: str, effort: Effort, known: Line | None = None
+) -> Line | None:  # fmt: skip
+    """The best of one placement; None where there is none, or where what is `known` elsewhere is out of its reach."""
     small, chunks = reduced(whole), whole.stages // whole.ranks
     names = PUBLISHED.get((chunks, whole.placement)) or PUBLISHED[0, whole.placement]
     seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, effort.whole) for name in names}
     if small is whole:
         found = improve(lines(whole, chain(seeds.values(), steady(whole, 4)), by, least), least, effort)
         return found[0] if found else None
-    found = lines(whole, [seeds.pop("v_auto")] if "v_auto" in seeds else [], by, least)
-    if found and found[0].value[0] <= least[0]:
-        return found[0]
+    if "v_auto" in seeds:
+        seeds.pop("v_auto")
+        seeds |= {f"block {place}": block for place, block in enumerate(blocks(small, by, 3))}
     under = floor(small, by)
-    tried = improve(lines(small, chain(seeds.values(), steady(small, 2)), by, under), under, effort, 6)
-    found += [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
-    name = next((line.schedule.name for line in tried if line.schedule.name in seeds), None)
+    begun = lines(small, chain(seeds.values(), steady(small, 2)), by, under)
+    if known is not None and not (begun and hope(begun[0], whole) * NEAR < true(known)[0]):
+        return None
+    tried = improve(begun, under, effort, 5, few=True)
+    found = [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
+    name = next((line.name for line in tried if line.name in seeds), None)
     if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
-        found += lines(whole, [seeds[name]], by, least)
+        seed = next(line for line in reversed(tried) if line.name == name)
+        found += [line] if (line := full(seed, whole)) else lines(whole, [seeds[name]], by, least)
     return min(found, key=lambda line: line.value, default=None)
 
 
-def _published(name: str, whole: Shop, costs: Costs | None, by: str, effort: int, microbatches: int) -> Schedule:
+def _published(name: str, whole: Shop, costs: Costs | None, by: str, effort: int, microbatches: int) -> Rows:
     """A schedule by its name, with what it can be told of the shop."""
     chunks, known = whole.stages // whole.ranks, takes(name)
     room = min(whole.room) // whole.unit
@@ -159,4 +172,4 @@ def _published(name: str, whole: Shop, costs: Costs | None, by: str, effort: int
         offered |= {"chunks": chunks, "unit": max(whole.ranks, min(microbatches, room))}
     given = {word: value for word, value in offered.items() if word in known}
     limits = [Fraction(each, whole.unit) for each in whole.room]
-    return make(name, whole.ranks, microbatches, costs=costs, memory_limit=limits, **given)
+    return rows_of(make(name, whole.ranks, microbatches, costs=costs, memory_limit=limits, **given))

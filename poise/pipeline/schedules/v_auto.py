@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -14,6 +14,7 @@ from poise.core.errors import ScheduleError
 from poise.pipeline.costs import Costs
 from poise.pipeline.family import family, lengths, repeat
 from poise.pipeline.memory import Limit
+from poise.pipeline.net import Rows, rows_of
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.schedules.v_half import v_half
 from poise.pipeline.schedules.v_min import v_min
@@ -23,6 +24,9 @@ from poise.pipeline.shop import Shop, shop
 
 TRIED = 12
 """Blocks that are squeezed, the best ones as they are."""
+
+MANY, FEW, KEPT = 12, 12, 16
+"""Of more ranks than that, blocks are compared on few microbatches first, and so many of them kept."""
 
 
 def v_auto(
@@ -39,12 +43,12 @@ def v_auto(
     limit = stages if memory_limit is None else memory_limit
     whole = shop("v_auto", stages, microbatches, costs=costs, limit=limit, chunks=2, kept=kept)
     small = reduced(whole)
-    fixed = [partial(made, stages) for made in ((zb_v, v_half, v_min) if small is whole else (zb_v,))]
+    fixed = [partial(_fixed, made, stages) for made in ((zb_v, v_half, v_min) if small is whole else (zb_v,))]
     under = floor(small, by)
     tried = lines(small, chain(fixed, blocks(small, by, TRIED if small is whole else 3)), by, under)
     if not tried:
         raise ScheduleError(f"v_auto: no block fits {min(whole.room) / whole.unit:g} activations; {least(stages)}")
-    for line in improve(tried, under, Effort(effort), 2 if small is whole else 4):
+    for line in improve(tried, under, Effort(effort), 2 if small is whole else 4, few=small is not whole):
         found = full(line, whole)
         if found is not None:
             return replace(found.schedule, name="v_auto")
@@ -58,14 +62,24 @@ def least(stages: int) -> str:
 
 def blocks(shop: Shop, by: str, count: int) -> Iterator[Seed]:
     """The best of the blocks that fit the shop of a V, as they are."""
-    fit = family(shop.ranks).within(np.array(shop.room) // shop.size)
-    if not len(fit.slots):
+    slots = family(shop.ranks).within(np.array(shop.room) // shop.size).slots
+    if not len(slots):
         return
-    found = lengths(fit.slots, reduced(shop, shop.ranks + 8))
-    first, second = found if by == "makespan" else found[::-1]
-    for each in np.lexsort((second, first))[:count]:
-        yield partial(_made, fit.slots[each])
+    if shop.ranks > MANY:
+        slots = slots[np.sort(_order(slots, reduced(shop, FEW), by)[:KEPT])]
+    for each in _order(slots, reduced(shop, shop.ranks + 8), by)[:count]:
+        yield partial(_made, slots[each])
 
 
-def _made(slots: np.ndarray, microbatches: int) -> Schedule:
+def _order(slots: np.ndarray, shop: Shop, by: str) -> np.ndarray:
+    """The best blocks first."""
+    first, second = lengths(slots, shop)
+    return np.lexsort((second, first) if by == "makespan" else (first, second))
+
+
+def _made(slots: np.ndarray, microbatches: int) -> Rows:
     return repeat(slots, microbatches, "v_auto")
+
+
+def _fixed(made: Callable[[int, int], Schedule], stages: int, microbatches: int) -> Rows:
+    return rows_of(made(stages, microbatches))

@@ -24,7 +24,7 @@ _NEVER = 1 << 62
 
 _SHORT = 64
 
-F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
+_F, _I, _W = (int(kind) for kind in (Kind.F, Kind.I, Kind.W))
 
 
 class Knobs(NamedTuple):
@@ -66,7 +66,8 @@ def zb_auto(
         raise ScheduleError(f"zb_auto: by {by!r}; give makespan or span")
     given = costs or Costs()
     room = [int(each * part.denominator) for each in limits], part.denominator, part.numerator
-    short = min(microbatches, max(_SHORT, 2 * stages))
+    short = max(_SHORT, 2 * stages)
+    short = microbatches if microbatches <= short + short // 4 else short
 
     def costs_of(count: int) -> Costs:
         return replace(given, microbatch=given.microbatch[:count])
@@ -89,7 +90,7 @@ def zb_auto(
             break
     best = min(tries, key=lambda each: each[0] if by == "makespan" else each[0][::-1])[1]
     if isinstance(best, Knobs):
-        return Schedule.of(run(best, microbatches).rows, "zb_auto")
+        return run(best, microbatches).schedule()
     return replace(best(stages, microbatches), name="zb_auto")
 
 
@@ -102,18 +103,33 @@ class _Run:
         self.stages, self.count, self.knobs = stages, microbatches, knobs
         self.limits, self.whole, self.part = room
         self.durations = costs.at(stages, stages, microbatches)
-        self.table = self.durations.table() if self.durations.even else None
-        self.rows: list[list[Op]] = [[] for _ in range(stages)]
+        even, of = self.durations.even, self.durations.of
+        self.ticks = [
+            [[of(kind, rank, 0, rank)] * microbatches for rank in range(stages)] if even
+            else [[of(kind, rank, batch, rank) for batch in range(microbatches)] for rank in range(stages)]
+            for kind in (_F, _I, _W)
+        ]  # fmt: skip
+        self.rows: list[list[tuple[int, int]]] = [[] for _ in range(stages)]
+        self.last = [_F] * stages
+        self.hops = [self.durations.hop(rank, rank + 1) for rank in range(stages - 1)]
         self.done = [[0, 0, 0] for _ in range(stages)]
         self.there: list[list[list[int]]] = [[[], []] for _ in range(stages)]
         self.there[0][0] = [0] * microbatches
         self.free, self.bubble, self.began = [0] * stages, [0] * stages, [-1] * stages
+        self.worst = 0
         self.delayed = [False] * stages
         self.events = [(0, rank) for rank in range(stages)]
         while self.events:
             now, rank = heappop(self.events)
             if now >= self.free[rank]:
                 self._decide(max(now, self.free[rank]), rank)
+
+    def schedule(self) -> Schedule:
+        """What it came to."""
+        kinds = list(Kind)
+        rows = enumerate(self.rows)
+        ranks = tuple(tuple(Op(rank, kinds[kind], batch) for kind, batch in row) for rank, row in rows)
+        return Schedule(ranks, self.stages, self.count, "zb_auto")
 
     def figures(self) -> tuple[Fraction, Fraction]:
         """Makespan and the largest bubble within a span."""
@@ -123,68 +139,62 @@ class _Run:
         _, backward, weight = self.done[rank]
         if backward == self.count:
             if weight < self.count:
-                self._start(now, rank, W)
+                self._start(now, rank, _W)
             return
         kind, at = self._next(now, rank)
         gap = at - now
         if gap > 0 and weight < backward and self._fills(rank, gap, weight):
-            self._start(now, rank, W)
+            self._start(now, rank, _W)
         elif gap <= 0:
             self._start(now, rank, kind)
         elif at < _NEVER:
             heappush(self.events, (at, rank))
 
-    def _next(self, now: int, rank: int) -> tuple[Kind, int]:
+    def _next(self, now: int, rank: int) -> tuple[int, int]:
         """The forward or backward to come, and when it can start; a forward without memory waits for weights."""
         forward, backward, weight = self.done[rank]
         forwards, backwards = self.there[rank]
-        to_f = max(now, forwards[forward]) if forward < len(forwards) and forward < self.count else _NEVER
-        to_b = max(now, backwards[backward]) if backward < len(backwards) else _NEVER
+        to_f = forwards[forward] if forward < len(forwards) and forward < self.count else _NEVER
+        to_b = backwards[backward] if backward < len(backwards) else _NEVER
+        to_f, to_b = to_f if to_f > now else now, to_b if to_b > now else now
         held = (forward - backward) * self.whole + (backward - weight) * self.part
         if held + self.whole > self.limits[rank]:
             to_f = _NEVER
             if weight < backward and forward < self.count and to_b > now:
-                return W, now
-        if backward == 0 and to_f < _NEVER and to_b < _NEVER and to_f + self._ticks(F, rank, forward) > to_b:
+                return _W, now
+        if backward == 0 and to_f < _NEVER and to_b < _NEVER and to_f + self.ticks[_F][rank][forward] > to_b:
             if self.knobs.delay and not self.delayed[rank] and to_f <= to_b:
                 self.delayed[rank] = True
-                return F, to_f
-            return I, to_b
-        first = self.knobs.backward or not self.rows[rank] or self._last(rank) is F
+                return _F, to_f
+            return _I, to_b
+        first = self.knobs.backward or not self.rows[rank] or self.last[rank] == _F
         if to_b < to_f or (to_b == to_f and first):
-            return I, to_b
-        return F, to_f
-
-    def _last(self, rank: int) -> Kind:
-        """The last forward or backward."""
-        row = self.rows[rank]
-        return next((op.kind for op in reversed(row) if op.kind is not W), F)
+            return _I, to_b
+        return _F, to_f
 
     def _fills(self, rank: int, gap: int, weight: int) -> bool:
-        return (
-            self.knobs.fill or gap >= self._ticks(W, rank, weight) or self.bubble[rank] + gap > max(self.bubble)
-        )  # fmt: skip
+        return self.knobs.fill or gap >= self.ticks[_W][rank][weight] or self.bubble[rank] + gap > self.worst
 
-    def _ticks(self, kind: Kind, rank: int, batch: int) -> int:
-        return self.table[kind][rank] if self.table is not None else self.durations.of(kind, rank, batch, rank)
-
-    def _start(self, now: int, rank: int, kind: Kind) -> None:
+    def _start(self, now: int, rank: int, kind: int) -> None:
         batch = self.done[rank][kind]
-        end = now + self._ticks(kind, rank, batch)
+        end = now + self.ticks[kind][rank][batch]
         if self.began[rank] < 0:
             self.began[rank] = now
-        else:
+        elif now > self.free[rank]:
             self.bubble[rank] += now - self.free[rank]
-        self.rows[rank].append(Op(rank, kind, batch))
+            self.worst = max(self.worst, self.bubble[rank])
+        self.rows[rank].append((kind, batch))
+        if kind != _W:
+            self.last[rank] = kind
         self.done[rank][kind] += 1
         self.free[rank] = end
         heappush(self.events, (end, rank))
-        if kind is F and rank + 1 < self.stages:
-            self._tell(now, rank + 1, 0, end + self.durations.hop(rank, rank + 1))
-        elif kind is F:
+        if kind == _F and rank + 1 < self.stages:
+            self._tell(now, rank + 1, 0, end + self.hops[rank])
+        elif kind == _F:
             self.there[rank][1].append(end)
-        elif kind is I and rank:
-            self._tell(now, rank - 1, 1, end + self.durations.hop(rank - 1, rank))
+        elif kind == _I and rank:
+            self._tell(now, rank - 1, 1, end + self.hops[rank - 1])
 
     def _tell(self, now: int, rank: int, which: int, at: int) -> None:
         """Another rank learns when a message will be there."""

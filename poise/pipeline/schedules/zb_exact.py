@@ -9,12 +9,13 @@ from poise.core.errors import ScheduleError
 from poise.pipeline.certified import Certified, certify
 from poise.pipeline.costs import Costs
 from poise.pipeline.exact import Found, cp_model, solve
+from poise.pipeline.line import Line
 from poise.pipeline.memory import Limit
+from poise.pipeline.net import rows_of
 from poise.pipeline.op import Op
 from poise.pipeline.schedules.poise import true, within
 from poise.pipeline.search import floor
 from poise.pipeline.shop import shop
-from poise.pipeline.squeeze import Line
 
 MOST = 3000
 """Operations above which there is no hope of a proof."""
@@ -52,13 +53,14 @@ def zb_exact(
 
 
 def _starts(line: Line) -> dict[Op, int]:
-    ops = (op for row in line.graph.schedule.ranks for op in row)
-    return dict(zip(ops, line.times[0], strict=True))
+    starts = line.times[0]
+    rows = zip(line.schedule.ranks, line.orders, strict=True)
+    return {op: starts[number] for ops, order in rows for op, number in zip(ops, order, strict=True)}
 
 
 def _better(line: Line, found: Found) -> Line:
     """What the search found, where it is better; its times follow from its orders."""
     if found.ranks is None:
         return line
-    other = replace(line, schedule=replace(line.graph.schedule, ranks=found.ranks))
+    other = Line(line.net, rows_of(replace(line.schedule, ranks=found.ranks)), line.by)
     return min(line, other, key=lambda each: each.value)

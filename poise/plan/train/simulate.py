@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
 from poise.cost.training.stages import Stages, stages_of
 from poise.cost.training.step import Prediction
-from poise.pipeline import Costs, make, time
+from poise.pipeline import Costs, Timing, make, time
 
 GRAIN = 1e-6
 """Seconds of one unit of the schedule's clock: durations are rounded to it."""
@@ -25,27 +26,36 @@ def simulated(job: Job, found: Prediction, use: Figures | None = None) -> Predic
     microbatches = layout.microbatches(job)
     if layout.pipeline == 1 or 3 * microbatches * layout.stages > MOST:
         return found
-    stages = stages_of(job, layout, use)
     try:
-        span = pipeline_seconds(layout, microbatches, stages)
+        timing = timed(layout, microbatches, stages_of(job, layout, use))
     except PoiseError:  # a schedule that these counts do not allow keeps its closed form
         return found
-    after = found.seconds - sum(found.parts[name] for name in ("compute", "exposed_in_layers", "bubble", "messages"))
-    seconds = span + after
-    busy = stages.busiest * microbatches
-    parts = {**found.parts, "bubble": max(0.0, span - busy - found.parts["messages"])}
+    parts = parts_of(found.parts, float(timing.makespan) * GRAIN, float(max(timing.busy)) * GRAIN)
+    seconds = sum(parts.values())
     scale = found.seconds / seconds
     return replace(
-        found, seconds=seconds, parts=parts, bubble=(span - busy) / seconds, exposed=found.exposed * scale,
+        found, seconds=seconds, parts=parts, bubble=parts["bubble"] / seconds,
+        exposed=(parts["exposed_in_layers"] + parts["messages"] + parts["gradients"]) / seconds,
         mfu=found.mfu * scale, hfu=found.hfu * scale, tokens_per_device=found.tokens_per_device * scale,
     )  # fmt: skip
 
 
-def pipeline_seconds(layout: Layout, microbatches: int, stages: Stages) -> float:
-    """The makespan of a layout's schedule with these times per stage."""
+def parts_of(closed: Mapping[str, float], span: float, busy: float) -> dict[str, float]:
+    """The parts of a step whose pipeline takes `span` seconds, of which its busiest rank works `busy`: they sum to it.
+
+    Work is parted as the closed forms part it; what the rank waits for is messages, as far as they explain it, and the
+    pipeline.
+    """
+    worked = closed["compute"] + closed["exposed_in_layers"]
+    messages = min(closed["messages"], span - busy)
+    work = {name: busy * closed[name] / worked for name in ("compute", "exposed_in_layers")}
+    return {**closed, **work, "messages": messages, "bubble": span - busy - messages}
+
+
+def timed(layout: Layout, microbatches: int, stages: Stages) -> Timing:
+    """A layout's schedule, run with these times per stage."""
     costs = costs_of(stages)
-    schedule = make(layout.schedule, layout.pipeline, microbatches, costs=costs, **options(layout))
-    return float(time(schedule, costs).makespan) * GRAIN
+    return time(make(layout.schedule, layout.pipeline, microbatches, costs=costs, **options(layout)), costs)
 
 
 def options(layout: Layout) -> dict[str, Any]:

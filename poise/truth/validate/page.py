@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from poise.report.axis import Axis, fit
 from poise.report.chart import colour
 from poise.report.files import replacing
 from poise.report.frame import document
 from poise.report.pieces import grid, section, table
-from poise.truth.validate.answer import Answer
 from poise.truth.validate.folder import Answered
-from poise.truth.validate.score import Score, by_device, by_source, totals
+from poise.truth.validate.score import ALL, Score, by_device, by_source, totals
 from poise.truth.validate.show import HEAD, cells
+from poise.truth.validate.training.score import REGRET, training_scores
+from poise.truth.validate.training.score import by_source as training_by_source
 
 SIZE, LEFT, RIGHT, TOP, BOTTOM = 380, 62, 14, 14, 44
 
@@ -38,12 +40,21 @@ def write_page(found: Answered, folder: Path) -> Path:
     return path
 
 
+class Dot(NamedTuple):
+    """A measured value and its prediction."""
+
+    metric: str
+    source: str
+    measured: float
+    predicted: float
+
+
 def page(found: Answered) -> str:
     """The page as text."""
-    shown = [answer for answer in found.answers if answer.predicted is not None and answer.row.quality != "C"]
-    styles = {name: number for number, name in enumerate(sorted({answer.row.source for answer in shown}))}
-    metrics = sorted({answer.row.metric for answer in shown})
-    plots = [scatter(metric, [answer for answer in shown if answer.row.metric == metric], styles) for metric in metrics]
+    shown = dots(found)
+    styles = {name: number for number, name in enumerate(sorted({dot.source for dot in shown}))}
+    metrics = sorted({dot.metric for dot in shown})
+    plots = [scatter(metric, [dot for dot in shown if dot.metric == metric], styles) for metric in metrics]
     body = "".join((
         section("All sources", _scores(totals(found.answers), lambda s: (s.metric,), ("metric",)), anchor="all"),
         section("Predicted over measured", _legend(styles), grid(plots), anchor="plots"),
@@ -57,14 +68,44 @@ def page(found: Answered) -> str:
             _scores(by_device(found.answers), lambda s: (s.device, s.metric), ("device", "metric")),
             anchor="device",
         ),
+        training(found),
     ))  # fmt: skip
     day = datetime.now(UTC).date().isoformat()
     head = (
-        f"<header><h1>{TITLE}</h1><p>{len(shown):,} of {len(found.answers):,} measured values "
+        f"<header><h1>{TITLE}</h1><p>{len(shown):,} of {len(found.answers) + len(found.training):,} measured values "
         f"answered, {day}. On the diagonal a prediction is right; the dashed lines are a factor of {NEAR} away.</p>"
         "</header>"
     )
     return document(TITLE, head + body, style=_OWN)
+
+
+def dots(found: Answered) -> list[Dot]:
+    """What was answered of serving and of training; whether a layout fits into memory is no point of a plane."""
+    serving = [
+        Dot(each.row.metric, each.row.source, each.row.value, each.predicted)
+        for each in found.answers if each.predicted is not None and each.row.quality != "C"
+    ]  # fmt: skip
+    return serving + [
+        Dot(f"training {each.run.metric}", each.run.source, each.run.value, each.predicted)
+        for each in found.training if each.predicted is not None and each.run.metric != "fits"
+    ]  # fmt: skip
+
+
+def training(found: Answered) -> str:
+    """Training runs by source, in all, and the regret of the layouts chosen; nothing where there are none."""
+    if not found.training:
+        return ""
+    totals = [score for score in training_scores(found.training) if score.source == ALL or score.metric == REGRET]
+    whole = _scores(totals, lambda s: (_rows(s), s.metric), ("rows", "metric"))
+    parts = _scores(training_by_source(found.training), lambda s: (s.source, s.metric), ("source", "metric"))
+    return section("Training runs", whole, parts, anchor="training")
+
+
+def _rows(score: Score) -> str:
+    """Which rows a total is of."""
+    if score.source != ALL:
+        return score.source
+    return "complete conditions" if score.quality == "A" else "all"
 
 
 def _source(score: Score) -> str:
@@ -88,18 +129,19 @@ def _legend(styles: Mapping[str, int]) -> str:
     return f'<div class="legend">{spots}</div>'
 
 
-def scatter(metric: str, answers: Sequence[Answer], styles: Mapping[str, int]) -> str:
+def scatter(metric: str, shown: Sequence[Dot], styles: Mapping[str, int]) -> str:
     """Predicted over measured on equal logarithmic axes, one path of dots a source."""
-    pairs = [(answer.row.value, answer.predicted or 0.0) for answer in answers]
-    values = [value for pair in pairs for value in pair]
+    values = [value for dot in shown for value in (dot.measured, dot.predicted)]
     across = fit(values, LEFT, SIZE - RIGHT, log=True)
     up = fit(values, SIZE - BOTTOM, TOP, log=True)
-    dots: dict[str, list[str]] = {}
-    for answer, (measured, predicted) in zip(answers, pairs, strict=True):
-        dots.setdefault(answer.row.source, []).append(f"M{across.place(measured):.1f} {up.place(predicted):.1f}h0")
-    paths = "".join(f'<path class="l p {colour(styles[name])}" d="{"".join(d)}"/>' for name, d in sorted(dots.items()))
+    placed: dict[str, list[str]] = {}
+    for dot in shown:
+        placed.setdefault(dot.source, []).append(f"M{across.place(dot.measured):.1f} {up.place(dot.predicted):.1f}h0")
+    paths = "".join(
+        f'<path class="l p {colour(styles[name])}" d="{"".join(d)}"/>' for name, d in sorted(placed.items())
+    )
     return (
-        f"<figure><figcaption>{escape(metric)} ({len(answers):,})</figcaption>"
+        f"<figure><figcaption>{escape(metric)} ({len(shown):,})</figcaption>"
         f'<svg class="chart" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(metric)}">'
         f"{_ticks(across, up)}{_diagonals(across, up)}{paths}</svg></figure>"
     )

@@ -31,6 +31,15 @@ def test_the_first_is_the_best_of_all() -> None:
     assert min(predict(JOB, each.layout).seconds for each in found.best) == pytest.approx(best)
 
 
+def test_the_parts_of_a_simulated_step_make_up_the_step() -> None:
+    """Also of V schedules, whose ranks have a stage from each end."""
+    for names in (("one_f_one_b", "interleaved", "zb_h1"), ("zb_v", "v_half")):
+        for each in search(JOB, Space(schedule=names, pipeline=(2, 4))).best:
+            assert sum(each.parts.values()) == pytest.approx(each.seconds, rel=1e-12)
+            assert min(each.parts.values()) >= 0
+            assert each.bubble == pytest.approx(each.parts["bubble"] / each.seconds)
+
+
 @pytest.mark.parametrize("name", ["llama-3-8b", "mixtral-8x7b"])
 def test_every_layout_of_the_space_can_be_laid_out(name: str) -> None:
     job = Job(model(name), device("H100"), 16, 4096, 32)

@@ -1,0 +1,126 @@
+"""What a step asks of each resource of a device: arithmetic, memory and links, as the roofline counts them.
+
+The parts that the roofline adds up one operator after the other (`Steps`), by the resource instead of the operator. So
+no step can be shorter than the largest of the three, however its operators overlap.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from poise.core.estimate import StepShape
+from poise.core.spec import Pool
+from poise.core.units import SECOND
+from poise.cost.coefficients import Builder, Coefficients
+from poise.cost.efficiency import Efficiencies
+from poise.cost.layout import check, kv_bytes_per_layer
+from poise.cost.lines import Line
+
+
+class Work(NamedTuple):
+    """Picoseconds of one rank.  series: of all operators after one another, each by its own largest resource."""
+
+    arithmetic: Line
+    memory: Line
+    network: Line
+    series: Line
+
+    def bound(self, kv: float) -> float:
+        """The least that a step takes whose decodes read `kv` tokens."""
+        return max(line.at(kv) for line in self[:3])
+
+
+class Tokens(NamedTuple):
+    """Of one rank's microbatch: decodes, new prompt tokens, sequences that pass the output head."""
+
+    decodes: float
+    new: float
+    sampled: float
+
+    @property
+    def all(self) -> float:
+        """Tokens that pass a layer."""
+        return self.decodes + self.new
+
+
+class Works:
+    """The work of a pool's steps. Ranks are equally loaded; kernels' fixed times and the host are no part of it."""
+
+    def __init__(self, pool: Pool, use: Efficiencies | None = None) -> None:
+        check(pool)
+        self.pool, self.use = pool, use or Efficiencies()
+        self.part = 1 / (pool.data * pool.pipeline)
+        self.window = pool.model.window if pool.model.window_layers else 0
+        self._lanes: dict[float, tuple[Builder, Coefficients]] = {}
+
+    def lane(self, share: float) -> tuple[Builder, Coefficients]:
+        """The coefficients of a lane, made once for each share."""
+        found = self._lanes.get(share)
+        if found is None:
+            builder = Builder(self.pool, self.use, share)
+            found = self._lanes[share] = builder, builder.build()
+        return found
+
+    def tokens(self, shape: StepShape) -> Tokens:
+        """What a rank has of a step; a chunk that passes some layers counts by their share."""
+        layers = self.pool.model.layers
+        new = sum(each.tokens * ((each.last_layer or layers) - each.first_layer) / layers for each in shape.chunks)
+        decodes = max(1.0, shape.decodes * self.part) if shape.decodes else 0.0
+        return Tokens(decodes, new * self.part, decodes + len(shape.chunks) * self.part)
+
+    def of(self, shape: StepShape, parts: int = 1) -> Work:
+        """The work of a step cut into so many equal parts: each of them reads the weights and reduces by itself."""
+        builder, k = self.lane(shape.share)
+        tokens, layers = self.tokens(shape), self.pool.model.layers
+        dense = k.token * tokens.all, k.weights * parts
+        touched = 1 - k.miss ** (tokens.all * k.ranks / parts) if k.expert_weights else 0.0
+        experts = k.expert_token * tokens.all, k.expert_weights * touched * parts
+        light = builder.elementwise() * SECOND * tokens.all
+        sent = self.reduced(shape.share, tokens.all, parts) + self._sent(builder, tokens.all, parts)
+        head = k.head_token * tokens.sampled, k.head_weights
+        prompts, decode = self._prompts(k, shape), self._decode(builder, tokens, shape.decodes)
+        pairs = [dense, experts]
+        return Work(
+            Line(layers * sum(each[0] for each in pairs) + head[0] + prompts[0], decode[0]),
+            Line(layers * (sum(each[1] for each in pairs) + light) + head[1] + prompts[1], decode[1]),
+            Line(layers * sent),
+            Line(layers * (sum(map(max, pairs)) + light + sent) + max(head) + max(prompts), max(decode)),
+        )
+
+    def reduced(self, share: float, tokens: float, parts: int = 1) -> float:
+        """Picoseconds of a layer's all-reduces over the tensor group, in so many parts."""
+        _, k = self.lane(share)
+        if not k.reduce or not tokens:
+            return 0.0
+        fixed, slope, other, rise = k.reduce
+        return parts * min(fixed + slope * tokens / parts, other + rise * tokens / parts)
+
+    def _sent(self, builder: Builder, tokens: float, parts: int) -> float:
+        """Picoseconds of a layer's exchange between experts and of its part of the hops between stages."""
+        lines = builder.exchange(), builder.hop()
+        return sum(line.fixed_s * parts + line.per_byte_s * tokens for line in lines) * SECOND if tokens else 0.0
+
+    def _prompts(self, k: Coefficients, shape: StepShape) -> tuple[float, float]:
+        """Arithmetic and reading of prompts' attention, of full layers; those with a window are left out."""
+        pairs = sum(each.tokens * each.context + each.tokens * (each.tokens + 1) / 2 for each in shape.chunks)
+        read = sum(each.context + each.tokens for each in shape.chunks)
+        layers = self.pool.model.layers
+        whole = sum((each.last_layer or layers) - each.first_layer for each in shape.chunks)
+        passed = whole / (layers * len(shape.chunks)) if shape.chunks else 0.0
+        return k.pair * pairs * self.part * passed, k.read * read * self.part * passed
+
+    def _decode(self, builder: Builder, tokens: Tokens, decodes: int) -> tuple[float, float]:
+        """Arithmetic and reading of a token of KV over all full layers."""
+        if not decodes:
+            return 0.0, 0.0
+        use, model = self.use, self.pool.model
+        rank, heads = tokens.decodes / decodes, model.heads / self.pool.tensor
+        if model.mla is not None:
+            flops = 2 * heads * (2 * model.mla.kv_rank + model.mla.rope_dim) / use.mla_decode_flops
+            reached = use.mla_decode
+        else:
+            flops = 4 * heads * model.head_dim / use.attention_prefill
+            reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
+        read = kv_bytes_per_layer(self.pool) / (builder.bandwidth * reached)
+        often = model.full_layers * rank * SECOND
+        return flops / builder.bf16 * often, read * often

@@ -1,0 +1,63 @@
+"""The terms of a cost as a scenario names them: `NAME` or `{NAME: {parameter: value}}`, in the file of that name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.cost import terms
+from poise.cost.term import Term
+from poise.scenario.choice import Choice
+from poise.scenario.explain import unknown
+
+
+def names() -> list[str]:
+    """The terms there are."""
+    return sorted(module.name for module in pkgutil.iter_modules(terms.__path__))
+
+
+def find(name: str) -> type[Term]:
+    """The class of the term `name`: the one in its file with a method `around`; UserError if there is none."""
+    if name not in names():
+        raise UserError(unknown(name, names()))
+    module = importlib.import_module(f"{terms.__name__}.{name}")
+    (found,) = (
+        kind for kind in vars(module).values() if hasattr(kind, "around") and kind.__module__ == module.__name__
+    )
+    kind: type[Term] = found
+    return kind
+
+
+def build(chosen: Choice) -> Term:
+    """A term with its parameters, which are checked against its class; UserError for those it does not take."""
+    name, given = chosen
+    kind = find(name)
+    defaults = _defaults(kind)
+    for parameter, value in given.items():
+        if parameter not in defaults:
+            raise UserError(f"{name}.{parameter}: {unknown(parameter, list(defaults))}")
+        if not _alike(value, defaults[parameter]):
+            raise UserError(f"{name}.{parameter}: {value!r}; give a value like {defaults[parameter]!r}")
+    try:
+        return kind(**given)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
+def resolved(chosen: Choice) -> dict[str, dict[str, Any]]:
+    """A choice with the defaults of its parameters written out."""
+    name, given = chosen
+    return {name: {**_defaults(find(name)), **given}}
+
+
+def _defaults(kind: type[Term]) -> dict[str, Any]:
+    return {name: each.default for name, each in inspect.signature(kind).parameters.items()}
+
+
+def _alike(value: Any, default: Any) -> bool:
+    if isinstance(default, float) and isinstance(value, int):
+        return not isinstance(value, bool)
+    return type(value) is type(default)

@@ -1,0 +1,102 @@
+"""Terms in a scenario: built around any cost, written out, read back, and wrong ones pointed at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poise.catalogue import device, model
+from poise.core.errors import ScenarioError
+from poise.core.estimate import StepShape
+from poise.core.spec import Cluster, Pool
+from poise.cost import Measured, Roofline
+from poise.cost.term import Termed
+from poise.cost.terms.nanoflow import NanoFlow
+from poise.cost.terms.token_weave import TokenWeave
+from poise.scenario import terms
+from poise.scenario.build import Problem, build
+from poise.scenario.engine_cost import EngineCost
+from poise.scenario.load import load
+from poise.scenario.resolve import resolved, write_yaml
+from poise.scenario.simulate import simulate
+from poise.workload import lognormal, poisson
+
+TEXT = """\
+model: llama-3.1-70b
+cluster: {pools: [{device: H100, tensor: 4}]}
+workload: {poisson: {rate: 1, requests: 2, prompt_tokens: 100, output_tokens: 10}}
+cost: COST
+"""
+
+
+def built(folder: Path, cost: str) -> Problem:
+    path = folder / "scenario.yaml"
+    path.write_text(TEXT.replace("COST", cost), encoding="utf-8")
+    return build(load(path))
+
+
+@pytest.mark.parametrize(
+    ("given", "cost"),
+    [
+        ("{terms: nanoflow}", Termed(Roofline(), (NanoFlow(),))),
+        ("{terms: [token_weave], of: measured}", Termed(Measured(), (TokenWeave(),))),
+        (
+            "{terms: [{nanoflow: {overlap: 1, nano: 3}}, token_weave], of: {engine: vllm, drafts: 1}}",
+            Termed(EngineCost("vllm", drafts=1), (NanoFlow(1, 3), TokenWeave())),
+        ),
+    ],
+)
+def test_terms_are_built_and_written_out(tmp_path: Path, given: str, cost: Termed) -> None:
+    problem = built(tmp_path, given)
+    assert problem.cost == cost
+    write_yaml(resolved(problem), tmp_path / "again.yaml")
+    again = build(load(tmp_path / "again.yaml"))
+    pool = problem.cluster.pools[0]
+    for decodes in (1, 64, 1000):
+        assert again.cost.build(pool).step(StepShape(decodes)) == cost.build(pool).step(StepShape(decodes))
+
+
+@pytest.mark.parametrize("name", terms.names())
+def test_every_term_is_one_file_with_one_class(name: str) -> None:
+    assert terms.build((name, {})) == terms.find(name)()
+    assert terms.resolved((name, {}))[name] or name
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{terms: nanoflw}", r"scenario.yaml:4: cost.terms: .*did you mean nanoflow"),
+        ("{terms: [{nanoflow: {overlp: 1}}]}", r"nanoflow.overlp: .*did you mean overlap"),
+        ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is no part"),
+        ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
+        ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
+        ("{terms: []}", r"the list is empty"),
+        ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
+        ("{terms: nanoflow, of: {terms: token_weave}}", r"cost"),
+        ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),
+    ],
+)
+def test_mistakes_point_into_the_file(tmp_path: Path, given: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        built(tmp_path, given)
+
+
+def test_a_pool_that_a_term_cannot_serve(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    text = TEXT.replace("llama-3.1-70b", "llama-3.1-8b").replace(", tensor: 4", "")
+    path.write_text(text.replace("COST", "{terms: kv_runahead}"), encoding="utf-8")
+    with pytest.raises(ScenarioError, match="tensor: 2 or more"):
+        build(load(path))
+
+
+@pytest.mark.parametrize("name", terms.names())
+def test_a_run_with_every_term_ends_and_repeats_by_single_steps(name: str) -> None:
+    """Held batches and single steps cost the same, to the picosecond, also where a step is the larger of lines."""
+    pool = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
+    cost = Termed(Roofline(), (terms.build((name, {})),))
+    requests = poisson(8, requests=120, prompt_tokens=lognormal(1500, 1.0), output_tokens=lognormal(150, 0.6), seed=3)
+    fast, slow = (simulate(Cluster((pool,)), requests, cost=cost, one_step=one_step) for one_step in (False, True))
+    assert fast.records.ended_at == slow.records.ended_at and len(fast.records.ended_at) == 120
+    bare = simulate(Cluster((pool,)), requests)
+    assert sum(fast.records.ended_at) <= sum(bare.records.ended_at)
