@@ -65,8 +65,8 @@ class Block:
 class Blocks:
     """The pool and its manager in one.
 
-    idle: blocks that nobody holds, the first to be taken first.  simulated: vLLM's two rules that the simulator does not
-    know are off: outputs are found again, and blocks that are not full are taken first.
+    idle: blocks that nobody holds, the first to be taken first.  simulated: two rules of vLLM that the simulator has
+    not are off: outputs are found again, and blocks that are not full are taken first.
     """
 
     def __init__(self, count: int, caching: bool, simulated: bool) -> None:
