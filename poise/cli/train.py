@@ -211,6 +211,7 @@ def train_run(
     length: Annotated[int, typer.Option(help="Bytes of a sequence.", min=1)] = 128,
     rows: Annotated[int, typer.Option(help="Sequences of a microbatch.", min=1)] = 4,
     replicas: Annotated[int, typer.Option(metavar="D", help="Pipelines side by side.", min=1)] = 1,
+    tensor: Annotated[int, typer.Option(metavar="T", help="Processes that share each rank's layers.", min=1)] = 1,
     steps: Annotated[int, typer.Option(help="Steps in all.", min=1)] = 200,
     optimizer: Annotated[str, typer.Option(metavar="NAME", help="adamw or sgd.")] = "adamw",
     lr: Annotated[float, typer.Option(help="Learning rate.", min=0.0)] = 1e-3,
@@ -230,7 +231,7 @@ def train_run(
     from poise.runtime.command import Wish, run
 
     wish = Wish(
-        text, schedule, ranks, microbatches, chunks, layers, hidden, heads, length, rows, replicas, steps, optimizer,
-        lr, clip, late, seed, out, every, resume, record, timeline, timeout_s,
+        text, schedule, ranks, microbatches, chunks, layers, hidden, heads, length, rows, replicas, tensor, steps,
+        optimizer, lr, clip, late, seed, out, every, resume, record, timeline, timeout_s,
     )  # fmt: skip
     run(wish)

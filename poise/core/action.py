@@ -119,9 +119,15 @@ class Batch(NamedTuple):
 
     decode: ALL, NONE or the ids of the decoding requests that take part.  hold: for how long the batch would be
     composed the same again; it is held only while it has no entries.  share: SM share of this step, 0: the lane's own.
+    leave: the step is left at the next layer boundary when something comes from outside, what it has not computed going
+    on by later entries from that layer; its entries pass the same layers, and no decode takes part.
+    wake_at: ask again at this instant (picoseconds, 0: no need), or at the end of the step under way then, even if
+    nothing has changed.
     """
 
     entries: tuple[Entry, ...] = ()
     decode: int | tuple[int, ...] = ALL
     hold: int = ONE_STEP
     share: float = 0.0
+    leave: bool = False
+    wake_at: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Final
 
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
@@ -10,6 +11,7 @@ from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.group import DecodeGroup
 from poise.core.hold import span, steps_within
+from poise.core.leave import Pass
 from poise.core.made import made
 from poise.core.request import Phase, Sequence
 from poise.core.spec import Engine, Lane
@@ -33,8 +35,8 @@ class LaneState:
 
     __slots__ = (
         "_decodes_alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
-        "growth", "hold", "index", "joining", "model_layers", "paused", "pieces", "preempted", "prefilling",
-        "replica", "space", "spec", "steps", "swapping", "tokens", "until",
+        "growth", "hold", "index", "joining", "left", "left_at", "model_layers", "passing", "paused", "pieces",
+        "preempted", "prefilling", "replica", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -65,8 +67,16 @@ class LaneState:
         self.swapping = 0  # picoseconds that the next step takes longer, for KV moved to or from host memory
         self.tokens = 0  # prompt tokens of the batch under way
         self.pieces: dict[tuple[int, float], Piece] = {}
+        self.passing: Pass | None = None  # the batch under way, where it may be left between two layers
+        self.left: Pass | None = None  # what was left at `left_at`
+        self.left_at = 0
 
     # What batchers read ----------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """The instant at which the batch is composed."""
+        return self.space.now
 
     @property
     def decoding(self) -> int:
@@ -121,6 +131,31 @@ class LaneState:
         """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
         return self.space.fits(blocks)
 
+    @property
+    def total_blocks(self) -> int:
+        """KV blocks of the replica."""
+        return self.replica.pool.total
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        return self.space.left()
+
+    def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
+        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens."""
+        group = self.group
+        window = group.window
+        seen = min(context, decodes * window)
+        if decodes == ALL:
+            decodes = self.decoding
+            apart = [sequence.computed + 1 for sequence in self.paused.values()]
+            context = group.context(group.step) + sum(apart)
+            if window:
+                group.steps_to_crossing()
+                seen = group.window_context(group.step) + sum([min(tokens, window) for tokens in apart])
+        piece = self.estimate(StepShape(decodes, tuple(chunks), share or self.spec.share))
+        return piece.base + piece.per_kv * context + piece.per_window * seen
+
     # The batch under way ---------------------------------------------------------------------------------------------
 
     def done(self, now: int, passed: bool) -> int:
@@ -163,6 +198,8 @@ class LaneState:
         """End the held batch at its next step boundary (or look again now, if idle)."""
         if not self.steps:
             self.until = now
+        elif self.passing is not None:
+            self._leave(self.passing, now, passed)
         elif self.steps > 1:
             steps = steps_within(self.first, self.growth, now - self.began_at, passed) + 1
             if steps < self.steps:
@@ -171,6 +208,8 @@ class LaneState:
 
     def ends_at(self, now: int) -> bool:
         """Whether a step of the held batch, its last or not, ends exactly at `now`."""
+        if self.passing is not None:
+            return False  # nothing is decided between two layers unless something comes from outside
         if self.steps <= 1:
             return self.until == now
         elapsed = now - self.began_at
@@ -179,6 +218,8 @@ class LaneState:
 
     def commit(self) -> None:
         """The batch is over: advance its decodes and chunks, and hand over what finished."""
+        if self.passing is not None and self._passes_on(self.passing):
+            return
         replica = self.replica
         group = self.group
         stats = replica.stats
@@ -238,6 +279,26 @@ class LaneState:
             self._begin_decodes(batch, now)
         elif batch.entries:
             self.until = now  # who was admitted without work may have some now
+        elif batch.wake_at:
+            self._check_wake(batch, now)
+            self.until = batch.wake_at
+
+    def _leave(self, passing: Pass, now: int, passed: bool) -> None:
+        """Let the pass end at its next boundary between two layers."""
+        before = passing.last
+        self.first = passing.leave(now - self.began_at, passed)
+        self.until = self.began_at + self.first
+        if passing.last < before:
+            self.chunks = [(sequence, entry._replace(last_layer=passing.last)) for sequence, entry in self.chunks]
+
+    def _passes_on(self, passing: Pass) -> bool:
+        """Whether a pass is only between two layers, as the slow reference looks at it; if not, it is over."""
+        elapsed = self.until - self.began_at
+        if elapsed < passing.duration:
+            self.until = self.began_at + passing.next_after(elapsed)[1]
+            return True
+        self.passing, self.left, self.left_at = None, passing, self.until
+        return False
 
     def decode(self, sequence: Sequence) -> None:
         """Take a sequence into the group, which counts its blocks from now on; only between two steps."""
@@ -351,6 +412,21 @@ class LaneState:
                 group.steps_to_crossing()
                 first += piece.per_window * group.window_context(group.step)
         self._hold(batch, now, decodes, first, 0, 1)
+        if batch.leave:
+            self._begin_pass(batch, tuple(chunks), now)
+
+    def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], now: int) -> None:
+        """Let the step just begun be left between two layers; one that was left at this very instant goes on."""
+        if self.decoded:
+            raise PolicyError(
+                f"{type(self.replica.batcher).__name__}: a batch with decodes cannot be left between layers; give "
+                "decode=NONE, or leave=False"
+            )
+        before = self.left if self.left_at == now else None
+        ids = tuple([sequence.id for sequence, _ in self.chunks])
+        self.passing = passing = Pass(self, ids, chunks, batch.share or self.spec.share, before)
+        self.first = passing.duration
+        self.until = now + (passing.next_after(0)[1] if self.replica.one_step else self.first)
 
     def _begin_decodes(self, batch: Batch, now: int) -> None:
         """Time as many decode steps as nothing in the batch changes."""
@@ -381,8 +457,19 @@ class LaneState:
             taken = pool.held + pool.explicit + group.private_at_most(step + steps)
             if taken > pool.total or len(replica.lanes) > 1:
                 steps = self.space.steps(self, steps)
+        if batch.wake_at:
+            self._check_wake(batch, now)
+            if steps > 1:
+                steps = min(steps, steps_within(first, growth, batch.wake_at - now, False) + 1)
         self.tokens = 0
         self._hold(batch, now, n, first, growth, steps)
+
+    def _check_wake(self, batch: Batch, now: int) -> None:
+        if batch.wake_at <= now:
+            raise PolicyError(
+                f"{type(self.replica.batcher).__name__} wants to be asked again at {batch.wake_at} ps, and it is "
+                f"{now} ps; give a later wake_at, or 0"
+            )
 
     def _hold(self, batch: Batch, now: int, decodes: int, first: int, growth: int, steps: int) -> None:
         self.swapping = 0

@@ -11,6 +11,8 @@ been dealt with. So an arrival at a boundary meets the same batch whether or not
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from poise.core.action import UNTIL_CHANGE
 from poise.core.estimate import Estimator
 from poise.core.handover import Handover
@@ -20,7 +22,7 @@ from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outco
 from poise.core.pins import Pins
 from poise.core.policy import Batcher, Cache, Preempt, Queue
 from poise.core.records import ReplicaStats
-from poise.core.request import Phase, Sequence
+from poise.core.request import Phase, RequestView, Sequence
 from poise.core.shortage import Shortage
 from poise.core.space import Space
 from poise.core.spec import Engine
@@ -54,6 +56,7 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
+        self.observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -88,7 +91,7 @@ class Replica:
         heads = self.waiting.push(sequence)
         until = self.next_at
         for lane in self.lanes:
-            if not lane.steps or (lane.steps > 1 and (heads or lane.hold == UNTIL_CHANGE)):
+            if not lane.steps or lane.passing or (lane.steps > 1 and (heads or lane.hold == UNTIL_CHANGE)):
                 lane.cut(now, passed)
             if lane.until < until:
                 until = lane.until
@@ -125,7 +128,8 @@ class Replica:
             return out
         if lane.steps:
             lane.commit()
-        lane.start(now)
+        if not lane.steps:
+            lane.start(now)
         if lane.steps:
             if self._busy_from == NEVER:
                 self._busy_from = now
@@ -243,6 +247,8 @@ class Replica:
         sequence.produced += 1
         if sequence.produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
+            if self.observe is not None:
+                self.observe(sequence.request, 1, self.space.now)
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
@@ -272,6 +278,8 @@ class Replica:
         self.end(sequence)
         if not sequence.cancelled:
             self.out.append((DONE, sequence))
+            if self.observe is not None:
+                self.observe(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""

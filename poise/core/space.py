@@ -47,6 +47,11 @@ class Space:
                 return True
         return left >= self._taken_ahead()
 
+    def left(self) -> int:
+        """KV blocks that nobody holds between two steps, the step ahead of each idle lane's decodes paid for."""
+        pool = self.pool
+        return pool.total - pool.held - pool.explicit - self._taken_ahead()
+
     def refresh(self, now: int, passed: bool = False) -> None:
         """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
         if self.pool.cached:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from poise.core.action import ALL
+from poise.core.estimate import Chunk
 from poise.core.request import RequestView
 from poise.core.spec import Engine, Lane
 
@@ -188,6 +190,11 @@ class LaneView(Protocol):
     model_layers: int
 
     @property
+    def now(self) -> int:
+        """The instant at which the batch is composed."""
+        ...
+
+    @property
     def prefilling(self) -> Sequence[SequenceView]:
         """Running requests whose prompt is not computed yet, in order of admission."""
         ...
@@ -234,4 +241,22 @@ class LaneView(Protocol):
 
     def room(self, blocks: int) -> bool:
         """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        ...
+
+    @property
+    def total_blocks(self) -> int:
+        """KV blocks of the replica."""
+        ...
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        ...
+
+    def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
+        """Picoseconds of a step with `chunks` of prompts beside decodes, by the cost model; nothing is begun.
+
+        decodes: ALL for those of this lane as they stand, NONE, or so many that read `context` KV tokens together.
+        share: SM share, 0 for the lane's own.
+        """
         ...

@@ -29,6 +29,7 @@ class Wish:
     length: int
     rows: int
     replicas: int
+    tensor: int
     steps: int
     optimizer: str
     lr: float
@@ -44,12 +45,12 @@ class Wish:
 
     def job(self, processes: int | None) -> Job:
         """The job, checked."""
+        ranks = ranks_of(processes, self.replicas, self.tensor)
         job = Job(
-            self.text, schedule_of(self.schedule, ranks_of(processes, self.replicas), self.microbatches, self.chunks),
+            self.text, schedule_of(self.schedule, ranks, self.microbatches, self.chunks),
             Size(self.layers, self.hidden, self.heads, BYTES, self.length), self.out, self.steps, self.rows,
-            self.replicas,
-            self.optimizer, self.lr, self.clip, self.late, self.seed, self.every, self.resume, self.recording,
-            self.timeline, self.timeout_s,
+            self.replicas, self.tensor, self.optimizer, self.lr, self.clip, self.late, self.seed, self.every,
+            self.resume, self.recording, self.timeline, self.timeout_s,
         )  # fmt: skip
         job.check()
         return job
@@ -61,7 +62,7 @@ def run(wish: Wish) -> None:
     if world is not None and wish.ranks is not None and wish.ranks != int(world):
         raise UserError(f"--ranks {wish.ranks}: torchrun has started {world} processes; leave it out")
     processes = int(world) if world is not None else None
-    job = wish.job(processes if world is not None else wish.ranks and wish.ranks * wish.replicas)
+    job = wish.job(processes if world is not None else wish.ranks and wish.ranks * wish.replicas * wish.tensor)
     if importlib.util.find_spec("torch") is None:
         raise UserError("training needs PyTorch: pip install 'poise[torch]'")
     _writable(job)
@@ -93,7 +94,7 @@ def _all(job: Job) -> None:
     from poise.runtime.ranks import Ranks
     from poise.runtime.train import train
 
-    Ranks(job.replicas * len(job.schedule.ranks), lambda seat: train(job, seat), timeout_s=3 * job.timeout_s).wait()
+    Ranks(job.processes, lambda seat: train(job, seat), timeout_s=3 * job.timeout_s).wait()
 
 
 def _one(job: Job) -> None:

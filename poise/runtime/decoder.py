@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from poise.runtime.size import Size, check_stages
+from poise.runtime.tensor import Beside, enter, leave
 
 
 class Embedding(nn.Module):
@@ -31,18 +32,24 @@ class Attention(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.heads = size.heads
+        self.beside: Beside | None = None
         self.norm = nn.LayerNorm(size.hidden)
         self.qkv = nn.Linear(size.hidden, 3 * size.hidden)
         self.out = nn.Linear(size.hidden, size.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, hidden) to the same."""
-        batch, length, hidden = x.shape
-        parts = self.qkv(self.norm(x)).view(batch, length, 3, self.heads, hidden // self.heads)
+        batch, length, _ = x.shape
+        parts = self.qkv(enter(self.norm(x), self.beside)).view(batch, length, 3, self.heads, -1)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        found: Tensor = x + self.out(mixed.transpose(1, 2).reshape(batch, length, hidden))
-        return found
+        return x + leave(mixed.transpose(1, 2).reshape(batch, length, -1), self.out, self.beside)
+
+    def share(self, beside: Beside) -> None:
+        """Keep this rank's heads alone."""
+        self.beside, self.heads = beside, self.heads // beside.parts
+        self.qkv.weight, self.qkv.bias = (beside.cut(each, 0, 3) for each in (self.qkv.weight, self.qkv.bias))
+        self.out.weight = beside.cut(self.out.weight, 1)
 
 
 class FeedForward(nn.Module):
@@ -50,14 +57,20 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
+        self.beside: Beside | None = None
         self.norm = nn.LayerNorm(size.hidden)
         self.up = nn.Linear(size.hidden, 4 * size.hidden)
         self.down = nn.Linear(4 * size.hidden, size.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, hidden) to the same."""
-        found: Tensor = x + self.down(functional.gelu(self.up(self.norm(x))))
-        return found
+        return x + leave(functional.gelu(self.up(enter(self.norm(x), self.beside))), self.down, self.beside)
+
+    def share(self, beside: Beside) -> None:
+        """Keep this rank's part of the inner width alone."""
+        self.beside = beside
+        self.up.weight, self.up.bias = (beside.cut(each, 0) for each in (self.up.weight, self.up.bias))
+        self.down.weight = beside.cut(self.down.weight, 1)
 
 
 class Head(nn.Module):
@@ -74,13 +87,19 @@ class Head(nn.Module):
         return found
 
 
-def decoder(size: Size, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
-    """The modules of a decoder in order; the same weights for the same seed."""
+def decoder(
+    size: Size, *, seed: int = 0, dtype: torch.dtype = torch.float32, beside: Beside | None = None
+) -> list[nn.Module]:  # fmt: skip
+    """The modules of a decoder in order, the same weights for the same seed; with `beside` this rank's part of them."""
     size.check()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         middle = [part for _ in range(size.layers) for part in (Attention(size), FeedForward(size))]
-        return [each.to(dtype) for each in (Embedding(size), *middle, Head(size))]
+        modules: list[nn.Module] = [each.to(dtype) for each in (Embedding(size), *middle, Head(size))]
+    if beside is not None:
+        for each in middle:
+            each.share(beside)
+    return modules
 
 
 def cut(modules: Sequence[nn.Module], stages: int) -> list[nn.Module]:

@@ -29,6 +29,8 @@ class Job:
     rows: int = 1
     replicas: int = 1
     """Pipelines side by side, each with its own part of the batch."""
+    tensor: int = 1
+    """Processes that share the work of each rank's stages."""
     optimizer: str = "adamw"
     lr: float = 1e-3
     clip: float | None = None
@@ -60,6 +62,11 @@ class Job:
             raise UserError(
                 f"--replicas: with updates {self.schedule.updates} replicas would drift apart; leave it out"
             )
+        if self.size.heads % self.tensor:
+            raise UserError(
+                f"--tensor {self.tensor}: {self.size.heads} heads do not divide into so many parts; give a divisor, or "
+                "other --heads"
+            )
         if self.late and self.clip is None:
             raise UserError("--post-validate: it is about the norm of all gradients; give --clip too")
         self._check_text()
@@ -90,17 +97,24 @@ class Job:
         size = self.size
         return {
             "--layers": size.layers, "--hidden": size.hidden, "--heads": size.heads, "--length": size.length,
-            "--rows": self.rows, "--replicas": self.replicas, "--optimizer": self.optimizer, "--seed": self.seed,
+            "--rows": self.rows, "--replicas": self.replicas, "--tensor": self.tensor,
+            "--optimizer": self.optimizer, "--seed": self.seed,
             "stages": self.schedule.stages, "microbatches": self.schedule.microbatches,
             "barriers": self.schedule.barriers, "ranks": len(self.schedule.ranks),
         }  # fmt: skip
 
+    @property
+    def processes(self) -> int:
+        """How many there are in all."""
+        return self.replicas * len(self.schedule.ranks) * self.tensor
 
-def ranks_of(processes: int | None, replicas: int) -> int | None:
-    """The ranks of one pipeline where so many processes make all replicas."""
-    if processes is not None and processes % replicas:
-        raise UserError(f"{processes} processes do not divide into --replicas {replicas}; give a multiple of them")
-    return None if processes is None else processes // replicas
+
+def ranks_of(processes: int | None, replicas: int, tensor: int = 1) -> int | None:
+    """The ranks of one pipeline where so many processes make all replicas, `tensor` of them each rank."""
+    if processes is not None and processes % (replicas * tensor):
+        said = f"--replicas {replicas}" + (f" of --tensor {tensor}" if tensor > 1 else "")
+        raise UserError(f"{processes} processes do not divide into {said}; give a multiple of them")
+    return None if processes is None else processes // (replicas * tensor)
 
 
 def schedule_of(name: str, ranks: int | None, microbatches: int | None, chunks: int | None) -> Schedule:

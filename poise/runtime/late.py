@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from poise.runtime.norm import factor, scale, squares
 from poise.runtime.pipeline import Pipeline
+from poise.runtime.tensor import Beside
 
 
 class LateNorm:
@@ -29,9 +30,10 @@ class LateNorm:
     """
 
     def __init__(
-        self, pipeline: Pipeline, parts: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], most: float
-    ) -> None:
-        self._pipeline = pipeline
+        self, pipeline: Pipeline, parts: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], most: float,
+        beside: Beside | None = None,
+    ) -> None:  # fmt: skip
+        self._pipeline, self._beside = pipeline, beside
         self._weights = [weight for part in parts.values() for weight in part.parameters() if weight.requires_grad]
         self._optimizers = list(optimizers.values())
         self._most = most
@@ -45,7 +47,7 @@ class LateNorm:
         """Clip by what the ranks up to this one have, and step."""
         rank, last = self._pipeline.rank, self._pipeline.group.size() - 1
         wire = self._pipeline.wire
-        total = squares(self._pipeline)
+        total = squares(self._pipeline, self._beside)
         if rank:
             total = total + wire.receive_gradients([total], rank - 1).wait()[0]
         if rank < last:

@@ -9,20 +9,24 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.runtime.pipeline import Pipeline
+from poise.runtime.tensor import Beside, counted
 
 
-def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float) -> float:
-    """Scale all gradients so that their norm is at most `most`; the norm before. A collective."""
+def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float, beside: Beside | None = None) -> float:
+    """Scale all gradients so that their norm is at most `most`; the norm before. A collective.
+
+    beside: the ranks that have other parts of the same stages.
+    """
     weights = [weight for part in parts for weight in part.parameters() if weight.grad is not None]
-    total = squares(pipeline)
+    total = squares(pipeline, beside)
     dist.all_reduce(total, group=pipeline.group)
     norm = total.sqrt().item()
     scale(weights, factor(norm, most))
     return norm
 
 
-def squares(pipeline: Pipeline) -> Tensor:
-    """The sum of squares of this rank's gradients; those of copies are counted on the first one's rank."""
+def squares(pipeline: Pipeline, beside: Beside | None = None) -> Tensor:
+    """The sum of squares of this rank's stages' gradients; those of copies are counted on the first one's rank."""
     total = torch.zeros((), dtype=torch.float64, device=pipeline.wire.device)
     parts: list[nn.Module] = [
         stage.module for number, stage in pipeline.stages.items() if pipeline.schedule.homes[number][0] == pipeline.rank
@@ -31,9 +35,9 @@ def squares(pipeline: Pipeline) -> Tensor:
         parts.append(pipeline.shard.layer)
     for part in parts:
         for weight in part.parameters():
-            if weight.grad is not None:
+            if weight.grad is not None and counted(weight, beside):
                 total += weight.grad.double().square().sum()
-    return total
+    return total if beside is None else beside.sum(total)
 
 
 def factor(norm: float, most: float) -> float:

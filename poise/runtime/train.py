@@ -23,6 +23,7 @@ from poise.runtime.late import LateNorm
 from poise.runtime.norm import clip
 from poise.runtime.pipeline import Pipeline
 from poise.runtime.report import Report
+from poise.runtime.tensor import Beside
 
 
 def train(job: Job, seat: Seat) -> None:
@@ -37,23 +38,24 @@ class Trainer:
     def __init__(self, job: Job, guard: Guard) -> None:
         self.job, self.guard = job, guard
         self.number, self.ranks = dist.get_rank(), len(job.schedule.ranks)
-        self.replica, self.rank = divmod(self.number, self.ranks)
+        self.replica, place = divmod(self.number, self.ranks * job.tensor)
+        self.rank, self.part = divmod(place, job.tensor)
         self.device = _device()
         torch.manual_seed(job.seed + self.number)
+        group, self.side, self.beside = self._groups()
         modules, output = self._modules()
-        group, self.side = self._groups()
         self.pipeline = Pipeline(
             job.schedule, modules, cross_entropy, device=self.device, optimizer=self._optimizer, output=output,
             watched=job.recording is not None, group=group, data=self.side, guard=guard,
         )  # fmt: skip
         self.parts: dict[str, nn.Module] = {
-            f"stage-{number}": stage.module for number, stage in self.pipeline.stages.items()
+            self._name("stage", number): stage.module for number, stage in self.pipeline.stages.items()
         }
         if output is not None:
-            self.parts[f"shard-{self.rank}"] = output
+            self.parts[self._name("shard", self.rank)] = output
         self.optimizers = {name: self._made(name, part) for name, part in self.parts.items()}
         late = job.late and job.clip is not None
-        self.late = LateNorm(self.pipeline, self.parts, self.optimizers, job.clip or 0.0) if late else None
+        self.late = LateNorm(self.pipeline, self.parts, self.optimizers, job.clip or 0.0, self.beside) if late else None
         rows = job.rows * job.schedule.microbatches * job.replicas
         self.data = Bytes(job.text, job.size.length, rows, job.seed)
         self.checkpoints = Checkpoints(job.out, job.about())
@@ -103,7 +105,7 @@ class Trainer:
             if self.late is not None:
                 self.late.step()
             elif self.job.clip is not None:
-                right = isfinite(clip(self.pipeline, self.parts.values(), self.job.clip))
+                right = isfinite(clip(self.pipeline, self.parts.values(), self.job.clip, self.beside))
         self.guard.at("the optimizer")
         for name, optimizer in self.optimizers.items() if right and self.late is None else ():
             if name.startswith("shard") or self.job.schedule.updates == "flush":
@@ -124,18 +126,28 @@ class Trainer:
             with replacing(self.job.timeline) as file:
                 file.write(recording.trace())
 
-    def _groups(self) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None]:
-        """The ranks of this pipeline, and those of the same place in all pipelines; None where there is but one."""
-        if self.job.replicas == 1:
-            return None, None
-        begin, all_ = self.replica * self.ranks, dist.get_world_size()
-        pipeline = dist.new_group(list(range(begin, begin + self.ranks)), use_local_synchronization=True)
-        side = dist.new_group(list(range(self.rank, all_, self.ranks)), use_local_synchronization=True)
-        return pipeline, side
+    def _groups(self) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None, Beside | None]:
+        """The ranks of this pipeline, those of the same place in all pipelines, and those that share its stages.
+
+        None where there is but one. Processes are numbered by replica, then rank, then part.
+        """
+        tensor, size = self.job.tensor, self.ranks * self.job.tensor
+        if self.job.processes == self.ranks:
+            return None, None, None
+        begin, place = self.replica * size, self.number % size
+        pipeline = _group(range(begin + self.part, begin + size, tensor))
+        side = _group(range(place, self.job.processes, size)) if self.job.replicas > 1 else None
+        first = self.number - self.part
+        beside = Beside(_group(range(first, first + tensor)), self.guard) if tensor > 1 else None
+        return pipeline, side, beside
+
+    def _name(self, kind: str, number: int) -> str:
+        """Of a stage's or a vocabulary shard's file."""
+        return f"{kind}-{number}" + (f"-part-{self.part}" if self.job.tensor > 1 else "")
 
     def _modules(self) -> tuple[list[nn.Module], nn.Linear | None]:
         """The stages, and this rank's shard of the output layer where the schedule has vocabulary passes."""
-        parts = decoder(replace(self.job.size, vocabulary=BYTES), seed=self.job.seed)
+        parts = decoder(replace(self.job.size, vocabulary=BYTES), seed=self.job.seed, beside=self.beside)
         output = None
         if self.job.schedule.barriers:
             head = parts[-1]
@@ -158,7 +170,7 @@ class Trainer:
     def _made(self, name: str, part: nn.Module) -> Optimizer:
         """The optimizer of a part: where weights change behind every backward the stage has it already."""
         for number, stage in self.pipeline.stages.items():
-            if stage.versions is not None and name == f"stage-{number}":
+            if stage.versions is not None and name == self._name("stage", number):
                 return stage.versions.optimizer
         return self._optimizer(part.parameters())
 
@@ -166,8 +178,8 @@ class Trainer:
         self._settle()
         parts: dict[str, Any] = {f"chance-{self.number}": torch.get_rng_state()}
         for name, part in self.parts.items() if self.replica == 0 else ():
-            number = name.removeprefix("stage-")
-            if number.isdigit() and self.job.schedule.homes[int(number)][0] != self.rank:
+            kind, number = name.split("-")[:2]
+            if kind == "stage" and self.job.schedule.homes[int(number)][0] != self.rank:
                 continue  # a copy, which the first one saves
             parts[name] = {"weights": part.state_dict(), "optimizer": self.optimizers[name].state_dict()}
         with self.guard.together("the checkpoint"):
@@ -179,6 +191,11 @@ class Trainer:
             part.load_state_dict(told["weights"])
             self.optimizers[name].load_state_dict(told["optimizer"])
         torch.set_rng_state(self.checkpoints.load(step, f"chance-{self.number}"))
+
+
+def _group(ranks: range) -> dist.ProcessGroup:
+    found: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
+    return found
 
 
 def _device() -> torch.device:

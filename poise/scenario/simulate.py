@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, StepShape
+from poise.core.policy import Batcher
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
@@ -112,6 +113,8 @@ def build_world(
             raise ScenarioError(
                 f"cluster.faults: replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
             )
+    for pool in cluster.pools:
+        check_batcher(pool, policies.batcher)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
@@ -150,6 +153,20 @@ def build_world(
         if forecast is not None and hasattr(forecast, "reveal"):
             forecast.reveal(arrivals_of(workload))
     return world
+
+
+def check_batcher(pool: Pool, batcher: Batcher) -> None:
+    """Raise ScenarioError where a batcher cannot do its work in a pool.
+
+    One with `lanes = True` shares a device between a lane for prompts and one for decodes.
+    """
+    kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
+    if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
+        raise ScenarioError(
+            f"policies.batcher: {type(batcher).__name__} moves the shares of a lane for prompts and one for decodes; "
+            f"pool {pool.name or pool.model.name!r} has lanes {[lane.name for lane in pool.engine.lanes]}; give "
+            "engine.lanes both, one with decode: false and one with prefill: false"
+        )
 
 
 def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:

@@ -156,11 +156,15 @@ def _check_batch(lane: LaneState, batch: Any) -> None:
         raise RuleBroken(
             f"composes {batch!r}; `hold` is ONE_STEP, UNTIL_HEAD or UNTIL_CHANGE and `share` lies in [0, 1]"
         )
+    if batch.wake_at and batch.wake_at <= lane.now:
+        raise RuleBroken(f"wants to be asked again at {batch.wake_at} ps, and it is {lane.now} ps: {batch!r}")
     named = [entry.request for entry in batch.entries]
     twice = [request for request in named if named.count(request) > 1]
     if twice:
         raise RuleBroken(f"names request {twice[0]} twice in one batch: {batch!r}")
     decodes = _decodes(lane, batch)
+    if batch.leave and decodes:
+        raise RuleBroken(f"lets {decodes} decodes take part in a step that may be left between layers: {batch!r}")
     tokens, admitted = _entries(lane, batch)
     budget, most = lane.engine.token_budget, lane.engine.max_sequences
     if batch.entries and tokens + decodes > budget:

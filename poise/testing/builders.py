@@ -163,12 +163,14 @@ def a_lane(
     cost: Estimator | None = None,
     layers: int = 1,
     output_tokens: int = 1000,
+    now: int = 0,
 ) -> LaneState:
     """Build a lane of a real replica between two steps, in the situation given; `lane.replica` is the replica.
 
     waiting: requests in its queue.  prefilling: admitted requests, each with the prompt tokens computed so far.
     decoding: requests with the output tokens that each has produced (at least 1).  blocks: KV blocks in all.
-    output_tokens: after how many tokens each request ends.  The lane is the engine's first.
+    output_tokens: after how many tokens each request ends.  now: the instant, in picoseconds.  The lane is the
+    engine's first.
     """
     still = _Nothing()
     replica = Replica(
@@ -188,7 +190,8 @@ def a_lane(
         _admit(replica, lane, Sequence(request, output_tokens), computed)
     for request in waiting:
         replica.add(Sequence(request, output_tokens), 0)
-    lane.start(0)  # what was handed over joins the decodes
+    lane.space.now = now
+    lane.start(now)  # what was handed over joins the decodes
     return lane
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.pipeline import make
 from poise.runtime import Pipeline
+from poise.runtime.decoder import cross_entropy, cut, decoder
+from poise.runtime.norm import clip
+from poise.runtime.tensor import Beside
 from tests.runtime.pool import Pool
+from tests.runtime.truth import SIZE, alone, batch
 
 WIDTH, STAGES, MICROBATCHES = 8, 2, 4
 
@@ -106,3 +111,45 @@ def test_shards_have_their_parts_of_the_gradients(pool: Pool) -> None:
             parts = [wanted[0].chunk(2, 0)[part], wanted[1].chunk(2, 1)[part], *wanted[2:]]  # type: ignore[union-attr]
             for found, true in zip((up, down, scale, shift), parts, strict=True):
                 assert float((found - true).abs().max()) < 1e-10
+
+
+def _decoder(name: str) -> tuple[float, float, int, dict[str, Tensor]]:
+    """Loss, norm of all gradients, part and gradients of a decoder of which two ranks share each stage."""
+    rank = dist.get_rank()
+    across = dist.new_group([rank % 2, rank % 2 + 2], use_local_synchronization=True)
+    beside = Beside(dist.new_group([rank // 2 * 2, rank // 2 * 2 + 1], use_local_synchronization=True))
+    schedule = make(name, STAGES, MICROBATCHES)
+    parts = decoder(SIZE, dtype=torch.float64, beside=beside)
+    names = {id(each): name for name, each in nn.Sequential(*parts).named_parameters()}
+    pipeline = Pipeline(schedule, cut(parts, schedule.stages), cross_entropy, group=across)
+    outcome = pipeline.step(*batch(MICROBATCHES))
+    modules = [stage.module for stage in pipeline.stages.values()]
+    gradients = {
+        names[id(weight)]: weight.grad.clone()
+        for module in modules for weight in module.parameters() if weight.grad is not None
+    }  # fmt: skip
+    return sum(pipeline.losses(outcome)) / MICROBATCHES, clip(pipeline, modules, 0.1, beside), beside.part, gradients
+
+
+CUTS = {"qkv.weight": (0, 3), "qkv.bias": (0, 3), "up.weight": (0, 1), "up.bias": (0, 1), "down.weight": (1, 1)}
+"""Of a weight the dimension that is cut, and how many tensors lie behind one another in it; else it is whole."""
+
+
+def _part(name: str, gradient: Tensor, part: int) -> Tensor:
+    last = ".".join(name.split(".")[-2:])
+    whole = last not in CUTS and not (last == "out.weight" and gradient.shape[0] == SIZE.hidden)
+    by, times = CUTS.get(last, (1, 1))
+    return gradient if whole else torch.cat([each.chunk(2, by)[part] for each in gradient.chunk(times, by)], by)
+
+
+@pytest.mark.parametrize("name", ["zb_h1", "zb_v", "one_f_one_b"])
+def test_a_decoder_in_parts_has_the_gradients_of_the_whole(pool: Pool, name: str) -> None:
+    loss, wanted = alone(make(name, STAGES, MICROBATCHES))
+    norm = torch.stack([each.square().sum() for each in wanted.values()]).sum().sqrt().item()
+    seen: set[str] = set()
+    for told, measured, part, gradients in pool.run(_decoder, name):
+        assert abs(told - loss) < 1e-10 and abs(measured - norm) < 1e-10
+        seen |= gradients.keys()
+        for each, found in gradients.items():
+            assert float((found - _part(each, wanted[each], part)).abs().max()) < 1e-10, each
+    assert seen == wanted.keys()

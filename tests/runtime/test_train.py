@@ -26,7 +26,7 @@ from tests.runtime.cases import with_vocabulary
 
 SMALL: dict[str, Any] = {
     "ranks": 2, "microbatches": 4, "chunks": None, "layers": 4, "hidden": 16, "heads": 2, "length": 16, "rows": 1,
-    "replicas": 1, "steps": 4, "optimizer": "adamw", "lr": 1e-2, "clip": 0.5, "late": False, "seed": 3,
+    "replicas": 1, "tensor": 1, "steps": 4, "optimizer": "adamw", "lr": 1e-2, "clip": 0.5, "late": False, "seed": 3,
     "every": 2, "resume": False, "recording": None, "timeline": None, "timeout_s": 60.0, "schedule": "zb_h1",
 }  # fmt: skip
 
@@ -100,6 +100,16 @@ def test_replicas_train_as_one_pipeline_with_their_rows(text: Path, tmp_path: Pa
     assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{"late": True}, {"schedule": "zb_v", "ranks": 1, "replicas": 2}])
+def test_ranks_that_share_layers_train_as_one(text: Path, tmp_path: Path, given: dict[str, Any]) -> None:
+    run(wish(text, tmp_path / "one", optimizer="sgd", **given))
+    check_resume(text, tmp_path, tensor=2, optimizer="sgd", **given)
+    assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
+    with pytest.raises(UserError, match=r"--tensor 1: the checkpoint in .* has 2"):
+        run(wish(text, tmp_path / "whole", **{**given, "optimizer": "sgd", "resume": True}))
+
+
 class Doomed(Trainer):
     """Rank 1 is killed in the fourth step."""
 
@@ -147,6 +157,7 @@ def test_under_torchrun(text: Path, tmp_path: Path) -> None:
         ({"length": 4000}, r"text.txt: has 1800 bytes, and a sequence of --length 4000 .* takes 4001; give a longer"),
         ({"layers": 5, "ranks": 4}, r"5 layers are 10 parts .* do not divide into 4 stages; give 6 layers"),
         ({"heads": 3}, "hidden 16 does not divide into 3 heads"),
+        ({"tensor": 4}, "--tensor 4: 2 heads do not divide into so many parts; give a divisor"),
         ({"optimizer": "adam"}, "--optimizer adam: give adamw or sgd"),
         ({"schedule": "zb_vv"}, "'zb_vv' is no schedule; did you mean zb_v"),
         ({"schedule": "none.csv"}, r"none.csv: is no file; give a schedule's file \(.csv, .json, .txt\) or one of"),

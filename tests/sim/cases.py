@@ -252,6 +252,7 @@ class Case:
     predictor: Callable[[], Any] = NOBODY
     hedge: Callable[[], Any] = NOBODY
     scaler: Callable[[], Any] = NOBODY
+    batcher: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -263,7 +264,7 @@ class Case:
                 self.engine,
                 self.cost,
                 self.blocks,
-                batcher=Chunked(long_prefill=self.long_prefill),
+                batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
                 preempt=LastAdmitted(self.swap),
                 queue=Priority() if self.ordered else None,
                 cache=KeepSessions(self.ttl) if self.ttl else None,

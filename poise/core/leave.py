@@ -1,0 +1,83 @@
+"""A step of prompt work that may be left between two layers, its boundaries in closed form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poise.core.errors import PolicyError
+from poise.core.estimate import Chunk, StepShape
+
+if TYPE_CHECKING:
+    from poise.core.estimate import Piece
+    from poise.core.lane import LaneState
+
+
+class Pass:
+    """Chunks on their way through layers [`layer`, `last`), and the instants at which they are between two of them.
+
+    The step costs what the estimator says of all its layers at once, and up to a boundary what it says of the layers
+    before it. Work that goes on at once from where it was looked at is the same pass: `origin` is the layer at which
+    that began, `spent` the picoseconds since then, so that looking costs nothing.
+    """
+
+    __slots__ = ("_chunks", "_lane", "_share", "duration", "ids", "last", "layer", "origin", "spent")
+
+    def __init__(
+        self, lane: LaneState, ids: tuple[int, ...], chunks: tuple[Chunk, ...], share: float, before: Pass | None
+    ) -> None:
+        """Begin the chunks of the requests `ids`; before: the pass that was left at this instant."""
+        ranges = {(chunk.first_layer, chunk.last_layer or lane.model_layers) for chunk in chunks}
+        if len(ranges) > 1:
+            raise PolicyError(f"a batch to be left between layers mixes the layer ranges {sorted(ranges)}; give one")
+        self._lane, self._share, self.ids = lane, share, ids
+        self._chunks = chunks
+        ((self.layer, self.last),) = ranges
+        self.origin, self.spent = self.layer, -lane.swapping
+        if before is not None and before.goes_on(self):
+            self.origin, self.spent = before.origin, before.spent + before.duration
+        self.duration: int = self.until(self.last)
+
+    def goes_on(self, other: Pass) -> bool:
+        """Whether `other` is what this one left to do, and as wide."""
+        counts = [(chunk.tokens, chunk.context) for chunk in self._chunks]
+        return (
+            (self.ids, self.last, self._share) == (other.ids, other.layer, other._share)
+            and other.spent == 0
+            and counts == [(chunk.tokens, chunk.context) for chunk in other._chunks]
+        )
+
+    def until(self, layer: int) -> int:
+        """Picoseconds from the pass's begin until its chunks are through the layers before `layer`."""
+        last = 0 if self.origin == 0 and layer == self._lane.model_layers else layer
+        chunks = tuple([Chunk(each.tokens, each.context, self.origin, last) for each in self._chunks])
+        piece: Piece = self._lane.estimate(StepShape(0, chunks, self._share))
+        return piece.base - self.spent
+
+    def leave(self, elapsed: int, passed: bool) -> int:
+        """End the pass at its next boundary; the picoseconds from its begin until then.
+
+        passed: a boundary exactly `elapsed` picoseconds after the begin lies behind.
+        """
+        layer, duration = self.next_after(elapsed - 1 + passed)
+        if layer < self.last:
+            self.last, self.duration = layer, duration
+        return self.duration
+
+    def next_after(self, elapsed: int) -> tuple[int, int]:
+        """The first boundary more than `elapsed` picoseconds after the begin: its layer and its picoseconds.
+
+        Of several boundaries at one instant, where layers cost nothing, it is the last.
+        """
+        low, high = self.layer + 1, self.last
+        if elapsed >= self.duration:
+            return high, self.duration
+        while low < high:
+            middle = (low + high) // 2
+            if self.until(middle) > elapsed:
+                high = middle
+            else:
+                low = middle + 1
+        at = self.until(low)
+        while low < self.last and self.until(low + 1) == at:
+            low += 1
+        return low, at

@@ -1,0 +1,126 @@
+"""FlowPrefill (arXiv 2602.16603): prompts computed whole, left between layers for one that is more urgent.
+
+A chunk's size ties how soon a newcomer is heard to how well prompts are computed. Here a pass computes whole prompts,
+and is left when somebody arrives (`Batch.leave`); what was left goes on from its layer, with nothing computed again.
+Who goes first is asked on arrivals and ends only: by slack = deadline − now − predicted time of what is left, the
+least first among those that can still be in time (`rank: deadline`: earliest deadline first); all others behind them,
+in order of arrival, or a lost giant would block the rest (`rank: edf`: by deadline whatever comes of it). Further
+prompts join a pass while its predicted time is within what is left to each member that can be in time, and within the
+token budget.
+
+The paper leaves at operators, this at layers: in its measurements blocking is 3.5 to 4.2 times as long then. Passes
+with decodes beside them (replicas that do both) are not left. With `leave` off and `chunk` set this is chunked prefill
+by deadlines, the paper's baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from poise.core.action import ALL, NONE, Batch, Entry
+from poise.core.estimate import Chunk
+from poise.core.units import ps
+from poise.core.view import LaneView, SequenceView
+from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
+from poise.policies.foresight import Foresight
+from poise.policies.prompts import Prompts, left_of
+
+Candidate = tuple[tuple[bool, int, int], SequenceView, bool, int]
+"""Its rank, the prompt, whether it waits, and the tokens that are left."""
+
+
+@dataclass(slots=True)
+class FlowPrefill:
+    """Compose passes by slack.
+
+    ttft_s: seconds to the first token of requests that bring no deadline.  leave: passes are left between layers.
+    chunk: most tokens of a prompt in a pass, 0 for all.  rank: `slack`, `deadline` or `edf`.
+    sigma, constant_s: of the predictions (`poise.policies.foresight`).
+    """
+
+    decodes_alone = True
+
+    ttft_s: float = 1.0
+    leave: bool = True
+    chunk: int = 0
+    rank: Literal["slack", "deadline", "edf"] = "slack"
+    sigma: float = 0.0
+    constant_s: float = 0.0
+    _foresight: Foresight = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.ttft_s <= 0 or self.chunk < 0 or self.rank not in ("slack", "deadline", "edf"):
+            raise ValueError("ttft_s is above 0, chunk is 0 or more, and rank is slack, deadline or edf")
+        self._foresight = Foresight(self.sigma, self.constant_s)
+
+    def compose(self, lane: LaneView) -> Batch:
+        """The most urgent prompt, with those that may join it."""
+        waiting = lane.spec.prefill and lane.waiting and not lane.preempted
+        if not lane.prefilling and not waiting:
+            return PREEMPTED if lane.preempted else DECODES
+        prompts = Prompts(lane, lane.engine.token_budget - lane.decoding)
+        chunks: list[Chunk] = []
+        patience = None
+        seed: SequenceView | None = None
+        for (late, _, _), sequence, waits, left in sorted(self._candidates(lane, bool(waiting)), key=_rank):
+            if seed is not None and sequence.layer != seed.layer:
+                continue  # a pass has one range of layers
+            tokens = self._tokens(sequence, left, prompts.budget)
+            chunk = Chunk(tokens, sequence.need - left, sequence.layer, lane.model_layers if sequence.layer else 0)
+            within = patience if late else _least(patience, self._due(sequence) - lane.now)
+            full = seed is not None and tokens and within is not None and self._time(lane, chunks, chunk) > within
+            if full:
+                break
+            if not prompts.take(sequence, waits, tokens):
+                continue
+            if prompts.entries[-1].tokens:
+                seed, patience = seed or sequence, within
+                chunks.append(chunk)
+            if prompts.budget < 1:
+                break
+        return self._batch(lane, prompts.entries)
+
+    def _candidates(self, lane: LaneView, waiting: bool) -> list[Candidate]:
+        """Running prompts, and waiting ones if they may be admitted."""
+        found = [self._candidate(lane, sequence, False) for sequence in lane.prefilling]
+        if waiting:
+            found += [self._candidate(lane, sequence, True) for sequence in lane.queue()]
+        return found
+
+    def _candidate(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Candidate:
+        left = left_of(lane, sequence, waits)
+        due = self._due(sequence)
+        slack = due - lane.now - self._foresight.left(lane, sequence, left)
+        if slack < 0 and self.rank != "edf":
+            return (True, sequence.request.arrived_at, sequence.id), sequence, waits, left
+        return (False, slack if self.rank == "slack" else due, sequence.id), sequence, waits, left
+
+    def _tokens(self, sequence: SequenceView, left: int, budget: int) -> int:
+        """Of the prompt's next chunk; one that was left between layers goes on as it is."""
+        if sequence.layer:
+            return sequence.chunk if sequence.chunk <= budget else 0
+        return min(left, budget, self.chunk or left)
+
+    def _time(self, lane: LaneView, chunks: list[Chunk], chunk: Chunk) -> int:
+        """Predicted picoseconds of a pass with one more chunk."""
+        return lane.predict((*chunks, chunk), ALL if lane.decoding else NONE)
+
+    def _batch(self, lane: LaneView, entries: list[Entry]) -> Batch:
+        if not entries:
+            return PREEMPTED if lane.preempted else BLOCKED
+        leave = self.leave and not lane.decoding
+        passing = [e._replace(last_layer=lane.model_layers) if e.first_layer else e for e in entries]
+        return Batch(tuple(passing), NONE if leave else ALL, leave=leave)
+
+    def _due(self, sequence: SequenceView) -> int:
+        request = sequence.request
+        return request.deadline_at or request.arrived_at + ps(self.ttft_s)
+
+
+def _rank(candidate: Candidate) -> tuple[bool, int, int]:
+    return candidate[0]
+
+
+def _least(patience: int | None, own: int) -> int:
+    return own if patience is None else min(patience, own)

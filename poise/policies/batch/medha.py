@@ -1,0 +1,139 @@
+"""Medha (arXiv 2409.17264, first as Mnemosyne): chunks as large as a token's time allows, by relative slack.
+
+A step takes every decode and then prompts, each the largest chunk with which the predicted step stays within `tbt_s`:
+large while little KV is there, small late in a long prompt. Who goes first is told by length-aware relative slack:
+(deadline − now − time left) / time of the whole prompt, the least first, so that a long prompt is neither starved by
+short ones nor, once it is late, run to its end before them. `rank` takes the paper's baselines too: `edf` (deadline),
+`lrs` (slack as it is), `fcfs`.
+
+At most one prompt of `long_tokens` or more is in a batch; while shorter ones are there it leaves them the part of the
+step that its relative slack allows, at most `most_yield` of it (the cap is ours; the paper names none).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from poise.core.action import Batch
+from poise.core.estimate import Chunk
+from poise.core.units import ps
+from poise.core.view import LaneView, SequenceView
+from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
+from poise.policies.foresight import Foresight
+from poise.policies.prompts import Prompts, left_of
+
+RANKS = ("lars", "lrs", "edf", "fcfs")
+
+
+class Ranked(NamedTuple):
+    """A prompt and its place: whether it waits, the tokens left, its relative slack."""
+
+    place: float
+    id: int
+    sequence: SequenceView
+    waits: bool
+    left: int
+    slack: float
+
+
+@dataclass(slots=True)
+class Medha:
+    """Compose adaptive chunks.
+
+    tbt_s: seconds that a step may take.  ttft_s, stretch: a request without a deadline is due `ttft_s` after it came,
+    or `stretch` times its predicted time, whichever is later.  long_tokens: from where a prompt is long (0: none is).
+    least: tokens of a chunk where none keeps `tbt_s`.  sigma, constant_s: of the predictions.
+    """
+
+    decodes_alone = True
+
+    tbt_s: float = 0.02
+    ttft_s: float = 1.0
+    stretch: float = 0.0
+    rank: Literal["lars", "lrs", "edf", "fcfs"] = "lars"
+    long_tokens: int = 8192
+    most_yield: float = 0.5
+    least: int = 32
+    sigma: float = 0.0
+    constant_s: float = 0.0
+    _foresight: Foresight = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tbt_s <= 0 or self.ttft_s <= 0 or self.stretch < 0 or self.least < 1 or self.long_tokens < 0:
+            raise ValueError("tbt_s and ttft_s are above 0, least is 1 or more, stretch and long_tokens are 0 or more")
+        if not 0 <= self.most_yield < 1 or self.rank not in RANKS:
+            raise ValueError(f"most_yield lies in [0, 1), and rank is one of {', '.join(RANKS)}")
+        self._foresight = Foresight(self.sigma, self.constant_s)
+
+    def compose(self, lane: LaneView) -> Batch:
+        """All decodes, then prompts by rank until the step is full."""
+        waiting = bool(lane.spec.prefill and lane.waiting and not lane.preempted)
+        if not lane.prefilling and not waiting:
+            return PREEMPTED if lane.preempted else DECODES
+        prompts = Prompts(lane, lane.engine.token_budget - lane.decoding)
+        ranked = sorted(self._ranked(lane, waiting))
+        some_short = any(not self._long(each.sequence) for each in ranked)
+        target, base = ps(self.tbt_s), lane.predict(())
+        chunks: list[Chunk] = []
+        one_long = False
+        for each in ranked:
+            limit = target
+            if self._long(each.sequence):
+                if one_long:
+                    continue
+                limit -= round((target - base) * self._yielded(each.slack)) if some_short else 0
+            tokens = self._fitting(lane, chunks, each, min(each.left, prompts.budget), limit)
+            if not tokens and not chunks:
+                tokens = min(each.left, self.least, prompts.budget)
+            if not prompts.take(each.sequence, each.waits, tokens):
+                continue
+            if prompts.entries[-1].tokens:
+                chunks.append(Chunk(tokens, each.sequence.need - each.left))
+                one_long = one_long or self._long(each.sequence)
+            if tokens < each.left and not self._long(each.sequence):
+                break  # the step is full
+        if not prompts.entries:
+            return PREEMPTED if lane.preempted else BLOCKED
+        return Batch(tuple(prompts.entries))
+
+    def _ranked(self, lane: LaneView, waiting: bool) -> list[Ranked]:
+        found = [self._place(lane, sequence, False) for sequence in lane.prefilling]
+        return found + [self._place(lane, sequence, True) for sequence in lane.queue()] if waiting else found
+
+    def _place(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Ranked:
+        request, left = sequence.request, left_of(lane, sequence, waits)
+        whole = max(1, self._foresight.whole(lane, sequence))
+        due = request.deadline_at or request.arrived_at + max(ps(self.ttft_s), round(self.stretch * whole))
+        slack = due - lane.now - self._foresight.left(lane, sequence, left)
+        place = {"lars": slack / whole, "lrs": slack, "edf": due, "fcfs": request.arrived_at}[self.rank]
+        return Ranked(place, sequence.id, sequence, waits, left, slack / whole)
+
+    def _long(self, sequence: SequenceView) -> bool:
+        return 0 < self.long_tokens <= sequence.request.prompt_tokens
+
+    def _yielded(self, slack: float) -> float:
+        """The part of a step that a long prompt leaves to others."""
+        return min(max(slack, 0.0), self.most_yield)
+
+    def _fitting(self, lane: LaneView, chunks: list[Chunk], each: Ranked, most: int, limit: int) -> int:
+        """The largest chunk of at most `most` tokens with which the step stays within `limit`, 0 for none.
+
+        Searched between two bounds by their times, which are nearly on a line, to `least` tokens.
+        """
+        done = each.sequence.need - each.left
+        if most < 1:
+            return 0
+        high, over = most, lane.predict((*chunks, Chunk(most, done)))
+        if over <= limit:
+            return most
+        low, under = 0, lane.predict(chunks)
+        while high - low > self.least and under < limit:
+            guess = low + (high - low) * (limit - under) // (over - under)
+            guess = min(max(guess, low + self.least // 2 + 1), high - self.least // 2 - 1)
+            time = lane.predict((*chunks, Chunk(guess, done)))
+            if time <= limit:
+                low, under = guess, time
+            else:
+                high, over = guess, time
+        return low

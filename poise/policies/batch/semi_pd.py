@@ -1,0 +1,119 @@
+"""semi-PD (arXiv 2504.19867): prompts and decodes on two lanes of one device, whose SM shares follow what is observed.
+
+Both lanes share weights and KV blocks; each composes as `chunked` does. At the end of each window the shares x
+(prompts) and y = 1 − x (decodes) are looked at: where a quantile of the window's times to first token misses its limit
+and that of the times per output token does not, x grows by steps until the fitted a₁/(x − λ) + a₂ is within the limit,
+or by `most_steps`; the other way round for b₁/y + b₂; else they stay. λ is the share that the window's prompts needed,
+by the cost model. Lines are fitted to the last windows.
+
+The paper lets x and y exceed the device together (MPS settles who gets what); here they add up to 1, as lanes
+are not slowed by one another beyond their shares. Windows are in seconds, the paper's in iterations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from poise.core.action import NONE, Batch
+from poise.core.estimate import Chunk
+from poise.core.request import RequestView
+from poise.core.units import SECOND, ps
+from poise.core.view import LaneView
+from poise.policies.batch.chunked import Chunked
+from poise.policies.line import fitted
+
+KEPT = 8
+"""Windows that lines are fitted to."""
+MOST_REMEMBERED = 1 << 16
+
+
+@dataclass(slots=True)
+class SemiPd(Chunked):
+    """Compose on two lanes and move their shares; `tokens` and `long_prefill` as in `Chunked`.
+
+    ttft_s, tpot_s: limits, of which `quantile` of the requests are to keep each.  share: of prompts at the start.
+    window_s: seconds.  step, most_steps: how far the share moves at a time.  least: share that each lane keeps.
+    """
+
+    decodes_alone: ClassVar[bool] = False
+    lanes: ClassVar[bool] = True
+
+    ttft_s: float = 0.3
+    tpot_s: float = 0.15
+    quantile: float = 0.9
+    share: float = 0.5
+    window_s: float = 5.0
+    step: float = 0.05
+    most_steps: int = 4
+    least: float = 0.1
+    _ends_at: int = field(default=0, init=False, repr=False, compare=False)
+    _first_at: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ttft: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    _tpot: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    _prompts: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    _windows: deque[tuple[float, float, float, float]] = field(
+        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if min(self.ttft_s, self.tpot_s, self.window_s, self.step) <= 0 or self.most_steps < 0:
+            raise ValueError("ttft_s, tpot_s, window_s and step are above 0, and most_steps is 0 or more")
+        if not 0 < self.least <= 0.5 or not self.least <= self.share <= 1 - self.least or not 0 < self.quantile <= 1:
+            raise ValueError("least lies in (0, 0.5], share in [least, 1 - least], and quantile in (0, 1]")
+
+    def observe(self, request: RequestView, tokens: int, now: int) -> None:
+        """A request made its first token, or its last."""
+        begun = self._first_at.pop(request.id, None)
+        if begun is None:
+            self._ttft.append((now - request.arrived_at) / SECOND)
+            self._prompts.append(request.prompt_tokens)
+            if len(self._first_at) >= MOST_REMEMBERED:
+                self._first_at.clear()  # clients that left
+            self._first_at[request.id] = now
+        elif tokens > 1:
+            self._tpot.append((now - begun) / SECOND / (tokens - 1))
+
+    def compose(self, lane: LaneView) -> Batch:
+        """As `Chunked`, on this lane's share, until the window ends."""
+        if lane.now >= self._ends_at:
+            if self._ends_at:
+                self._look(lane)
+            self._ends_at = lane.now + ps(self.window_s)
+        batch = Chunked.compose(self, lane)
+        if lane.spec.prefill and lane.spec.decode:
+            return batch
+        share = self.share if lane.spec.prefill else round(1 - self.share, 6)
+        return batch._replace(share=share, wake_at=self._ends_at if lane.decoding else 0)
+
+    def _look(self, lane: LaneView) -> None:
+        """A window is over: move the shares if one limit is missed and the other is not."""
+        ttft, tpot = _quantile(self._ttft, self.quantile), _quantile(self._tpot, self.quantile)
+        work = sum([lane.predict((Chunk(tokens, 0),), NONE, share=1.0) for tokens in self._prompts])
+        load = work / ps(self.window_s)
+        self._ttft, self._tpot, self._prompts = [], [], []
+        if ttft is None or tpot is None:
+            return
+        self._windows.append((self.share, load, ttft, tpot))
+        late, slow = ttft > self.ttft_s, tpot > self.tpot_s
+        if late != slow:
+            self.share = self._moved(load, late)
+
+    def _moved(self, load: float, late: bool) -> float:
+        """The first share in steps at which the missed limit is predicted to be kept."""
+        if late:
+            slope, rest = fitted([(1 / max(x - at, 0.01), ttft) for x, at, ttft, _ in self._windows])
+        else:
+            slope, rest = fitted([(1 / (1 - x), tpot) for x, _, _, tpot in self._windows])
+        share = self.share
+        for _ in range(self.most_steps):
+            share = round(min(max(share + (self.step if late else -self.step), self.least), 1 - self.least), 6)
+            predicted = slope / (max(share - load, 0.01) if late else 1 - share) + rest
+            if predicted <= (self.ttft_s if late else self.tpot_s):
+                break
+        return share
+
+
+def _quantile(values: list[float], part: float) -> float | None:
+    return sorted(values)[min(int(part * len(values)), len(values) - 1)] if values else None

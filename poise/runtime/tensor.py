@@ -1,0 +1,93 @@
+"""Tensor parallelism inside stages: ranks that share each layer's work, and its weights by columns and by rows.
+
+Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): attention is cut by heads, the feed-forward layers by its
+inner width; each passes one sum over the ranks forward and one backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional
+
+from poise.runtime.guard import Guard
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The ranks of a stage's tensor group, and which of them this is. A `guard` is told of the waits for them."""
+
+    group: dist.ProcessGroup
+    guard: Guard | None = None
+
+    @property
+    def part(self) -> int:
+        """This rank's place."""
+        return self.group.rank()
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return self.group.size()
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum over all, in place: a collective."""
+        if self.guard is not None:
+            self.guard.wait(dist.get_global_rank(self.group, (self.part + 1) % self.parts))
+        dist.all_reduce(x, group=self.group)
+        if self.guard is not None:
+            self.guard.go()
+        return x
+
+    def cut(self, weight: Tensor, by: int, times: int = 1) -> nn.Parameter:
+        """This rank's part of a weight, along a dimension that holds `times` tensors behind one another."""
+        pieces = [each.chunk(self.parts, by)[self.part] for each in weight.data.chunk(times, by)]
+        own = nn.Parameter(torch.cat(pieces, by))
+        own.is_part = True  # type: ignore[attr-defined]
+        return own
+
+
+def counted(weight: nn.Parameter, beside: Beside | None) -> bool:
+    """Whether a weight is this rank's to count: its own part of one, or one that all have and the first counts."""
+    return beside is None or beside.part == 0 or getattr(weight, "is_part", False)
+
+
+def enter(x: Tensor, beside: Beside | None) -> Tensor:
+    """The same to all ranks, before what is cut by columns; their gradients are summed."""
+    found: Tensor = x if beside is None else _Enter.apply(x, beside)  # type: ignore[no-untyped-call]
+    return found
+
+
+def leave(x: Tensor, layer: nn.Linear, beside: Beside | None) -> Tensor:
+    """A layer that is cut by rows: the sum over the ranks, and the bias once."""
+    if beside is None:
+        found: Tensor = layer(x)
+        return found
+    total: Tensor = _Leave.apply(functional.linear(x, layer.weight), beside)  # type: ignore[no-untyped-call]
+    return total + layer.bias
+
+
+class _Enter(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, beside: Beside) -> Tensor:
+        ctx.beside = beside
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.beside.sum(gradient.contiguous().clone()), None
+
+
+class _Leave(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, beside: Beside) -> Tensor:
+        return beside.sum(x.clone())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None

@@ -1,0 +1,73 @@
+"""SM shares of two lanes that follow what was observed."""
+
+from __future__ import annotations
+
+import pytest
+
+import poise
+from poise.core.action import Batch
+from poise.core.errors import ScenarioError
+from poise.core.spec import Engine, Lane
+from poise.core.units import ps
+from poise.policies.batch.semi_pd import SemiPd
+from poise.policies.line import fitted
+from poise.testing import a_lane, a_request
+from poise.testing.cost import LinearCost
+from tests.policies.batch.test_chunked import prompts
+
+LANES = (Lane("p", decode=False, share=0.5), Lane("d", prefill=False, share=0.5))
+COST = LinearCost(step_s=0.0, prompt_s=1e-4)
+
+
+def looked(ttft_s: float, tpot_s: float) -> SemiPd:
+    """One that has seen a window of ten requests with these times."""
+    batcher = SemiPd(ttft_s=0.3, tpot_s=0.1, window_s=5.0)
+    lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST, now=1)
+    batcher.compose(lane)
+    for number in range(10):
+        request = a_request(id=number, prompt_tokens=1000)
+        batcher.observe(request, 1, ps(ttft_s))
+        batcher.observe(request, 11, ps(ttft_s + 10 * tpot_s))
+    lane.space.now = ps(6.0)
+    batcher.compose(lane)
+    return batcher
+
+
+@pytest.mark.parametrize(("ttft_s", "tpot_s", "moves"), [(0.2, 0.05, 0), (0.9, 0.2, 0), (0.9, 0.05, 1), (0.2, 0.2, -1)])
+def test_the_share_moves_where_one_limit_alone_is_missed(ttft_s: float, tpot_s: float, moves: int) -> None:
+    share = looked(ttft_s, tpot_s).share
+    assert (share > 0.5) - (share < 0.5) == moves
+
+
+def test_it_moves_as_far_as_the_line_says() -> None:
+    """0.12 s a token at half of the device is 0.1 s at 0.6; 0.4 s to the first token at 0.5 - 0.2 is 0.3 s at 0.6."""
+    assert looked(0.2, 0.12).share == 0.4
+    assert looked(0.4, 0.05).share == 0.6
+    assert looked(9.0, 0.05).share == 0.7, "no further than four steps"
+
+
+def test_lanes_are_given_their_shares() -> None:
+    batcher = SemiPd(share=0.6)
+    lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST)
+    assert batcher.compose(lane).share == 0.6
+    assert batcher.compose(lane.replica.lanes[1]) == Batch((), -1, 2, 0.4)
+
+
+def test_lines() -> None:
+    slope, rest = fitted([(1.0, 5.0), (2.0, 7.0)])
+    assert (slope, rest) == pytest.approx((2.0, 3.0))
+    assert fitted([(2.0, 6.0)]) == pytest.approx((3.0, 0.0))
+    assert fitted([(1.0, 6.0), (2.0, 4.0)]) == (0.0, 5.0)
+    assert fitted([(1.0, 1.0), (2.0, 9.0)]) == pytest.approx((3.8, 0.0))
+
+
+@pytest.mark.parametrize("given", [{"ttft_s": 0.0}, {"share": 0.95}, {"least": 0.0}, {"quantile": 0.0}])
+def test_parameters(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"are above 0|least lies in"):
+        SemiPd(**given)
+
+
+def test_one_lane_is_refused_before_anything_runs() -> None:
+    cluster = poise.Cluster.of("H100", count=1).replicas(1, model="llama-3.1-8b")
+    with pytest.raises(ScenarioError, match="moves the shares of a lane for prompts and one for decodes"):
+        poise.simulate(cluster, poise.workload.poisson(1, requests=2), poise.Policies(batcher=SemiPd()))

@@ -1,0 +1,71 @@
+"""Random small worlds under every batcher: the fast path equals the reference, and everything balances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poise.policies.batch.flow_prefill import FlowPrefill
+from poise.policies.batch.layered_prefill import LayeredPrefill
+from poise.policies.batch.medha import Medha
+from poise.policies.batch.sarathi import Sarathi
+from poise.policies.batch.semi_pd import SemiPd
+from tests.sim.cases import Case, cases
+from tests.sim.test_exact import compare
+
+Batchers = Callable[[float], tuple[Callable[[], Any], ...]]
+"""Batchers whose times are so many ticks of a world's clock."""
+
+
+def layered(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (partial(LayeredPrefill, 3, 4), partial(LayeredPrefill, 16, 2, 9))
+
+
+def stall_free(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (
+        partial(Sarathi, tbt_s=20 * tick, decodes=2, context=9, tile=2),
+        partial(Sarathi, tbt_s=9 * tick, decodes=1, context=5, tile=3, mixed=False),
+    )
+
+
+def left_between_layers(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (
+        partial(FlowPrefill, ttft_s=40 * tick),
+        partial(FlowPrefill, ttft_s=90 * tick, chunk=7, rank="deadline", sigma=0.5),
+    )
+
+
+def adaptive(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (
+        partial(Medha, tbt_s=20 * tick, ttft_s=50 * tick, long_tokens=20, least=2),
+        partial(Medha, tbt_s=12 * tick, ttft_s=9 * tick, stretch=3.0, rank="lrs", least=1, constant_s=9 * tick),
+    )
+
+
+def split(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (partial(SemiPd, ttft_s=30 * tick, tpot_s=5 * tick, window_s=25 * tick),)
+
+
+ALL: tuple[Batchers, ...] = (layered, stall_free, left_between_layers, adaptive, split)
+
+
+def ticks(case: Case) -> float:
+    """Seconds of a tick of the case's clock."""
+    return case.cost.step_s
+
+
+@pytest.mark.parametrize("batchers", ALL)
+def test_fast_path_equals_reference(batchers: Batchers) -> None:
+    @given(cases(), st.integers(0, 9))
+    @settings(max_examples=120, deadline=None)
+    def check(case: Case, which: int) -> None:
+        some = batchers(ticks(case))
+        compare(replace(case, batcher=some[which % len(some)]))
+
+    check()
