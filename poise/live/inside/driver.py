@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.errors import PolicyError
 from poise.core.policy import Batcher, Preempt
+from poise.core.request import RequestView
 from poise.live.inside.lane import InsideLane, Inward
 from poise.live.inside.pinned import Pinned
+from poise.live.inside.refuse import impossible
 from poise.live.inside.seat import Inner, Seat
 
 
@@ -49,6 +52,7 @@ class Driver:
         self._batcher = batcher
         self._preempt = preempt
         self._pinned = pinned
+        self._observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
         self._alone: bool = getattr(batcher, "decodes_alone", False)
         self._chunks: list[Seat] = []
         self._plan = Plan()
@@ -58,6 +62,9 @@ class Driver:
         lane, pinned = self.lane, self._pinned
         lane.begin(now, self._chunks)
         self._plan = Plan()
+        for seat in self._chunks:
+            if seat.admitted and seat.produced and not seat.answered:
+                self._tell(seat, False)
         if pinned is not None:
             pinned.expire(now)
         self._compose()
@@ -71,8 +78,11 @@ class Driver:
     def ending(self, inner: Inner, finished: bool) -> None:
         """A request leaves the engine, which frees its blocks next; `finished`: its answer is complete."""
         seat = self.lane.seats.leave(inner)
-        if seat is not None and finished and self._pinned is not None:
-            seat.refresh()
+        if seat is None or not finished:
+            return
+        seat.refresh()
+        self._tell(seat, True)
+        if self._pinned is not None:
             self._pinned.keep(seat, self.lane)
 
     def _compose(self) -> None:
@@ -86,7 +96,9 @@ class Driver:
             batch = Batch()
         else:
             batch = self._batcher.compose(lane)
-            self._possible(batch)
+            cannot = impossible(batch, lane.model_layers)
+            if cannot:
+                raise self._wrong(cannot)
             if batch.decode != NONE and (batch.decode != ALL or lane.paused):
                 lane.choose(None if isinstance(batch.decode, int) else set(batch.decode))
                 self._make_room()
@@ -156,14 +168,6 @@ class Driver:
         self._pinned.pins.drop_first()
         self.lane.look_again()
 
-    def _possible(self, batch: Batch) -> None:
-        """PolicyError for what an engine that steps whole models cannot do."""
-        whole = {0, self.lane.model_layers}
-        if any(entry.first_layer or entry.last_layer not in whole for entry in batch.entries):
-            raise self._wrong("computes ranges of layers, and this engine computes all of them; it can be simulated")
-        if batch.share:
-            raise self._wrong("asks for a share of the device, and this engine has all of it; it can be simulated")
-
     def _check(self) -> None:
         """PolicyError for a step that the engine could not run whole."""
         engine, tokens = self.lane.engine, sum(self._plan.tokens.values())
@@ -171,6 +175,16 @@ class Driver:
             raise self._wrong(f"puts {tokens} tokens into a step of {engine.token_budget} at most")
         if self.lane.running > engine.max_sequences:
             raise self._wrong(f"lets {self.lane.running} requests run, of {engine.max_sequences} at most")
+
+    def _tell(self, seat: Seat, ended: bool) -> None:
+        """Tell a batcher that observes of a request's first token, and of its last."""
+        if self._observe is None:
+            return
+        if not seat.answered:
+            seat.answered = True
+            self._observe(seat.request, 1, self.lane.now)
+        if ended:
+            self._observe(seat.request, seat.produced, self.lane.now)
 
     def _wrong(self, said: str) -> PolicyError:
         return PolicyError(f"{type(self._batcher).__name__} {said}")

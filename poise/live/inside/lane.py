@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from poise.core.action import ALL
+from poise.core.errors import UserError
+from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.policy import Queue
 from poise.core.spec import Engine, Lane
 from poise.core.view import SequenceView
@@ -40,9 +43,17 @@ class InsideLane:
 
     prefilling, group, paused: running requests by what they do next, as in `core.lane.LaneState`; the latter two by id.
     planned: blocks that this step takes already, for entries that were taken into it.
+    step: what a step costs, None where nobody said.
     """
 
-    def __init__(self, inward: Inward, engine: Engine, layers: int, queue: Queue | None) -> None:
+    def __init__(
+        self,
+        inward: Inward,
+        engine: Engine,
+        layers: int,
+        queue: Queue | None = None,
+        step: Callable[[StepShape], Piece] | None = None,
+    ) -> None:
         self.engine = engine
         self.spec: Lane = engine.lanes[0]
         self.model_layers = layers
@@ -56,6 +67,7 @@ class InsideLane:
         self.seats = Seats(engine.block_tokens, engine.prefix_caching)
         self._inward = inward
         self._policy = queue
+        self._step = step
         self._ordered: list[Seat] | None = None
         self._hits: dict[int, tuple[int, int]] = {}
         self._ahead = 0
@@ -109,7 +121,29 @@ class InsideLane:
 
     def room(self, blocks: int) -> bool:
         """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
-        return self._inward.free_blocks() - self.planned - self._ahead >= blocks
+        return self.free_blocks >= blocks
+
+    @property
+    def total_blocks(self) -> int:
+        """KV blocks of the engine."""
+        return self.engine.kv_blocks
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        return self._inward.free_blocks() - self.planned - self._ahead
+
+    def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
+        """Picoseconds of a step with `chunks` beside decodes: all that are here, none, or so many of `context` KV tokens.
+
+        UserError where nobody said what a step costs.
+        """
+        if self._step is None:
+            raise UserError("the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes")
+        if decodes == ALL:
+            decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
+        piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0))
+        return piece.base + piece.per_kv * context
 
     # Between steps ---------------------------------------------------------------------------------------------------
 

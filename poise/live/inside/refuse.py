@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from poise.core.action import Batch
 from poise.core.errors import UserError
 from poise.core.policy import Preempt
 
@@ -58,3 +59,13 @@ def _reasons(scheduler: Any, preempt: Preempt) -> list[tuple[bool, str]]:
             "context parallelism spreads a request's blocks; take 1 for both context parallel sizes",
         ),
     ]
+
+
+def impossible(batch: Batch, layers: int) -> str:
+    """What a batch asks that an engine which steps whole models on a whole device cannot do; empty if it can."""
+    whole = {0, layers}
+    if batch.leave or any(entry.first_layer or entry.last_layer not in whole for entry in batch.entries):
+        return "parts a step between layers, and this engine computes all of them; it can be simulated"
+    if batch.share:
+        return "asks for a share of the device, and this engine has all of it; it can be simulated"
+    return ""

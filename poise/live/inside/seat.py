@@ -38,20 +38,20 @@ class Inner(Protocol):
 class Seat:
     """One request (`view.SequenceView`).
 
-    inner: the engine's.  admitted: whether it runs.  key: its place in the order of a queue policy, None before it is
-    asked for.
+    inner: the engine's.  admitted: whether it runs.  answered: whether its first token was told.
+    key: its place in the order of a queue policy, None before it is asked for.
     """
 
     __slots__ = (
-        "admitted", "chunk", "computed", "id", "inner", "key", "layer", "produced", "request", "source", "swapped",
-        "tool",
+        "admitted", "answered", "chunk", "computed", "id", "inner", "key", "layer", "produced", "request", "source",
+        "swapped", "tool",
     )  # fmt: skip
 
     def __init__(self, request: RequestView, inner: Inner) -> None:
         self.request = request
         self.id = request.id
         self.inner = inner
-        self.admitted = False
+        self.admitted = self.answered = False
         self.key: Any = None
         self.computed = self.produced = self.chunk = self.layer = self.swapped = 0
         self.source = -1

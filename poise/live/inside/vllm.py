@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.core.estimate import Piece, StepShape
 from poise.core.policy import Batcher, Cache, Preempt, Queue
 from poise.core.spec import Engine
 from poise.live.clock import now
@@ -21,6 +22,7 @@ from poise.live.inside.lane import InsideLane
 from poise.live.inside.pinned import Pinned
 from poise.live.inside.refuse import refuse
 from poise.live.inside.seat import Inner
+from poise.live.inside.trial import try_out
 
 try:
     import vllm
@@ -38,14 +40,25 @@ class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there wh
     running: list[Inner]
     waiting: Any
 
-    def begin(self, batcher: Batcher, preempt: Preempt, queue: Queue | None = None, cache: Cache | None = None) -> None:
-        """Decide by these policies; UserError, before anything runs, for what they or this vLLM cannot do here."""
+    def begin(
+        self,
+        batcher: Batcher,
+        preempt: Preempt,
+        queue: Queue | None = None,
+        cache: Cache | None = None,
+        step: Callable[[StepShape], Piece] | None = None,
+    ) -> None:
+        """Decide by these policies; `step` is what a step costs, where a batcher asks.
+
+        UserError, before anything runs, for what they or this vLLM cannot do here.
+        """
         refuse(self, preempt)
-        inside = _Inside(self)
+        engine, inside = _engine(self), _Inside(self)
         layers = self.vllm_config.model_config.get_num_layers(self.parallel_config)
+        try_out(batcher, engine, layers, step)
         pinned = None if cache is None else Pinned(cache, inside, now)
         self._tokens: dict[str, int] = {}
-        self._driver = Driver(inside, InsideLane(inside, _engine(self), layers, queue), batcher, preempt, pinned)
+        self._driver = Driver(inside, InsideLane(inside, engine, layers, queue, step), batcher, preempt, pinned)
         log.info("poise decides: %s, %s, %s, %s", batcher, queue or "first come first served", preempt, cache or "LRU")
 
     def add_request(self, request: Any) -> None:

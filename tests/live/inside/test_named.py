@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from poise.core.errors import UserError
+from poise.core.estimate import Chunk, StepShape
+from poise.core.units import SECOND
+from poise.cost.fitted import Fitted, save_fitted
 from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.prefill_first import PrefillFirst
 from poise.policies.preempt.last_admitted import LastAdmitted
@@ -25,11 +29,20 @@ def test_policies_are_named_as_in_a_scenario() -> None:
     assert isinstance(found["queue"], Priority)
 
 
+def test_a_cost_is_a_file_of_calibration(tmp_path: Path) -> None:
+    save_fitted(Fitted(0.01, 0.001, 0.0, 0.002, 0.0001), tmp_path / "cost.json")
+    step = policies({"cost": str(tmp_path / "cost.json")})["step"]
+    piece = step(StepShape(3, (Chunk(10, 0),), 1.0))
+    assert (piece.base, piece.per_kv) == (26 * SECOND // 1000, SECOND // 10_000)
+    with pytest.raises(UserError, match="give a file that `poise calibrate` wrote"):
+        policies({"cost": str(tmp_path / "none.json")})
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [
         ("chunked", "'chunked' is no mapping; give {SLOT: NAME}"),
-        ({"router": "pull"}, "'router' is no policy of an engine; it may name batcher, queue, preempt, cache"),
+        ({"router": "pull"}, "'router' is no policy of an engine; it may name batcher, queue, preempt, cache, cost"),
         ({"batcher": ["chunked"]}, "batcher: ['chunked'] names no policy"),
         ({"batcher": "chunky"}, "policies.batcher: 'chunky' is no batcher; did you mean chunked"),
         ({"batcher": {"chunked": {"token": 5}}}, "unknown parameter 'token'; did you mean tokens"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,12 @@ from hypothesis import strategies as st
 from poise.core.action import NONE, Batch, Entry
 from poise.core.errors import PolicyError, UserError
 from poise.core.policy import Victim
+from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.core.view import LaneView, SequenceView
+from poise.cost.fitted import Fitted, save_fitted
 from poise.live.inside.refuse import refuse
+from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from tests.live.inside.shape import PauseState, Request, Scheduler, play, pretended
 from tests.live.inside.worlds import Ask, Step, World, a_world, in_order
@@ -24,6 +28,7 @@ TOLD: tuple[dict[str, Any], ...] = (
     {"batcher": {"chunked": {"tokens": 24, "long_prefill": 16}}},
     {"batcher": "prefill_first"},
     {"batcher": "prefill_first", "queue": "priority"},
+    {"batcher": {"sarathi": {"tokens": 24, "mixed": False}}},
     {"batcher": {"gathered": {"timeout_iters": 3, "max_tokens_ratio": 0.5}}, "queue": "priority"},
 )
 LONG = Ask(0, 100, 10)
@@ -200,7 +205,8 @@ class Says:
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (Batch((Entry(0, 8, 0, 2),)), "Says computes ranges of layers, and this engine computes all of them"),
+        (Batch((Entry(0, 8, 0, 2),)), "Says parts a step between layers, and this engine computes all of them"),
+        (Batch((Entry(0, 8),), NONE, leave=True), "Says parts a step between layers"),
         (Batch((Entry(0, 8),), share=0.5), "Says asks for a share of the device, and this engine has all of it"),
         (Batch((Entry(9, 8),)), "names a request that has no prompt to compute"),
         (Batch((Entry(0, 0),)), "gives its request no token of this step"),
@@ -255,6 +261,56 @@ def test_what_cannot_be_is_refused_at_the_start(poise: Any, limits: dict[str, An
     with pytest.raises(UserError, match=said) as caught:
         poise.PoiseScheduler(World({}, ()), **limits)
     assert "\n" not in str(caught.value)
+
+
+class Half(Chunked):
+    """Takes half of the device."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        return Chunked.compose(self, lane)._replace(share=0.5)
+
+
+@pytest.mark.parametrize(
+    ("batcher", "said"),
+    [
+        ({"layered_prefill": {"tokens": 16}}, "LayeredPrefill parts a step between layers"),
+        ("flow_prefill", "give `cost: FILE`"),
+        ({"flow_prefill": {"leave": False}}, "give `cost: FILE`"),
+        (f"{__name__}:Half", "Half asks for a share of the device"),
+        ("medha", "give `cost: FILE`, which `poise calibrate` writes"),
+    ],
+)
+def test_a_batcher_is_tried_before_anybody_is_served(poise: Any, batcher: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        poise.PoiseScheduler(World({"batcher": batcher}, ()))
+
+
+def test_with_a_cost_a_batcher_keeps_its_limit(poise: Any, tmp_path: Path) -> None:
+    save_fitted(Fitted(0.01, 0.001), tmp_path / "cost.json")
+    told = {"batcher": {"medha": {"tbt_s": 0.05}}, "cost": str(tmp_path / "cost.json")}
+    world = World(told, (Ask(0, 20, 30), Ask(2, 100, 1)))
+    steps = play(world, poise.PoiseScheduler(world))
+    assert [tokens[1] for _, tokens, _ in steps if 1 in tokens] == [40, 40, 20], "10 ms, and one more for each token"
+
+
+class Observes(Chunked):
+    """Notes what it is told."""
+
+    told: ClassVar[list[tuple[int, int]]] = []
+
+    def observe(self, request: RequestView, tokens: int, now: int) -> None:
+        self.told.append((request.id, tokens))
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_first_and_last_tokens_are_told_as_simulated(crowded: bool) -> None:
+    world = a_world(4, {"batcher": f"{__name__}:Observes"}, crowded=crowded, caching=False)
+    Observes.told.clear()
+    inside(world)
+    here = sorted(Observes.told)
+    Observes.told.clear()
+    world.simulated()
+    assert here == sorted(Observes.told) and len(here) == 2 * len(world.asks)
 
 
 def test_swapping_is_refused_at_the_start(poise: Any) -> None:

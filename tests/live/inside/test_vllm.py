@@ -27,6 +27,7 @@ TOLD: Final[tuple[dict[str, Any] | None, ...]] = (
     {"batcher": "chunked"},
     {"batcher": "prefill_first"},
     {"batcher": "chunked", "queue": "priority"},
+    {"batcher": {"sarathi": {"tokens": 24, "mixed": False}}},
     {"batcher": "tests.live.inside.behind:Behind"},
 )
 KINDS: Final[dict[str, dict[str, Any]]] = {
@@ -39,8 +40,12 @@ EVICTED: Final = (3, 4, 6, 10)
 
 
 def _name(told: dict[str, Any] | None, kind: str, seed: int) -> str:
-    named = "vLLM's own" if told is None else ", ".join(told.values())
+    named = "vLLM's own" if told is None else ", ".join(map(_short, told.values()))
     return f"{named}: {kind}, {seed}"
+
+
+def _short(told: Any) -> str:
+    return told if isinstance(told, str) else str(next(iter(told)))
 
 
 SIMULATED: Final = {
