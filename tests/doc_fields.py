@@ -19,6 +19,10 @@ PLACES: dict[type[Section], Marked] = {
 """For each kind of file, where its table stands."""
 
 
+MANY = {"list[": "[]", "dict[": ".NAME"}
+"""What stands for an entry of several."""
+
+
 def sections(annotation: Any) -> list[type[Section]]:
     """The section classes within a type."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
@@ -30,7 +34,7 @@ def default(field: Any) -> str:
     """A field's default as YAML would have it; `needed` where there is none."""
     if field.is_required():
         return "needed"
-    if sections(field.annotation) and field.default not in (None, []):
+    if sections(field.annotation) and field.default not in (None, [], {}):
         return "as below"
     return f"`{json.dumps(field.default)}`"
 
@@ -55,7 +59,7 @@ def rows(section: type[Section], path: str) -> Iterator[tuple[str, str, str]]:
     for name, field in fields.items():
         inner = sections(field.annotation)
         if inner and (name != "engine" or not path):
-            many = "[]" if str(field.annotation).startswith("list[") else ""
+            many = next((mark for kind, mark in MANY.items() if str(field.annotation).startswith(kind)), "")
             yield from rows(inner[0], f"{path}{name}{many}.")
         if name == "all_at_once":
             yield from rows(Generated, f"{path}SOURCE.")

@@ -297,6 +297,18 @@ WORKLOADS = [
     ("{trace: t.csv, limit: 1, scale: {rate: 4}}", ["workload.scale: rate is 4, but the requests all begin at one"]),
     ("{trace: t.csv, format: burst}", ["workload.format: 'burst' must be auto", "did you mean burstgpt?"]),
     (
+        "{poisson: {rate: 5, requests: 9}, workflows: {w: {tasks: {a: {after: b, prompt_tokens: 1}}}}}",
+        ["workload.workflows.w: a waits for 'b', which is no task; known are a"],
+    ),
+    (
+        "{closed: {concurrency: 5, requests: 9}, workflows: {w: {tasks: {a: {prompt_tokens: 1, output_tokens: 1}}}}}",
+        ["workload.workflows: needs open arrivals of its own, and the source is closed"],
+    ),
+    (
+        "{poisson: {rate: 5, requests: 9}, workflows: {w: {tasks: {a: {prompt_tokens: 1, count: 0}}}}}",
+        ["workload.workflows.w.tasks.a.count: 0 must be at least 1"],
+    ),
+    (
         "{poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: t.csv}}",
         ["workload.recorded_sessions: the recording has no sessions; give one with a column `session` or `after`"],
     ),

@@ -111,6 +111,7 @@ class Run:
     hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
     that the copies stopped for the other one had computed, whichever of the two they were.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
+    programs: the program (session, or rows joined to one another) of each request, -1 for none; None: there are none.
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
@@ -129,6 +130,7 @@ class Run:
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     scaled: list[Scaled] = field(default_factory=list)
+    programs: array[int] | None = None
     blame: Blame | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0

@@ -212,11 +212,15 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """The service level asked for, in seconds; a request meets it when it meets every part given."""
+    """The service level asked for, in seconds; a request meets it when it meets every part given.
+
+    program_s: from the first arrival of its program to its last end; all requests of a program meet it or none.
+    """
 
     ttft_s: float | None = None
     tpot_s: float | None = None
     e2e_s: float | None = None
+    program_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class Traffic:
         self._told = told
         self._left = len(workload)
         self._done = asyncio.Event()
-        self._followers: dict[int, list[int]] = defaultdict(list)
+        self._followers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._ready: dict[int, int] = {}
         self._before = np.zeros(len(workload), np.int64)
         self._began = 0
         self._calls: dict[int, Call] = {}
@@ -92,8 +93,9 @@ class Traffic:
         offsets, ids = work.after_offsets, work.after_ids
         for row in range(len(work)):
             if offsets is not None and ids is not None and offsets[row + 1] > offsets[row]:
-                for before in ids[offsets[row] : offsets[row + 1]]:
-                    self._followers[int(before)].append(row)
+                for place in range(offsets[row], offsets[row + 1]):
+                    wait = 0 if work.after_delay is None else int(work.after_delay[place])
+                    self._followers[int(ids[place])].append((row, wait))
                 self._before[row] = offsets[row + 1] - offsets[row]
             else:
                 loop.call_later(int(work.arrival[row]) / SECOND / self._speed, self._send, row)
@@ -137,15 +139,17 @@ class Traffic:
     def end(self, row: int, status: int, how: int) -> None:
         """A request has ended: those that wait for it follow."""
         self._calls.pop(row, None)
-        self.ended.end_at[row] = self._now()
+        self.ended.end_at[row] = now = self._now()
         self.ended.status[row], self.ended.how[row] = status, how
         self._left -= 1
         loop, delay = asyncio.get_running_loop(), self.workload.delay
-        for follower in self._followers.pop(row, ()):
+        for follower, tool in self._followers.pop(row, ()):
             self._before[follower] -= 1
+            ready = max(now + int(tool / self._speed), self._ready.get(follower, 0))
+            self._ready[follower] = ready
             if not self._before[follower]:
                 wait = 0.0 if delay is None else int(delay[follower]) / SECOND / self._speed
-                loop.call_later(wait, self._send, follower)
+                loop.call_later(wait + (ready - now) / SECOND, self._send, follower)
         if self._told is not None:
             self._told(len(self.workload) - self._left, len(self.workload))
         if not self._left:

@@ -11,7 +11,7 @@ from poise.core.spec import Slo
 
 Aim = Literal["cost", "energy", "gpus"]
 AIMS: tuple[str, ...] = get_args(Aim)
-PARTS = tuple(each.name for each in fields(Slo))
+PARTS = tuple(each.name for each in fields(Slo) if each.name != "program_s")
 
 
 @dataclass(frozen=True, slots=True)

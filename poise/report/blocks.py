@@ -16,6 +16,7 @@ from poise.core.units import SECOND
 from poise.report.bootstrap import Floats, Path, Sample
 from poise.report.latency import PERCENTILES, Mask, column, counted, durations, finished
 from poise.report.metrics import met
+from poise.report.programs import spans
 
 BINS, REQUESTS = 256, 4
 """The most bins of a run, and the requests that a bin has on average at least."""
@@ -25,6 +26,7 @@ GROUPS = (128, 64, 64)
 
 _RATIOS: dict[Path, tuple[str, str]] = {
     ("slo_attainment",): ("met", "counted"),
+    ("programs", "attainment"): ("programs met", "programs"),
     ("prefix_hit_rate",): ("cached", "asked"),
 }
 _TOTALS: dict[Path, tuple[str, int]] = {
@@ -102,9 +104,11 @@ class Blocks:
         sums = {name: weights @ each for name, each in self.sums.items()}
         told: dict[Path, Sample] = {}
         for path, (part, whole) in _RATIOS.items():
-            share, values = result.get(path[0]), sums[part] / sums[whole]
+            if part not in sums:
+                continue
+            share, values = _at(result, path), sums[part] / sums[whole]
             if share is not None:
-                rare = part == "met"  # its pieces are requests; tokens of one prompt are not independent
+                rare = part != "cached"  # its pieces are requests; tokens of one prompt are not independent
                 told[path] = Sample(values, _pieces(values, share) if rare else math.inf)
         for path, (part, power) in _TOTALS.items():
             if (value := result.get(path[0])) is not None:
@@ -112,8 +116,8 @@ class Blocks:
         return told
 
     def _latency(self, name: str, weights: Floats) -> dict[Path, Sample]:
-        latency = self.latencies[name]
-        if not latency.counts.sum():
+        latency = self.latencies.get(name)
+        if latency is None or not latency.counts.sum():
             return {}
         counts = (weights.astype(np.float32) @ latency.counts.T).astype(np.float64)
         cumulative = np.cumsum(counts, axis=1)
@@ -129,6 +133,12 @@ class Blocks:
             beyond = 1 - cumulative[:, at] / cumulative[:, -1]
             told[name, f"p{percent}"] = Sample(values, _pieces(beyond, 1 - float(ranks[at] / ranks[-1])))
         return told
+
+
+def _at(result: Mapping[str, Any], path: Path) -> float | None:
+    for name in path[:-1]:
+        result = result.get(name) or {}
+    return result.get(path[-1])
 
 
 def _pieces(shares: Floats, share: float) -> float:
@@ -154,7 +164,7 @@ def _quantile(edges: Floats, counts: Floats, cumulative: Floats, share: float) -
 def cut(run: Run, slo: Slo, begins: NDArray[np.int64], bins: Bins, *, warmup_s: float = 0.0) -> Blocks:
     """Cut the requests of a run that arrived after warm-up into `bins` by `begins`, an instant for each row."""
     records, rows, done = run.records, counted(run, warmup_s), finished(run, warmup_s)
-    place = bins.of(begins)
+    place, meeting = bins.of(begins), met(run, slo, warmup_s)
 
     def added(which: Mask, *columns: NDArray[Any]) -> Floats:
         total = sum(columns[1:], columns[0])[which].astype(np.float64) if columns else None
@@ -167,7 +177,7 @@ def cut(run: Run, slo: Slo, begins: NDArray[np.int64], bins: Bins, *, warmup_s: 
     sums = {
         "counted": added(rows),
         "finished": added(done),
-        "met": added(met(run, slo, warmup_s)),
+        "met": added(meeting),
         "output": added(done, output),
         "tokens": added(done, prompt, output),
         "asked": added(admitted, prompt),
@@ -175,6 +185,11 @@ def cut(run: Run, slo: Slo, begins: NDArray[np.int64], bins: Bins, *, warmup_s: 
     }
     taken = durations(run, warmup_s).items()
     latencies = {f"{name}_s": _grouped(values / SECOND, place[rows], bins.count) for name, (rows, values) in taken}
+    if (found := spans(run, warmup_s)) is not None:
+        here = place[found.first]
+        for name, which in (("programs", found.begun), ("programs met", found.begun & found.all_of(meeting))):
+            sums[name] = np.bincount(here[which], minlength=bins.count).astype(np.float64)
+        latencies["program_s"] = _grouped(found.took[found.finished] / SECOND, here[found.finished], bins.count)
     return Blocks(bins.count, sums, latencies)
 
 

@@ -114,6 +114,12 @@ def _latency(label: str, name: str, meaning: str) -> tuple[Figure, ...]:
 TTFT = _latency("TTFT", "ttft_s", "time to first token: first token minus arrival")
 TPOT = _latency("TPOT", "tpot_s", "time per output token: (last minus first token) / (output tokens minus 1)")
 E2E = _latency("E2E", "e2e_s", "end minus arrival")
+PROGRAM = _latency("Program", "program_s", "last end minus first arrival of a program's requests")
+PROGRAMS = (
+    Figure("Programs", ("programs", "begun"), "count", "of which the first request arrived after warm-up"),
+    Figure("Programs done", ("programs", "finished"), "count", "of which every request finished", "more"),
+    Figure("Programs in time", ("programs", "attainment"), "share", "of which every request met its SLO", "more"),
+)
 QUEUE = _latency("Queue", "queue_s", "dispatch to a replica minus arrival")
 ATTAINMENT = Figure(
     "SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more"
@@ -159,24 +165,40 @@ UPSETS = tuple(
 )
 
 KEY = (
-    REQUESTS, *ENDS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT, ATTAINMENT,
-    HITS, USED, *UPSETS, HOURS, *SCALING, COST, Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"),
-    ENERGY, Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
+    REQUESTS, *ENDS, *PROGRAMS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT,
+    ATTAINMENT, HITS, USED, *UPSETS, HOURS, *SCALING, COST,
+    Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"), ENERGY,
+    Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
 )  # fmt: skip
 """The figures of one run that are single numbers, in reading order."""
 
 COMPARED = (
-    REQUESTS, ENDS[0], TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], E2E[4], ATTAINMENT, GOODPUT, OUTPUT,
-    HITS, USED, COST, ENERGY,
+    REQUESTS, ENDS[0], TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], E2E[4], PROGRAM[0], PROGRAM[4],
+    ATTAINMENT, GOODPUT, OUTPUT, HITS, USED, COST, ENERGY,
 )  # fmt: skip
 """The columns of a comparison, in reading order."""
 
-SERIES: dict[str, tuple[Figure, ...]] = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E, "Queue": QUEUE}
-"""The latencies of one run: rows of their own, with mean and percentiles as columns."""
+SERIES: dict[str, tuple[Figure, ...]] = {"TTFT": TTFT, "TPOT": TPOT, "E2E": E2E, "Queue": QUEUE, "Program": PROGRAM}
+"""The latencies of one run: rows of their own, with mean and percentiles as columns; `PROGRAM` where there are any."""
 
 DECIDING = {
     figure.name: figure
-    for figure in (ATTAINMENT, GOODPUT, *TTFT, *TPOT, *E2E, *QUEUE, RATE, OUTPUT, HITS, HOURS, COST, ENERGY)
+    for figure in (
+        ATTAINMENT,
+        GOODPUT,
+        *TTFT,
+        *TPOT,
+        *E2E,
+        *PROGRAM,
+        *PROGRAMS[1:],
+        *QUEUE,
+        RATE,
+        OUTPUT,
+        HITS,
+        HOURS,
+        COST,
+        ENERGY,
+    )
 }
 """Figures by which one result can be better than another."""
 

@@ -13,6 +13,7 @@ from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
 from poise.report.blame import Means, means
 from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
+from poise.report.programs import Programs, Spans, in_time, spans
 from poise.report.scaling import Scalings, replica_hours, scalings
 from poise.report.seeds import fold, half_width, mean
 from poise.report.spending import dollars, joules, mean_utilisation, utilisation
@@ -41,6 +42,7 @@ class Metrics:
     blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
     replica_hours: for which replicas had their devices, their start-up included.
     scaling: what a scaler did (`report.scaling`), where there was one.
+    program_s, programs: time from first arrival to last end of the finished ones, and how many, where there are any.
     notes: why a figure is None or needs a grain of salt, by its name.
     """
 
@@ -77,12 +79,14 @@ class Metrics:
     replica_hours: float = 0.0
     blame: Means | None = None
     scaling: Scalings | None = None
+    program_s: Summary | None = None
+    programs: Programs | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists and numbers, ready for JSON; `blame` and `scaling` only where there is any."""
+        """Plain dictionaries, lists and numbers, ready for JSON; what a run need not have only where it has."""
         told = asdict(self)
-        for name in ("blame", "scaling"):
+        for name in ("blame", "scaling", "program_s", "programs"):
             if told[name] is None:
                 del told[name]
         return told
@@ -104,7 +108,15 @@ def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
         good &= (gaps <= 0) | ((first >= 0) & (ended - first <= gaps * ps(slo.tpot_s)))
     if slo.e2e_s is not None:
         good &= ended - arrived <= ps(slo.e2e_s)
+    if slo.program_s is not None:
+        good &= in_time(run, slo.program_s)
     return good
+
+
+def _programs(found: Spans, meeting: Mask) -> Programs:
+    begun = int(found.begun.sum())
+    good = int((found.begun & found.all_of(meeting)).sum())
+    return Programs(begun, int(found.finished.sum()), good / begun if begun else None)
 
 
 def _total(run: Run, name: str, rows: Mask) -> int:
@@ -155,7 +167,8 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
     duration_s = max(seconds(run.ended_at - ps(warmup_s)), 0.0)
     output = _total(run, "output_tokens", done)
     tokens = output + _total(run, "prompt_tokens", done)
-    good = int(met(run, slo, warmup_s).sum())
+    meeting = met(run, slo, warmup_s)
+    good, found = int(meeting.sum()), spans(run, warmup_s)
     usd, no_price = dollars(run, cluster, ps(warmup_s))
     energy, no_energy = joules(run, cluster, ps(warmup_s))
     times = latencies(run, warmup_s)
@@ -198,6 +211,8 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         replica_hours=replica_hours(run, ps(warmup_s)),
         blame=means(run, warmup_s),
         scaling=scalings(run, cluster, warmup_s),
+        program_s=None if found is None else summary(found.took[found.finished]),
+        programs=None if found is None else _programs(found, meeting),
         notes=_notes(run, slo, tallies, duration_s, no_price, no_energy),
     )
 

@@ -16,6 +16,7 @@ from poise.report.figures import (
     GOODPUT,
     HITS,
     KEY,
+    PROGRAM,
     SERIES,
     TPOT,
     TTFT,
@@ -27,7 +28,20 @@ from poise.report.wording import MISSING, belief_line, write
 
 Rows = Sequence[Sequence[str]]
 
-_AT_ONE_LOAD = (ATTAINMENT, GOODPUT, TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], HITS, COST, ENERGY)
+_AT_ONE_LOAD = (
+    ATTAINMENT,
+    GOODPUT,
+    TTFT[1],
+    TTFT[4],
+    TPOT[1],
+    TPOT[4],
+    E2E[1],
+    PROGRAM[0],
+    PROGRAM[4],
+    HITS,
+    COST,
+    ENERGY,
+)
 """The columns of a comparison at one load, in reading order."""
 
 _FRAME = 3
@@ -109,6 +123,8 @@ def show_run(
     numbers = [(figure.label, figure.text(result), figure.margin(result)) for figure in KEY]
     show(title, ("", "value", ""), [row for row in numbers if row[1] != MISSING], out)
     latencies = [(label, *_with_margins(figures, result)) for label, figures in SERIES.items()]
+    if PROGRAM[0].path[0] not in result:
+        latencies.pop()
     show("Latency of finished requests", ("", "mean", "p50", "p90", "p95", "p99"), latencies, out)
     _say_notes(result, out)
 

@@ -45,8 +45,9 @@ def _workload(workload: WorkloadSection, places: Places) -> None:
     if source != "trace":
         _trace_only(workload, source, places)
         _generated(getattr(workload, source), ("workload", source), places)
-    if workload.recorded_sessions is not None:
-        _recorded_sessions(workload, source, places)
+    for name in ("recorded_sessions", "workflows"):
+        if getattr(workload, name) is not None:
+            _programs(workload, name, source, places)
 
 
 def _trace_only(workload: WorkloadSection, source: str, places: Places) -> None:
@@ -80,17 +81,18 @@ def _diurnal(source: DiurnalSection, path: Path, places: Places) -> None:
             raise places.error((*path, name), "belongs to counts, and the profile is given by points; remove it")
 
 
-def _recorded_sessions(workload: WorkloadSection, source: str, places: Places) -> None:
-    path = ("workload", "recorded_sessions")
-    for name in ("sessions", "shared_prefixes"):
-        if getattr(workload, name) is not None:
+def _programs(workload: WorkloadSection, kind: str, source: str, places: Places) -> None:
+    """What turns each arrival into a session needs arrivals alone."""
+    path = ("workload", kind)
+    for name in ("sessions", "shared_prefixes", "recorded_sessions"):
+        if name != kind and getattr(workload, name) is not None:
             raise places.error(path, f"stands beside {name}; give one or the other")
     made = getattr(workload, source)
     if not isinstance(made, Generated) or source == "closed":
         raise places.error(path, f"needs open arrivals of its own, and the source is {source}; take poisson, say")
     for name in Generated.model_fields:
         if getattr(made, name) is not None:
-            raise places.error(("workload", source, name), "recorded_sessions have their own lengths; remove it")
+            raise places.error(("workload", source, name), f"{kind} have their own lengths; remove it")
 
 
 def _engine(engine: EngineSection, path: Path, places: Places) -> None:

@@ -140,6 +140,11 @@ class Result:
         """Time from arrival to end in seconds."""
         return self._whole.e2e_s
 
+    @property
+    def program(self) -> Summary | None:
+        """Time of a program, from its first arrival to its last end, in seconds; None where there are none."""
+        return self._whole.program_s
+
     def goodput(self, slo: Slo, *, warmup_s: float = 0.0) -> float | None:
         """Requests per second that met every part of `slo`; None for a run without length."""
         return self.metrics(slo, warmup_s=warmup_s).goodput_rps

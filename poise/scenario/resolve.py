@@ -105,12 +105,16 @@ def resolved_workload(loaded: Loaded) -> dict[str, Any]:
     for name in ("lengths", "counts", "arrivals"):
         _absolute(loaded, told, source, name)
     inner = {name: value for name, value in told[source].items() if value is not None}
-    if isinstance(getattr(section, source), Generated) and "lengths" not in inner and "recorded_sessions" not in told:
+    if isinstance(getattr(section, source), Generated) and "lengths" not in inner and not _OWN & told.keys():
         inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
     if "points" in inner:
         inner.pop("begin_s")  # belongs to counts
     unused = {name for name in (*SOURCES, *TRACE_ONLY) if told.get(name) is not True}
     return {name: value for name, value in told.items() if name not in unused} | {source: inner}
+
+
+_OWN = {"recorded_sessions", "workflows"}
+"""What has lengths of its own."""
 
 
 def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:

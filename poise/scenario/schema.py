@@ -250,6 +250,9 @@ class SloSection(Section):
     e2e_s: float | None = Field(
         default=None, gt=0, description="the longest time from arrival to end in seconds, as in 30"
     )
+    program_s: float | None = Field(
+        default=None, gt=0, description="the longest time from a program's first arrival to its last end, as in 60"
+    )
 
 
 class BeliefSection(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from poise.core.errors import ScenarioError
 from poise.scenario.section import Section, Whole
@@ -56,7 +56,15 @@ def check_scale(value: Any) -> Any:
     return value if isinstance(value, dict) else float(value)
 
 
+def check_number(value: Any) -> Any:
+    """The same for what is counted from 1."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 1:
+        raise ValueError(f"{value} must be at least 1; give a whole number, or {{uniform: {{low: 2, high: 5}}}}")
+    return check_spec(value)
+
+
 Spec = Annotated[Any, AfterValidator(check_spec)]
+Number = Annotated[Any, AfterValidator(check_number)]
 Tokens = Annotated[Any, AfterValidator(check_tokens)]
 
 
@@ -195,7 +203,7 @@ class SessionsSection(Section):
     max_context: Whole | None = Field(default=None, ge=1, description="the tokens after which a session ends")
 
 
-Formats = Literal["auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions"]
+Formats = Literal["auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions", "agent_steps"]
 
 
 class RecordedSessionsSection(Section):
@@ -210,6 +218,46 @@ class RecordedSessionsSection(Section):
     block_tokens: Whole | None = Field(
         default=None, ge=1, description="the prompt tokens that one of hash_ids covers, null for the format's own"
     )
+
+
+def check_names(value: Any) -> Any:
+    """One name as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+class TextSection(Section):
+    """What prompts of a workflow may begin with."""
+
+    tokens: Tokens = Field(description="its tokens, a number or a distribution, as in 1500")
+    own: bool = Field(default=False, description="whether each program has its own, instead of one for all")
+
+
+class TaskSection(Section):
+    """A request (with tokens), a tool (with seconds) or a join (with neither) of a workflow."""
+
+    after: Annotated[list[str], BeforeValidator(check_names)] = Field(
+        default=[], description="the tasks it waits for, as in plan or [plan, search]"
+    )
+    each: str | None = Field(
+        default=None, description="a task of which each copy is followed by one of this, as in search"
+    )
+    count: Number | None = Field(
+        default=None, description="how many run side by side, a number or a distribution, null for one"
+    )
+    prompt_tokens: Tokens | None = Field(default=None, description="tokens behind what the prompt begins with")
+    output_tokens: Tokens | None = Field(default=None, description="tokens of the answer")
+    seconds: Spec | None = Field(default=None, description="how long a tool takes, a number or a distribution")
+    begins_with: str | None = Field(
+        default=None, description="a text, or an earlier request whose prompt and answer begin this prompt"
+    )
+
+
+class WorkflowSection(Section):
+    """A task graph, of which each program has a draw of its own."""
+
+    tasks: dict[str, TaskSection] = Field(description="tasks by name, as in {plan: {prompt_tokens: 500, …}}")
+    texts: dict[str, TextSection] = Field(default={}, description="texts by name, as in {system: {tokens: 1500}}")
+    share: float = Field(default=1.0, gt=0, description="its share of the programs, beside those of other workflows")
 
 
 class WorkloadSection(Section):
@@ -253,6 +301,10 @@ class WorkloadSection(Section):
 
     recorded_sessions: RecordedSessionsSection | None = Field(
         default=None, description="a mapping, as in {trace: sessions.csv, think_s: 10}"
+    )
+
+    workflows: dict[str, WorkflowSection] | None = Field(
+        default=None, description="workflows by name, as in {agent: {tasks: …}}, of which each request begins one"
     )
 
     timeout_s: float | None = Field(default=None, gt=0, description="the seconds after which a client leaves")

@@ -12,6 +12,9 @@ from poise.scenario.load import Loaded
 from poise.scenario.place import Path
 from poise.workload import (
     Profile,
+    Task,
+    Text,
+    Workflow,
     all_at_once,
     burstgpt,
     closed,
@@ -24,6 +27,7 @@ from poise.workload import (
     servegen,
     sessions,
     shared_prefixes,
+    workflows,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +84,9 @@ class Traffic:
             workload = self._replayed(workload, section.recorded_sessions, seed)
         elif source != "trace":
             self._serves(workload)
+        if section.workflows is not None:
+            given = self._workflows()
+            workload = self._try(("workflows",), workflows, workload, given, seed=seed)
         if section.shared_prefixes is not None:
             given = section.shared_prefixes.model_dump()
             workload = self._try(("shared_prefixes",), shared_prefixes, workload, **given, seed=seed)
@@ -87,6 +94,15 @@ class Traffic:
             given = section.sessions.model_dump()
             workload = self._try(("sessions",), sessions, workload, **given, seed=seed)
         return _with_clients(workload, section.timeout_s, section.deadline_s, section.retry, section.priority)
+
+    def _workflows(self) -> dict[str, Workflow]:
+        """The workflows of the section, checked."""
+        found = {}
+        for name, section in (self.loaded.scenario.workload.workflows or {}).items():
+            tasks = {task: Task(**_given(each)) for task, each in section.tasks.items()}
+            texts = {text: Text(**_given(each)) for text, each in section.texts.items()}
+            found[name] = self._try(("workflows", name), Workflow, tasks, texts, section.share)
+        return found
 
     def _try(self, path: Path, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Call `make`; what it finds wrong is said to be at `path` of the section."""
@@ -180,6 +196,11 @@ class Traffic:
             said = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
             cure = "add a pool with that model, or set workload.ignore_model: true"
             raise self.loaded.places.error(path, f"{said} (they serve {', '.join(served)}); {cure}")
+
+
+def _given(section: Any) -> dict[str, Any]:
+    """What a section says."""
+    return {name: value for name, value in section.model_dump().items() if value is not None}
 
 
 def _at_load(source: str, given: dict[str, Any], load: float) -> dict[str, Any]:

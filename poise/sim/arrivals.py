@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from poise.core.made import made
 from poise.core.request import UNTOLD, RequestView
+from poise.workload.paths import programs
 from poise.workload.reuse import shared_tokens
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ def turns(session: Any) -> Any:
     turn = np.empty(len(order), dtype=np.int32)
     turn[order] = np.arange(len(order)) - np.repeat(first, counts)
     return np.where(session < 0, 0, turn)
+
+
+def programs_of(workload: Workload) -> array[int] | None:
+    """The program of each row, -1 for none; None where no row belongs to one."""
+    found = programs(workload)
+    return None if found is None else array("i", found.astype(np.int32).tobytes())
 
 
 def reusable(workload: Workload) -> Any:
@@ -73,8 +81,10 @@ class Arrivals:
         self.order: Iterator[int] = iter(range(self.rows))
         self.followers: dict[int, list[int]] = {}
         self.awaited: dict[int, int] = {}
+        self.ready: dict[int, int] = {}
+        self._waits: dict[tuple[int, int], int] = {}
         if workload.after_offsets is not None and workload.after_ids is not None:
-            self._chain(workload.after_offsets, workload.after_ids)
+            self._chain(workload.after_offsets, workload.after_ids, workload.after_delay)
 
     def view(self, row: int, at: int) -> RequestView:
         """What policies may know of row `row`, arrived at `at`."""
@@ -123,10 +133,36 @@ class Arrivals:
         """Which tool the row's answer calls, `NO_TOOL` or `UNTOLD`."""
         return self._tool[row] if self._tool else UNTOLD
 
-    def _chain(self, offsets: Any, ids: Any) -> None:
+    def away(self, row: int) -> int:
+        """Picoseconds from the end of the row until the next request of its session arrives at the earliest, or -1."""
+        session, waits = self.session_of(row), self._waits
+        return min(
+            [
+                (waits[row, other] if waits else 0) + (self.delay[other] if self.delay else 0)
+                for other in self.followers.get(row, ())
+                if self.session_of(other) == session
+            ],
+            default=-1,
+        )
+
+    def met(self, before: int, row: int, now: int) -> int:
+        """One of those that `row` waits for has ended: the instant at which it may arrive, -1 while others are out."""
+        self.awaited[row] -= 1
+        if self._waits:
+            now = max(now + self._waits[before, row], self.ready.get(row, 0))
+            self.ready[row] = now
+        if self.awaited[row]:
+            return -1
+        self.ready.pop(row, None)
+        return now + (self.delay[row] if self.delay else 0)
+
+    def _chain(self, offsets: Any, ids: Any, waits: Any) -> None:
         counts = np.diff(offsets)
         rows = np.repeat(np.arange(self.rows), counts)
         for row, before in zip(rows.tolist(), ids.tolist(), strict=True):
             self.followers.setdefault(before, []).append(row)
+        if waits is not None:
+            for row, before, wait in zip(rows.tolist(), ids.tolist(), waits.tolist(), strict=True):
+                self._waits[before, row] = max(wait, self._waits.get((before, row), 0))
         self.awaited = {int(row): int(counts[row]) for row in np.flatnonzero(counts)}
         self.order = iter(np.flatnonzero(counts == 0).tolist())

@@ -145,8 +145,6 @@ class Clients:
                 records.prompt_tokens[follower] = arrivals.prompt[follower]
                 self.end(follower, CANCELLED)
                 continue
-            arrivals.awaited[follower] -= 1
-            if not arrivals.awaited[follower]:
-                at = now + (arrivals.delay[follower] if arrivals.delay else 0)
-                if at <= self._until:
-                    self._agenda.push(at, ARRIVE, follower)
+            at = arrivals.met(row, follower, now)
+            if 0 <= at <= self._until:
+                self._agenda.push(at, ARRIVE, follower)

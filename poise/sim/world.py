@@ -43,7 +43,7 @@ from poise.sim.agenda import (
     WAKE,
     Agenda,
 )
-from poise.sim.arrivals import reusable
+from poise.sim.arrivals import programs_of, reusable
 from poise.sim.clients import Clients
 from poise.sim.gateways import Gateways
 from poise.sim.hedging import Hedging
@@ -129,7 +129,9 @@ class World:
             self.replicas, limits, Network.of(cluster), self.agenda, self.records,
             turn=self._turn, touch=self._touch, add=self._add, passed=self.passed, accounts=self.accounts,
         )  # fmt: skip
-        self.run = Run(self.records, [replica.stats for replica in self.replicas], drained=drain)
+        self.run = Run(
+            self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload)
+        )
         self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
             cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,

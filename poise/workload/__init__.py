@@ -4,8 +4,8 @@ arrivals   poisson, gamma, constant, closed, all_at_once (generate.py), diurnal,
            burstgpt (burstgpt.py)
 lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, pareto, llumnix (lengths.py),
            or recorded pairs
-identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py): each takes a workload
-           and returns a richer one
+identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
+           a Workflow (workflow.py): each takes a workload and returns a richer one
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
@@ -31,11 +31,13 @@ from poise.workload.lengths import (
     zipf,
 )
 from poise.workload.profile import Profile
+from poise.workload.programs import workflows
 from poise.workload.replay import recorded_sessions
 from poise.workload.shared import shared_prefixes
 from poise.workload.table import Prefixes, Workload
 from poise.workload.turns import sessions
 from poise.workload.varying import diurnal, on_off
+from poise.workload.workflow import Task, Text, Workflow
 
 if TYPE_CHECKING:
     from poise.workload.readers import read, read_clients, read_lengths, read_profile
@@ -46,6 +48,9 @@ __all__ = [
     "Pairs",
     "Prefixes",
     "Profile",
+    "Task",
+    "Text",
+    "Workflow",
     "Workload",
     "all_at_once",
     "burstgpt",
@@ -72,6 +77,7 @@ __all__ = [
     "sessions",
     "shared_prefixes",
     "uniform",
+    "workflows",
     "zipf",
 ]
 

@@ -98,11 +98,23 @@ def _joins(workload: Workload) -> None:
     after = workload.after_ids if workload.after_ids is not None else np.zeros(0, np.int64)
     _offsets(where, "after_offsets", workload.after_offsets, rows, len(after))
     owner = np.repeat(np.arange(rows), np.diff(workload.after_offsets))
+    _after_delay(where, workload, owner)
     wrong = (after < 0) | (after >= owner)
     if wrong.any():
         at = int(wrong.argmax())
         rule = "a predecessor must be an earlier row, so that no request waits for itself"
         raise TraceError(f"{where}, row {owner[at]}: after is {after[at]}; {rule}")
+
+
+def _after_delay(where: str, workload: Workload, owner: NDArray[np.int64]) -> None:
+    waits = workload.after_delay
+    if waits is None:
+        return
+    if waits.shape != owner.shape:
+        raise TraceError(f"{where}: after_delay has {len(waits)} entries; it needs one for each of {len(owner)} joins")
+    if (waits < 0).any():
+        at = int((waits < 0).argmax())
+        raise TraceError(f"{where}, row {owner[at]}: after_delay is {waits[at]}; it must be at least 0")
 
 
 def _prefixes(workload: Workload, prefixes: Prefixes) -> None:

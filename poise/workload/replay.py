@@ -36,6 +36,7 @@ def recorded_sessions(starts: Workload, recorded: Workload, *, think_s: Spec | N
     first = begins[:-1][owner]
     many.after_offsets, many.after_ids = _joins(recorded, rows, first)
     if think_s is not None:
+        many.after_delay = None
         think = np.rint(length(think_s, "think_s").draw(stream(seed, "think_s"), len(rows)) * SECOND)
         many.delay = np.where(np.diff(many.after_offsets) > 0, think, 0).astype(np.int64)
     # Rows that wait keep their distance from the session's start, which only orders them.

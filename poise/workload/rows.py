@@ -40,6 +40,8 @@ def take(workload: Workload, rows: Rows) -> Workload:
         place[rows] = np.arange(len(rows))
         changed["after_offsets"], items = spans(workload.after_offsets, rows)
         changed["after_ids"] = place[workload.after_ids[items]]
+        if workload.after_delay is not None:
+            changed["after_delay"] = workload.after_delay[items]
     if workload.prefixes is not None:
         changed["prefixes"] = _take_prefixes(workload.prefixes, rows)
     return replace(workload, **changed)

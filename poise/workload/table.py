@@ -52,6 +52,8 @@ class Workload:
     arrival: when request i arrives, from the start; for a request with predecessors it is ignored.
     prompt, output: tokens (int32); `output` is the truth, which no policy sees.
     after_offsets, after_ids, delay: joins; request i arrives `delay[i]` after the last of its predecessors ended.
+    after_delay: for each of `after_ids` what must pass since that one ended, before it counts as ended for the join
+    (None: nothing). So tools of different length can lie between a request and those it waits for.
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
     lora, session, tenant: indices, -1 for none.  priority: lower goes first (vLLM's rule).
     stage: which step of its session's program, an index into `stages`, -1 for none.
@@ -71,6 +73,7 @@ class Workload:
     after_offsets: NDArray[np.int64] | None = None
     after_ids: NDArray[np.int64] | None = None
     delay: NDArray[np.int64] | None = None
+    after_delay: NDArray[np.int64] | None = None
     max_tokens: NDArray[np.int32] | None = None
     model: NDArray[np.int16] | None = None
     models: tuple[str, ...] = ()

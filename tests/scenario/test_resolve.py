@@ -25,6 +25,9 @@ CASES = [
     "workload: {on_off: {rate_on: 9, on_s: 2, off_s: {exponential: 3}, requests: 9, prompt_tokens: {llumnix: M}}}",
     "workload: {servegen: {arrivals: x_arrivals.csv, duration_s: 60, rate: 1}, deadline_s: 3}",
     "workload: {poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: s.csv}, ignore_model: true}",
+    "workload: {poisson: {rate: 5, requests: 9}, workflows: {w: {texts: {s: {tokens: 20}}, tasks: {a: {begins_with: s, "
+    "prompt_tokens: 9, output_tokens: 2}, t: {after: a, seconds: {exponential: 2}, count: 2}, "
+    "b: {each: t, prompt_tokens: 5, output_tokens: 1}}}}}\nslo: {program_s: 9}",
     "workload: {constant: {gap_s: 1, requests: 9}}\nengine: {preemption: swap, host_kv_gb: 2}\nslo: {e2e_s: 4}",
     "workload: {constant: {gap_s: 1, requests: 9}}\npolicies: {router: [round_robin, {prefix_cache: {imbalance: 2}}]}",
     "workload: {constant: {gap_s: 1, requests: 9}}\npolicies: {queue: priority, preempt: last_admitted}",

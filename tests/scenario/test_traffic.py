@@ -37,6 +37,11 @@ SOURCES = [
     ("poisson: {rate: 5, requests: 9}\n  recorded_sessions: {trace: s.csv}", 18),
     ("poisson: {rate: 5, requests: 9}\n  recorded_sessions: {trace: u.csv, think_s: 3}\n  skip_bad: true", 18),
     ("poisson: {rate: 5, requests: 9, lengths: u.csv}\n  skip_bad: true", 9),
+    (
+        "poisson: {rate: 5, requests: 9}\n  workflows: {w: {tasks: {a: {prompt_tokens: 9, output_tokens: 2, count: 2}, "
+        "b: {after: a, prompt_tokens: 9, output_tokens: 2}}}}",
+        27,
+    ),
 ]
 
 FILES = {
@@ -194,6 +199,7 @@ FAMILIES = [
     " recorded_sessions: {trace: DATA/agent_swe_sessions/events.csv.gz, limit: 900}}",
     "{on_off: {rate_on: 2, on_s: 9, off_s: 9, requests: 20}, skip_bad: true,"
     " recorded_sessions: {trace: DATA/agent_prefix_traces/magagent.jsonl.gz, think_s: {exponential: {mean: 3}}}}",
+    "{poisson: {rate: 0.5, requests: 12}, recorded_sessions: {trace: DATA/agent_text2sql/trace1.jsonl.gz}}",
     "{diurnal: {counts: DATA/burstgpt_hourly/hourly.csv.gz, begin_s: 864000, lasting_s: 172800, rate: 0.003,"
     " lengths: DATA/length_tables/alpaca.parquet}}",
     "{poisson: {rate: 30, requests: 300, lengths: DATA/length_tables/lmsys_short_turns.parquet}, skip_bad: true}",

@@ -28,6 +28,7 @@ def sound() -> Workload:
         after_offsets=np.array([0, 0, 1, 2], dtype=np.int64),
         after_ids=np.array([0, 1], dtype=np.int64),
         delay=np.zeros(3, dtype=np.int64),
+        after_delay=np.array([0, 7], dtype=np.int64),
         max_tokens=np.array([0, 20, 64], dtype=np.int32),
         model=np.array([0, 1, 0], dtype=np.int16),
         models=("a", "b"),
@@ -40,6 +41,10 @@ def put(name: str, row: int, value: int) -> Callable[[Workload], None]:
         getattr(workload, name)[row] = value
 
     return change
+
+
+def shorter(name: str) -> Callable[[Workload], None]:
+    return lambda workload: setattr(workload, name, getattr(workload, name)[:-1])
 
 
 def put_prefix(name: str, at: int, value: int) -> Callable[[Workload], None]:
@@ -62,6 +67,8 @@ BROKEN = {
     "row 1: after is 1; a predecessor must be an earlier row": put("after_ids", 0, 1),
     "row 2: after is 2": put("after_ids", 1, 2),
     "row 2: after is -1": put("after_ids", 1, -1),
+    "row 2: after_delay is -7; it must be at least 0": put("after_delay", 1, -7),
+    "after_delay has 1 entries; it needs one for each of 2 joins": shorter("after_delay"),
     "after_offsets must be 4 ascending numbers": put("after_offsets", 1, 2),
     "prefixes.offsets must be": put_prefix("offsets", 3, 3),
     "ids must be 0 or more": put_prefix("ids", 0, -1),

@@ -75,10 +75,22 @@ class Driver:
         self._check()
         return self._plan
 
+    def arrived(self, inner: Inner, now: int) -> None:
+        """The engine has queued a request, or more input of one that it has."""
+        if self.lane.seats.known(inner):
+            return
+        seat = self.lane.seats.of(inner, now)
+        if self._pinned is not None:
+            self._pinned.arrived(seat, now)
+
     def ending(self, inner: Inner, finished: bool) -> None:
         """A request leaves the engine, which frees its blocks next; `finished`: its answer is complete."""
         seat = self.lane.seats.leave(inner)
-        if seat is None or not finished:
+        if seat is None:
+            return
+        if self._pinned is not None:
+            self._pinned.left(seat)
+        if not finished:
             return
         seat.refresh()
         self._tell(seat, True)
@@ -86,10 +98,17 @@ class Driver:
             self._pinned.keep(seat, self.lane)
 
     def _compose(self) -> None:
-        """Ask the batcher, and take what it answers into the plan."""
+        """Ask until there is something to compute; whoever gave way for nothing may be admitted at once."""
         lane = self.lane
-        if not (lane.running or lane.waiting):
-            return
+        for _ in range(1 + lane.running):
+            asked = self._ask() if lane.running or lane.waiting else ()
+            if self._plan.tokens or not (asked or lane.preempted):
+                return
+            lane.preempted = False
+
+    def _ask(self) -> tuple[Entry, ...]:
+        """Ask the batcher, and take what it answers into the plan; its entries."""
+        lane = self.lane
         if lane.group and not lane.room(0):
             self._make_room()
         if self._alone and not (lane.prefilling or lane.waiting or lane.paused or lane.preempted):
@@ -106,6 +125,7 @@ class Driver:
             self._take(entry)
         if batch.decode != NONE:
             self._plan.tokens.update((seat.inner.request_id, 1) for seat in lane.group.values())
+        return batch.entries
 
     def _take(self, entry: Entry) -> None:
         """Put one entry into the plan, admitting its request if it waits and there is room."""
@@ -131,7 +151,7 @@ class Driver:
         if lane.preempted or not lane.room(lane.blocks_for(seat, tokens)):
             return False
         if self._pinned is not None:
-            self._pinned.back(seat.request.session)
+            self._pinned.admitted(seat, lane.now)
             lane.look_again()
         self._plan.chunks[seat] = lane.blocks_for(seat, tokens)
         self._plan.admitted.append(seat)
@@ -144,7 +164,7 @@ class Driver:
             self._give_way()
 
     def _give_way(self) -> Seat | None:
-        """Let the oldest pin go, or preempt one request; the one that gave way (None for a pin)."""
+        """Let a pin go, or preempt one request; the one that gave way (None for a pin)."""
         lane = self.lane
         if self._pinned is not None and self._pinned.pins.heap:
             self._unpin()
@@ -165,7 +185,7 @@ class Driver:
 
     def _unpin(self) -> None:
         assert self._pinned is not None
-        self._pinned.pins.drop_first()
+        self._pinned.pins.give_way()
         self.lane.look_again()
 
     def _check(self) -> None:

@@ -134,7 +134,7 @@ class InsideLane:
         return self._inward.free_blocks() - self.planned - self._ahead
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: all that are here, none, or so many of `context` KV tokens.
+        """Picoseconds of a step with `chunks` beside decodes: all here, none, or so many of `context` KV tokens.
 
         UserError where nobody said what a step costs.
         """
@@ -188,6 +188,7 @@ class InsideLane:
     def give_way(self, seat: Seat) -> None:
         """A running request lost its blocks and waits again."""
         self.preempted = True
+        seat.preemptions += 1
         self._lose(seat)
         self.look_again()
 
@@ -214,9 +215,10 @@ class InsideLane:
                     self.group[seat.id] = seat
 
     def _place(self, seat: Seat) -> tuple[Any, int, int]:
-        assert self._policy is not None
         if seat.key is None:
-            seat.key = self._policy.key(seat.request)
+            assert self._policy is not None
+            place = getattr(self._policy, "place", None)
+            seat.key = self._policy.key(seat.request) if place is None else place(seat)
         return seat.key, seat.request.arrived_at, seat.id
 
     def _hit(self, sequence: SequenceView) -> tuple[int, int]:

@@ -6,17 +6,17 @@ from typing import Any
 
 from poise.core.action import Batch
 from poise.core.errors import UserError
-from poise.core.policy import Preempt
+from poise.core.policy import Cache, Preempt
 
 
-def refuse(scheduler: Any, preempt: Preempt) -> None:
+def refuse(scheduler: Any, preempt: Preempt, cache: Cache | None = None) -> None:
     """UserError for the first thing that the view could not tell, or that a policy asks and vLLM cannot do."""
-    for said, why in _reasons(scheduler, preempt):
+    for said, why in _reasons(scheduler, preempt, cache):
         if said:
             raise UserError(f"poise inside vLLM: {why}")
 
 
-def _reasons(scheduler: Any, preempt: Preempt) -> list[tuple[bool, str]]:
+def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None) -> list[tuple[bool, str]]:
     """Each thing that may be so, and what to say of it."""
     config = scheduler.scheduler_config
     parallel = scheduler.parallel_config
@@ -36,6 +36,14 @@ def _reasons(scheduler: Any, preempt: Preempt) -> list[tuple[bool, str]]:
         (
             bool(getattr(preempt, "swap", False)),
             "preempt swaps KV to host memory, and vLLM v1 only computes it again; take swap: false",
+        ),
+        (
+            hasattr(cache, "rank"),
+            "the cache policy ranks what is evicted, and vLLM evicts what was used least recently; it can be simulated",
+        ),
+        (
+            hasattr(cache, "reveal"),
+            "the cache policy is told the future, and here nobody knows it; it can be simulated",
         ),
         (
             scheduler.vllm_config.speculative_config is not None,

@@ -43,17 +43,17 @@ class Seat:
     """
 
     __slots__ = (
-        "admitted", "answered", "chunk", "computed", "id", "inner", "key", "layer", "produced", "request", "source",
-        "swapped", "tool",
+        "admitted", "answered", "chunk", "computed", "id", "inner", "key", "layer", "pinned", "preemptions",
+        "produced", "request", "source", "swapped", "tool",
     )  # fmt: skip
 
     def __init__(self, request: RequestView, inner: Inner) -> None:
         self.request = request
         self.id = request.id
         self.inner = inner
-        self.admitted = self.answered = False
+        self.admitted = self.answered = self.pinned = False
         self.key: Any = None
-        self.computed = self.produced = self.chunk = self.layer = self.swapped = 0
+        self.computed = self.produced = self.chunk = self.layer = self.swapped = self.preemptions = 0
         self.source = -1
         self.tool = UNTOLD
 
@@ -86,6 +86,11 @@ class Seats:
             seat = Seat(self._asked(inner, now), inner)
             self._by_name[inner.request_id] = self._by_id[seat.id] = seat
         return seat
+
+    def known(self, inner: Inner) -> bool:
+        """Whether the request has a seat."""
+        seat = self._by_name.get(inner.request_id)
+        return seat is not None and seat.inner is inner
 
     def find(self, id: int) -> Seat | None:
         """The seat with this id."""

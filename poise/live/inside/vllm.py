@@ -52,7 +52,7 @@ class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there wh
 
         UserError, before anything runs, for what they or this vLLM cannot do here.
         """
-        refuse(self, preempt)
+        refuse(self, preempt, cache)
         engine, inside = _engine(self), _Inside(self)
         layers = self.vllm_config.model_config.get_num_layers(self.parallel_config)
         try_out(batcher, engine, layers, step)
@@ -64,7 +64,7 @@ class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there wh
     def add_request(self, request: Any) -> None:
         """A request has arrived."""
         super().add_request(request)
-        self._driver.lane.seats.of(request, now())
+        self._driver.arrived(request, now())
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
         """The next step."""

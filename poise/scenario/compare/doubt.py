@@ -107,7 +107,7 @@ def _samples(cells: Cells, family: str, weights: Floats) -> dict[Path, Sample]:
 
 def _family(figure: Figure) -> str:
     """What `Blocks.resample` calls the figures beside this one."""
-    return figure.path[0] if len(figure.path) > 1 else ""
+    return figure.path[0] if any(figure in series for series in SERIES.values()) else ""
 
 
 def _alike(cells: Cells) -> bool:

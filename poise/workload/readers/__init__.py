@@ -1,9 +1,10 @@
 """Recorded traces: `read` finds out what a file is and returns it as a workload.
 
-One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py. A format says which columns mean what;
-raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a whole number from
-1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative or no number, a
-missing field, or broken JSON. What is no trace has readers of its own: clients.py (ServeGen), counts.py (profiles).
+One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py, text2sql.py. A format says which columns
+mean what; raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a whole
+number from 1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative or no
+number, a missing field, or broken JSON. What is no trace has readers of its own: clients.py (ServeGen), counts.py
+(profiles).
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
 from poise.workload.readers.mooncake import MOONCAKE
 from poise.workload.readers.raw import Raw, load
+from poise.workload.readers.text2sql import AGENT_STEPS
 from poise.workload.table import Workload
 
 __all__ = ["FORMATS", "read", "read_clients", "read_lengths", "read_profile"]
 
-FORMATS = {each.name: each for each in (AZURE, BURSTGPT, MOONCAKE, AGENT_PREFIXES, AGENT_SESSIONS, GENERIC)}
+FORMATS = {
+    each.name: each for each in (AZURE, BURSTGPT, MOONCAKE, AGENT_PREFIXES, AGENT_SESSIONS, AGENT_STEPS, GENERIC)
+}
 """Known formats by name, in the order in which they are tried; the last one takes what is left."""
 
 TABLES = {

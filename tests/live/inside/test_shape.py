@@ -28,6 +28,7 @@ TOLD: tuple[dict[str, Any], ...] = (
     {"batcher": {"chunked": {"tokens": 24, "long_prefill": 16}}},
     {"batcher": "prefill_first"},
     {"batcher": "prefill_first", "queue": "priority"},
+    {"queue": "program_fcfs"},
     {"batcher": {"sarathi": {"tokens": 24, "mixed": False}}},
     {"batcher": {"gathered": {"timeout_iters": 3, "max_tokens_ratio": 0.5}}, "queue": "priority"},
 )
@@ -316,6 +317,21 @@ def test_first_and_last_tokens_are_told_as_simulated(crowded: bool) -> None:
 def test_swapping_is_refused_at_the_start(poise: Any) -> None:
     with pytest.raises(UserError, match="vLLM v1 only computes it again; take swap: false"):
         poise.PoiseScheduler(World({"preempt": {"last_admitted": {"swap": True}}}, ()))
+
+
+@pytest.mark.parametrize(
+    ("cache", "said"), [("oracle_ttl", "is told the future"), (f"{__name__}:Ranks", "ranks what is evicted")]
+)
+def test_a_cache_policy_that_needs_a_simulation_is_refused(poise: Any, cache: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        poise.PoiseScheduler(World({"cache": cache}, ()))
+
+
+class Ranks(Keeps):
+    """Says what is evicted first."""
+
+    def rank(self, sequence: Any, extent: int, blocks: int) -> int:
+        return blocks
 
 
 def test_another_vllm_is_refused() -> None:

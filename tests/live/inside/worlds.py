@@ -64,18 +64,20 @@ class World:
         replica = Replica(engine, LinearCost(step_s=1.0), self.blocks, **policies(self.told or {}), one_step=True)
         ahead = [(ask.at * SECOND, id, ask) for id, ask in enumerate(self.asks)]
         steps: list[Step] = []
+        gave_way: list[int] = []
         while ahead or replica.next_at < NEVER:
             if ahead and ahead[0][0] <= replica.next_at:
                 now, id, ask = ahead.pop(0)
                 replica.add(Sequence(_request(id, ask), ask.output), now)
                 continue
             now = replica.next_at
-            gave_way = [sequence.id for code, sequence in replica.turn(now) if code == PREEMPTED]
+            gave_way += [sequence.id for code, sequence in replica.turn(now) if code == PREEMPTED]
             lane = replica.lanes[0]
             tokens = {sequence.id: entry.tokens for sequence, entry in lane.chunks}
             tokens |= dict.fromkeys(lane.group.members, 1) if lane.decoded else {}
-            if lane.steps:
+            if lane.steps:  # else the batcher is asked again at once
                 steps.append((now // SECOND, tokens, gave_way))
+                gave_way = []
         assert not replica.sequences, "all requests end"
         return steps
 
