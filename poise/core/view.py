@@ -153,6 +153,7 @@ class SequenceView(Protocol):
     """One request inside an engine: what it asked, and how far it is.
 
     tool: which tool its answer calls, where that is known; no policy reads it before the request has ended.
+    pinned: whether KV of its session was pinned here when it arrived.  preemptions: how often it gave way here.
     """
 
     request: RequestView
@@ -163,6 +164,8 @@ class SequenceView(Protocol):
     source: int
     swapped: int
     tool: int
+    pinned: bool
+    preemptions: int
 
     @property
     def id(self) -> int:

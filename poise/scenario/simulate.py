@@ -135,10 +135,16 @@ def build_world(
         for _ in range(belief.gateways)
     ]  # fmt: skip
 
+    def away(row: int) -> int:
+        return world.clients.arrivals.away(row)
+
+    for replica in replicas:
+        _reveal(replica, away)
+
     def renew(number: int) -> Replica:
         at = cluster.pool_of(number)
         pool = cluster.pools[at]
-        return _replica(pool, estimators[at], kv_blocks(pool), policies, one_step)
+        return _reveal(_replica(pool, estimators[at], kv_blocks(pool), policies, one_step), away)
 
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
@@ -212,6 +218,13 @@ def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, 
         sends=pool.role == "prefill",
         one_step=one_step,
     )
+
+
+def _reveal(replica: Replica, away: Callable[[int], int]) -> Replica:
+    """Tell a cache policy that asks for it how long sessions stay away."""
+    if replica.cache is not None and hasattr(replica.cache, "reveal"):
+        replica.cache.reveal(away)
+    return replica
 
 
 def _prefill_rate(pool: Pool, estimator: Estimator, limit: int) -> float:
