@@ -1,8 +1,8 @@
 """Matrix: conversations of agents run by one central loop, in batches, or row by row from peer to peer.
 
-Wang et al. (arXiv 2511.21686): what a conversation knows travels in the message from agent to agent, so no loop holds
-all of them, and a row that ends admits the next at once. Here each row is a list of calls with their seconds, on agents
-of which each serves some calls at once.
+What a conversation knows travels in the message from agent to agent (arXiv 2511.21686), so no loop holds all of them,
+and a row that ends admits the next at once. Here each row is a list of calls with their seconds, on agents of which each
+serves some calls at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -91,6 +92,7 @@ class _Run:
         self._fleet = fleet
         self._queues: list[deque[int]] = [deque() for _ in range(fleet.agents)]
         self._busy = [0] * fleet.agents
+        self._load: list[float] = [0.0] * fleet.agents
         self._at = [0] * len(rows)
         self._heap: list[tuple[float, int, int, int]] = []
         self._order = 0
@@ -140,9 +142,8 @@ class _Run:
 
     def _ask(self, now: float, row: int) -> None:
         """A call goes to the agent with the fewest, the first of them."""
-        lost = self._fleet.lost
-        able = [each for each in range(self._fleet.agents) if lost is None or each != lost[0] or now < lost[1]]
-        agent = min(able, key=lambda each: self._busy[each] + len(self._queues[each]))
+        agent = self._load.index(min(self._load))
+        self._load[agent] += 1
         self._queues[agent].append(row)
         self._serve(now, agent)
 
@@ -154,6 +155,7 @@ class _Run:
 
     def _answered(self, now: float, row: int, agent: int) -> None:
         self._busy[agent] -= 1
+        self._load[agent] -= 1
         self._at[row] += 1
         self._done.calls += 1
         self._serve(now, agent)
@@ -163,6 +165,7 @@ class _Run:
         """Rows that are there are lost; no other row is."""
         gone = [*self._queues[agent], *(row for _, _, row, where in self._heap if where == agent)]
         self._queues[agent].clear()
+        self._load[agent] = inf
         self._heap = [each for each in self._heap if each[3] != agent]
         heapq.heapify(self._heap)
         self._done.lost = sorted(gone)
