@@ -1,8 +1,8 @@
 """Matrix: conversations of agents run by one central loop, in batches, or row by row from peer to peer.
 
 What a conversation knows travels in the message from agent to agent (arXiv 2511.21686), so no loop holds all of them,
-and a row that ends admits the next at once. Here each row is a list of calls with their seconds, on agents of which each
-serves some calls at once.
+and a row that ends admits the next at once. Here each row is a list of calls with their seconds, on agents of which
+each serves some calls at once.
 """
 
 from __future__ import annotations
