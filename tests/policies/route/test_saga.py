@@ -59,7 +59,9 @@ def test_nobody_is_stolen_who_decodes_or_from_whom_has_little() -> None:
     decoding = a_flight(a_request(session=1, prompt_tokens=9000), first_token_at=5)
     router = Saga(idle_s=0.0)
     assert router.rebalance(busy(decoding)) == []
-    even = a_cluster(*[a_replica(requests=1, tokens=1000, flights=(a_flight(a_request()),))] * 2, a_replica(), needs=NEEDS)
+    even = a_cluster(
+        *[a_replica(requests=1, tokens=1000, flights=(a_flight(a_request()),))] * 2, a_replica(), needs=NEEDS
+    )
     assert router.rebalance(even) == [], "1.5 times the mean"
     assert Saga(steal=0.0).rebalance(even) == ()
 
