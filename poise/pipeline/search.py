@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -33,7 +34,10 @@ EFFORT = 800_000
 """Operations that improving may place in all; as these are counted, not seconds, results repeat."""
 
 STARTS = 3
-"""Schedules that are improved side by side."""
+"""Schedules that are improved side by side, and one more where there are only a few attempts …"""
+
+ALIKE = 2
+"""… of which so many may come from one scheduler."""
 
 WORSE = Fraction(1, 20)
 """By how much the next attempt may start from something worse than the last."""
@@ -105,7 +109,9 @@ def improve(
         return []
     each = 2 * len(given[0].net.ticks)
     steps, done = max(1, effort.left // part // each), 0
-    starts = (_unlike(given) if few else given)[:STARTS]
+    starts = _unlike(given) if few else given[:STARTS]
+    if few:
+        steps = max(steps, min(STARTS + 2, effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
     best = given[0].value
     while done < steps and best > least:
@@ -123,16 +129,17 @@ def improve(
 
 
 def _unlike(lines: Sequence[Line]) -> list[Line]:
-    """Those that have neither name nor value in common with one before."""
-    names: set[str] = set()
+    """Those near the best that have no value in common with one before, and no name with two."""
+    names: Counter[str] = Counter()
     values: set[Value] = set()
     found = []
     for line in lines:
-        if line.name not in names and line.value not in values:
+        near = line.value[0] <= lines[0].value[0] * (1 + WORSE)
+        if near and names[line.name] < ALIKE and line.value not in values:
             found.append(line)
-            names.add(line.name)
+            names[line.name] += 1
             values.add(line.value)
-    return found
+    return found[: STARTS + 1]
 
 
 class _Attempt:

@@ -14,7 +14,7 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.around import Around
 from poise.cost.coefficients import ACTIVATION_BYTES
-from poise.cost.work import Works
+from poise.cost.work import Works, efficiencies
 
 NORM_WIDTHS = 8
 """Widths of a token that the two norms of a layer move, with residuals (`Builder.elementwise`)."""
@@ -50,7 +50,7 @@ class Woven(Around):
 
     def __init__(self, inner: Estimator, pool: Pool, term: TokenWeave) -> None:
         super().__init__(inner)
-        self.works, self.sms = Works(pool), term.sms
+        self.works, self.sms = Works(pool, efficiencies(inner)), term.sms
         self.layers, self.ranks = pool.model.layers, pool.tensor
 
     def step(self, shape: StepShape) -> Piece:

@@ -154,7 +154,7 @@ def _placed(
     begun = lines(small, chain(seeds.values(), steady(small, 2)), by, under)
     if known is not None and not (begun and hope(begun[0], whole) * NEAR < true(known)[0]):
         return None
-    tried = improve(begun, under, effort, 5, few=True)
+    tried = improve(begun, under, effort, 8, few=True)
     found = [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
     name = next((line.name for line in tried if line.name in seeds), None)
     if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
