@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from poise.core.errors import ScheduleError
@@ -155,7 +155,7 @@ def _placed(
     if known is not None and not (begun and hope(begun[0], whole) * NEAR < true(known)[0]):
         return None
     tried = improve(begun, under, effort, 8, few=True)
-    found = [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
+    found = list(islice((line for line in (full(each, whole) for each in tried) if line), REPEATED))
     name = next((line.name for line in tried if line.name in seeds), None)
     if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
         seed = next(line for line in reversed(tried) if line.name == name)
