@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from poise.core.event import Arrived
+from poise.core.action import Dispatch
+from poise.core.control import Control
+from poise.core.event import Arrived, Finished
+from poise.core.spec import ReplicaSpec
 from poise.live.gateway.names import Begun
 from poise.live.wire.loop import run
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.program_fcfs import ProgramOrder
+from poise.policies.route.least_requests import LeastRequests
+from poise.testing import a_request
 from tests.live.gateway.live import Live
 
 
@@ -26,24 +31,25 @@ def test_no_more_sessions_are_remembered_than_may_be() -> None:
     assert begun.next(2, 6) == (0, 6), "forgotten, so it begins anew"
 
 
-def test_an_early_program_goes_ahead_of_later_ones_that_wait() -> None:
+def test_policies_are_told_at_the_gateway() -> None:
     async def main() -> None:
-        order = ProgramOrder()
-        async with Live(1, order=order, admission=(Ceiling(requests=1),)) as live:
-            first = await live.ask("first of a", 2, headers=[(b"x-session-id", b"a")]).wait()
-            assert first.whole
-            names = (b"b", b"c", b"d", b"a")
-            answers = [live.ask("more", 20, headers=[(b"x-session-id", name)]) for name in names]
-            for answer in answers:
-                assert (await answer.wait()).whole
-            asked = [event.request for event in live.trace.events if isinstance(event, Arrived)]
-            sent = [action.request for action in live.trace.actions if type(action).__name__ == "Dispatch"]
-            session = {request.id: request.session for request in asked}
-            turns = {request.id: request.turn for request in asked}
-            assert sorted(turns.values()) == [0, 0, 0, 0, 1]
-            goes_on = next(request for request in asked if request.turn == 1)
-            assert goes_on.begun_at == asked[0].arrived_at
-            waited = [request for request in sent if session[request] != asked[0].session][1:]
-            assert sent.index(goes_on.id) < min(sent.index(request) for request in waited), "ahead of all that waited"
+        async with Live(1) as live:
+            for name in (b"a", b"b", b"a"):
+                assert (await live.ask("more", 2, headers=[(b"x-session-id", name)]).wait()).whole
+            first, other, later = [event.request for event in live.trace.events if isinstance(event, Arrived)]
+            assert (first.turn, other.turn, later.turn) == (0, 0, 1)
+            assert first.begun_at == later.begun_at == first.arrived_at
+            assert other.begun_at == other.arrived_at > first.arrived_at
 
     run(main())
+
+
+def test_of_those_that_are_held_the_early_program_goes_first() -> None:
+    control = Control(LeastRequests(), [ReplicaSpec()], order=ProgramOrder(), admission=(Ceiling(requests=1),))
+    begun, sent = {0: 0, 1: 1, 2: 2, 3: 0}, []
+    for number, begun_at in begun.items():
+        request = a_request(id=number, arrived_at=number, begun_at=begun_at, session=begun_at)
+        sent += control.handle(Arrived(number, request, 0))
+    for number in (0, 3, 1):
+        sent += control.handle(Finished(10 + number, number, 1))
+    assert [action.request for action in sent if isinstance(action, Dispatch)] == [0, 3, 1, 2]
