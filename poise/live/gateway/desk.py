@@ -12,6 +12,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
+from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
 from poise.live.gateway.names import Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
@@ -65,7 +66,7 @@ class Desk:
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
         self._responses: OrderedDict[str, Engine] = OrderedDict()
-        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip}
+        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip, Part: Trip}
         self._tenants = tenants
         self._tenant_header = tenant_header
         self._exact = exact
@@ -91,6 +92,8 @@ class Desk:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
+            if FIELD in exchange.body and self._fanned(exchange):
+                return
             asked = reader(exchange.body)
             if type(asked) is Asked:
                 self._arrive(exchange, asked)
@@ -112,6 +115,18 @@ class Desk:
         if isinstance(tenant, BadRequest):
             return Refusal(tenant.status, "key", tenant.message, CHALLENGE, tenant.json())
         return None
+
+    def _fanned(self, exchange: Exchange) -> bool:
+        """Whether it asks for several items, and has been taken apart or told why it cannot be."""
+        settings = self.world.settings
+        if not settings.fan_out or type(exchange) is not Exchange or exchange.path not in PATHS:
+            return False
+        found = parts(exchange, settings.fan_out, settings.clients.body_bytes)
+        if isinstance(found, BadRequest):
+            exchange.answer(found.status, found.json())
+        elif found is not None:
+            Fan(exchange, found, self.receive)
+        return found is not None
 
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], Asked | BadRequest] | None:
         """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
