@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -30,6 +31,7 @@ class NanoFlow:
     into. A step whose operators would gain nothing is not cut.
     """
 
+    hides: ClassVar[tuple[str, ...]] = ("arithmetic", "links", "memory")
     overlap: float = HIDDEN
     nano: int = 2
 

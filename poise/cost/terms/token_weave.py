@@ -7,6 +7,7 @@ its part of the tokens. Only steps large enough are split: halves read the weigh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -30,6 +31,7 @@ class TokenWeave:
     There is no threshold to set: a step is split where that is shorter, as the authors' tables by model and batch do.
     """
 
+    hides: ClassVar[tuple[str, ...]] = ("links",)
     sms: float = SMS
 
     def __post_init__(self) -> None:
