@@ -22,6 +22,9 @@ ITEM: Final = "{item}"
 FIELD: Final = b'"fan_out"'
 PATHS: Final = ("/v1/chat/completions", "/v1/completions")
 
+MOST: Final = 16 * 2**20
+"""Bytes of one part's answer, beyond which its engine is not believed to end."""
+
 _DROPPED: Final = frozenset((b"content-length", b"transfer-encoding", b"accept-encoding", b"expect"))
 """Headers of the whole that are wrong for its parts; and none may be compressed, for they are read."""
 
@@ -42,7 +45,7 @@ class Part(Exchange):
         super().__init__(whole.method, whole.target, headers, body, whole.begun_at)
         self.peer = whole.peer
         self.status = 0
-        self.reply = b""
+        self.reply = bytearray()
         self.over: Callable[[Part], None] | None = None
 
     def start(self, status: int, headers: Headers, length: int | None = None) -> None:
@@ -53,6 +56,10 @@ class Part(Exchange):
     def write(self, data: bytes) -> None:
         """One piece of it."""
         self.reply += data
+        if len(self.reply) > MOST and self.gone is not None:
+            gone, self.gone = self.gone, None
+            gone()
+            self.cut()
 
     def end(self) -> None:
         """It is whole."""
@@ -60,7 +67,7 @@ class Part(Exchange):
 
     def cut(self) -> None:
         """It will never be."""
-        self.status, self.reply = 502, openai(502, "an engine broke off the answer for one item")
+        self.status, self.reply = 502, bytearray(openai(502, "an engine broke off the answer for one item"))
         self._close()
 
     def leave(self) -> None:
@@ -148,7 +155,7 @@ class Fan:
         if self._over:
             return
         if part.status != 200:
-            self._answer(part.status, part.reply)
+            self._answer(part.status, bytes(part.reply))
         elif not self._left:
             self._answer(*_joined(self._parts))
 

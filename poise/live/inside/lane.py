@@ -139,7 +139,8 @@ class InsideLane:
         UserError where nobody said what a step costs.
         """
         if self._step is None:
-            raise UserError("the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes")
+            said = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
+            raise UserError(f"poise inside vLLM: {said}")
         if decodes == ALL:
             decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
         piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0))

@@ -9,8 +9,8 @@ was found already is passed over. In a placement start
 
 of which the best are pressed against their end and their begin until the bound is reached or the effort is spent
 (`squeeze.py`, `search.py`). Whatever was published and fits is among the candidates, so nothing published is better.
-Long runs choose on a short one, whose steady state is then repeated (`steady.py`); the published schedules that were
-best on the short run stay candidates at full length.
+Long runs choose on a short one, whose steady state is then repeated (`steady.py`), with a few steps of improving; the
+published schedule that was best on the short run stays a candidate at full length, and of a V so do the best blocks.
 """
 
 from __future__ import annotations

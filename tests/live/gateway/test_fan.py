@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from poise.core.action import Dispatch
+from poise.live.gateway.fan import Fan, parts
 from poise.live.gateway.settings import Settings
+from poise.live.know.asked import BadRequest
+from poise.live.wire.exchange import Exchange
 from poise.live.wire.loop import run
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
@@ -82,6 +85,35 @@ def test_what_cannot_be_parted_is_told_why() -> None:
             await live.check_balance()
 
     run(main())
+
+
+def test_parts_are_bounded_as_one_body_is() -> None:
+    whole = Exchange("POST", b"/v1/completions", [], json.dumps({"prompt": "x" * 900, "fan_out": FAN}).encode(), 0)
+    found = parts(whole, 8, 3000)
+    assert isinstance(found, BadRequest) and found.status == 413
+    some = parts(whole, 8, 4000)
+    assert isinstance(some, list) and len(some) == len(ITEMS)
+
+
+class Whole(Exchange):
+    """A client that notes the status of its answer among `left`."""
+
+    left: list[int]
+
+    def answer(self, status: int, *rest: Any) -> None:
+        self.left.append(status)
+
+
+def test_an_answer_without_an_end_ends_them_all() -> None:
+    whole = Whole("POST", b"/v1/completions", [], json.dumps({"prompt": "", "fan_out": FAN}).encode(), 0)
+    left = whole.left = []
+    some = parts(whole, 8, 4000)
+    assert isinstance(some, list)
+    Fan(whole, some, lambda part: setattr(part, "gone", lambda: left.append(some.index(part))))  # type: ignore[arg-type]
+    some[2].start(200, [])
+    for _ in range(20):
+        some[2].write(bytes(2**20))
+    assert left == [2, 0, 1, 3, 502], "the one that does not end, then the others, then the client"
 
 
 def test_nobody_is_taken_apart_unasked() -> None:
