@@ -13,7 +13,7 @@ from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
-from poise.live.gateway.names import Names
+from poise.live.gateway.names import Begun, Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
 from poise.live.know.asked import READERS, Asked, BadRequest
@@ -65,6 +65,7 @@ class Desk:
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
+        self.programs = Begun(NAMED)
         self._responses: OrderedDict[str, Engine] = OrderedDict()
         self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip, Part: Trip}
         self._tenants = tenants
@@ -184,6 +185,8 @@ class Desk:
         ttft = self._ttft(exchange)
         if prompt.prompt_tokens >= self.world.fleet.shortest:
             prompt = self._shortened(prompt, model)
+        session = self._session(exchange, asked)
+        turn, begun_at = self.programs.next(session, now)
         view = RequestView(
             number,
             now,
@@ -192,13 +195,15 @@ class Desk:
             prompt.ids,
             prompt.ends,
             model,
-            self._session(exchange, asked),
+            session,
             tenant.id,
             lora,
             asked.priority + tenant.priority,
             now + ttft if ttft else 0,
             0,
             self._home(asked.previous) if asked.previous else -1,
+            turn=turn,
+            begun_at=begun_at,
         )
         trip = self.trips[type(exchange)](self.world, exchange, view, asked.stream, tenant.name)
         if asked.kind == "responses":
