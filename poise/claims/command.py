@@ -6,13 +6,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from poise.claims import record as records
 from poise.claims.bench import Bench, folder
 from poise.claims.find import claim, digest, measure
+from poise.claims.groups import find_group
 from poise.claims.page import page
 from poise.claims.record import Record, text
-from poise.claims.show import show_claim, show_systems, systems
+from poise.claims.show import show_claim, show_system, show_systems, systems
 from poise.core.errors import UserError
 from poise.report.files import replacing
 from poise.scenario.meter import Bars
@@ -32,13 +34,29 @@ class Wish:
     quiet: bool = False
 
 
-def list_systems(as_json: bool) -> None:
-    """Print every system with what became of its claim."""
-    told = systems()
+def list_systems(name: str | None, group: str | None, as_json: bool) -> None:
+    """Print every system with what became of its claim, those of a group, or all that is known of one.
+
+    UserError for an unknown system or group, and where both are given.
+    """
+    if name is not None and group is not None:
+        raise UserError(f"--group {group}: stands beside the system {name}; give one or the other")
+    if name is not None:
+        claim(name)
+    wanted = None if group is None else find_group(group)
+    told = [each for each in systems() if wanted in (None, each["group"]) and name in (None, each["name"])]
     if as_json:
-        sys.stdout.write(text({"systems": told}))
+        sys.stdout.write(text({"systems": [_whole(each) for each in told] if name else told}))
+    elif name is not None:
+        show_system(name)
     else:
         show_systems(told)
+
+
+def _whole(told: dict[str, Any]) -> dict[str, Any]:
+    """A system with its criteria and curves."""
+    kept = records.measured(told["name"])
+    return told | ({"result": kept.as_dict()} if kept else {})
 
 
 def try_claim(wish: Wish) -> Record:

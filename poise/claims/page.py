@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from html import escape
 
-from poise.claims.claim import Claim, Curve, Point
+from poise.claims.claim import Claim, Curve
+from poise.claims.picture import lines_of, scales
 from poise.claims.record import Record
 from poise.claims.show import MET, figures
-from poise.report.chart import Line, Scale, chart, swatch
+from poise.report.chart import chart, swatch
 from poise.report.frame import document
 
 
@@ -51,25 +51,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, text: bool
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _end(point: Point, side: int) -> float:
-    """The lower (-1) or upper (1) end of a point's interval, NaN where it has none."""
-    return math.nan if point.value is None or point.half is None else point.value + side * point.half
-
-
 def _figure(curve: Curve) -> str:
-    lines = [
-        Line(
-            name,
-            style,
-            [point.x for point in points],
-            [math.nan if point.value is None else point.value for point in points],
-            [_end(point, -1) for point in points],
-            [_end(point, 1) for point in points],
-        )
-        for style, (name, points) in enumerate(curve.lines.items())
-    ]
+    lines = lines_of(curve)
     legend = "".join(swatch(line.name, line.style) for line in lines)
-    y = Scale("" if curve.kind == "number" else curve.kind, curve.kind, log=curve.kind == "seconds")
-    drawn = chart(curve.title, lines, Scale(curve.across), y, reading=f"{{y}} at {{x}} ({curve.across})", dots=True)
+    x, y = scales(curve)
+    drawn = chart(curve.title, lines, x, y, reading=f"{{y}} at {{x}} ({curve.across})", dots=True)
     table = _table(*figures(curve))
     return f'<section><h2>{escape(curve.title)}</h2><div class="legend">{legend}</div>{drawn}{table}</section>'

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any, TextIO
 
 from poise.claims.claim import Claim, Criterion, Curve
 from poise.claims.find import claim, names
+from poise.claims.groups import by_group, group_of
 from poise.claims.record import Record, measured
+from poise.claims.spark import sparks
 from poise.report.table import show
 from poise.report.wording import MISSING, significant, write
 
 MET = {True: "met", False: "not met", None: "cannot be told"}
 """Words for `Criterion.met`."""
+
+WIDEST = 22
+"""Characters that a table leaves to the name of a system."""
 
 
 def systems() -> list[dict[str, Any]]:
@@ -27,6 +33,7 @@ def _told(name: str, about: Claim, record: Record | None) -> dict[str, Any]:
     return {
         "name": name,
         "system": about.system,
+        "group": group_of(name, about),
         "paper": about.paper,
         "year": about.year,
         "slot": about.slot,
@@ -55,31 +62,55 @@ def standing(about: Claim, record: Record | None) -> str:
     return "stale" if record.stale else record.verdict
 
 
-HEADERS = ("name", "system", "year", "slot", "policies", "verdict", "criteria met", "trust", "run time", "headline")
+HEADERS = ("name", "system", "year", "slot", "verdict", "met", "known by")
 
 
 def rows(told: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Every system as a row of text."""
+    """Systems as rows of text that fit 100 columns."""
     return [
         (
             each["name"],
-            each["system"],
+            shorten(each["system"], WIDEST, placeholder="…"),
             str(each["year"]),
             each["slot"],
-            ", ".join(each["policies"]),
             each["verdict"],
             f"{each['met']} of {each['criteria']}" if each["criteria"] else MISSING,
             each["trust"],
-            f"{each['cpu_s']} s" if each["cpu_s"] is not None else MISSING,
-            each["headline"],
         )
         for each in told
     ]
 
 
 def show_systems(told: list[dict[str, Any]], file: TextIO | None = None) -> None:
-    """Print every system in a row."""
-    show("Systems and what became of their claims (`poise claim NAME` runs one again)", HEADERS, rows(told), file)
+    """Print systems, a table for each group, and how they came out on the whole."""
+    out = file or sys.stdout
+    for group, some in by_group((each["name"], each["group"]) for each in told).items():
+        show(group.capitalize(), HEADERS, rows([each for each in told if each["name"] in some]), out)
+    counts = Counter(each["verdict"] for each in told)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    out.write(
+        f"{len(told)} systems: {said}.\n`poise systems NAME` tells all of one; `poise claim NAME` runs it again.\n"
+    )
+
+
+def show_system(name: str, file: TextIO | None = None) -> None:
+    """Print all that is known of one system: its claim, what was measured, with which code, and its curves in small."""
+    out, about, record = file or sys.stdout, claim(name), measured(name)
+    out.writelines(f"{line}\n" for line in _head(about))
+    if record is None:
+        out.write(
+            _wrapped(f"Verdict: {standing(about, record)}: {about.untestable or f'run `poise claim {name}`'}") + "\n"
+        )
+        return
+    for number, criterion in enumerate(record.findings.criteria, start=1):
+        out.write("\n" + "\n".join(_criterion(number, criterion)) + "\n")
+    for curve in record.findings.curves:
+        out.write(f"\n{curve.title}, by {curve.across}\n")
+        out.writelines(f"  {line}\n" for line in sparks(curve))
+    stale = "; its code has changed since" if record.stale else ""
+    out.write(
+        f"\nVerdict: {record.verdict} ({record.date}, Poise {record.poise}, {record.cpu_s:.0f} s of one core{stale}).\n"
+    )
 
 
 def show_claim(about: Claim, record: Record, file: TextIO | None = None) -> None:

@@ -458,11 +458,17 @@ def policies(json: Json = False) -> None:
 
 
 @app.command()
-def systems(json: Json = False) -> None:
+def systems(
+    name: Annotated[
+        str | None, typer.Argument(help="All that is known of this one.", metavar="[NAME]", show_default=False)
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Those of one group, as in batching.")] = None,
+    json: Json = False,
+) -> None:
     """List the published systems that Poise has, and what became of their claims."""
     from poise.claims.command import list_systems
 
-    list_systems(json)
+    list_systems(name, group, json)
 
 
 @app.command()

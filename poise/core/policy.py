@@ -6,7 +6,7 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from poise.core.action import Batch, Hold, Move, Reject, Route, Scale, Wake
@@ -189,7 +189,11 @@ class Recovery(Protocol):
 
 
 class Queue(Protocol):
-    """The order in which an engine admits waiting requests."""
+    """The order in which an engine admits waiting requests.
+
+    A class may have `place(sequence)` as well, which is asked instead: so the order can tell who was preempted, or
+    whose session has KV pinned. It is asked once for each time that the request begins to wait.
+    """
 
     def key(self, request: RequestView) -> Any:
         """A value to sort by, the least first; fixed while the request waits. Ties go by arrival, then id."""
@@ -225,8 +229,24 @@ class Preempt(Protocol):
         ...
 
 
+RankExtent = Callable[[Any, int, int], Any]
+"""`rank(sequence, extent, blocks)` of a cache policy."""
+
+
 class Cache(Protocol):
-    """How long the KV of a request that ended stays pinned."""
+    """How long the KV of a request that ended stays pinned.
+
+    A pin goes when a request of its session is admitted; while one waits it does not expire. A class may have any of
+
+    - `returned(request, now)`: told of each request that arrives at this replica, before it queues;
+    - `admitted(sequence, now)`: told of each that begins to run here, what it was preempted from not counted;
+    - `gives_way(request)`: the place of its pin among those that go when room is needed, the least first, instead of
+      the first to expire;
+    - `rank(sequence, extent, blocks)`: the value of an extent that nobody holds any more (-1: blocks without identity),
+      the least evicted first, instead of least recently used first; `sequence` held it last. Asked once each time.
+    - `reveal(truth)`: handed, by the simulator, a function from a request's id to the picoseconds from its end until
+      the next request of its session arrives, -1 for none.
+    """
 
     def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Picoseconds for which the prefix of `request` must not be evicted; 0 leaves it to LRU."""

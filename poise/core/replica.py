@@ -12,6 +12,7 @@ been dealt with. So an arrival at a boundary meets the same batch whether or not
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from poise.core.action import UNTIL_CHANGE
 from poise.core.estimate import Estimator
@@ -20,7 +21,8 @@ from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
-from poise.core.policy import Batcher, Cache, Preempt, Queue
+from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent
+from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.shortage import Shortage
@@ -61,7 +63,10 @@ class Replica:
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
-        self.pool = KvPool(blocks, engine.block_tokens, engine.prefix_caching, listener)
+        self._returned: Callable[[RequestView, int], None] | None = getattr(cache, "returned", None)
+        self._admitted: Callable[[Sequence, int], None] | None = getattr(cache, "admitted", None)
+        self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
+        self.pool = _pool(engine, blocks, listener, cache)
         self.space = Space(self.pool)
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
         self.space.set_lanes(self.lanes)
@@ -88,6 +93,10 @@ class Replica:
     def add(self, sequence: Sequence, now: int, passed: bool = False) -> None:
         """Queue a sequence that arrives at `now`."""
         request = sequence.request
+        if self._returned is not None:
+            self._returned(request, now)
+        if self.pins.heap:
+            sequence.pinned = self.pins.hold(request.session)
         self.sequences[request.id] = sequence
         self.queued_tokens += request.prompt_tokens + sequence.produced
         heads = self.waiting.push(sequence)
@@ -162,7 +171,7 @@ class Replica:
             elif expired:
                 lane.cut(now, True)
         while self.pins.heap and self.waiting and not self.running:
-            self.pins.drop_first()  # pins must not stop an engine that has nothing else to do
+            self.pins.give_way()  # pins must not stop an engine that has nothing else to do
             for lane in lanes:
                 lane.start(now)
         self._schedule(now)
@@ -221,8 +230,11 @@ class Replica:
             return False
         pool.admit(sequence)
         sequence.cached = sequence.computed
+        if self._admitted is not None:
+            self._admitted(sequence, self.space.now)
         if self.pins.heap:
             self.pins.release(sequence.request.session)
+            sequence.pinned = False
         self.queued_tokens -= sequence.computed
         sequence.lane = lane.index
         if sequence.source >= 0:
@@ -274,7 +286,8 @@ class Replica:
                 keep = self.cache.keep(sequence.request, sequence, lane)
             nodes = pool.release(sequence, sequence.output_id)
             if keep > 0 and nodes:
-                self.pins.add(sequence.request.session, nodes, self.space.now + keep)
+                place = None if self._gives_way is None else self._gives_way(sequence.request)
+                self.pins.add(sequence.request.session, nodes, self.space.now + keep, place)
             else:
                 pool.drop(nodes)
         self.end(sequence)
@@ -310,6 +323,8 @@ class Replica:
 
     def end(self, sequence: Sequence) -> None:
         """A sequence without blocks is gone from here."""
+        if sequence.pinned:
+            self.pins.release(sequence.request.session)
         if sequence.swapped:
             self.shortage.host_bytes += self.estimator.kv_bytes(sequence.swapped)
         sequence.move(Phase.ENDED)
@@ -343,3 +358,11 @@ class Replica:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
         self.next_at = min(until, self.pins.next_at)
+
+
+def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None) -> KvPool:
+    """The KV blocks, evicted as the cache policy ranks them or least recently used first."""
+    rank: RankExtent | None = getattr(cache, "rank", None)
+    if rank is None:
+        return KvPool(blocks, engine.block_tokens, engine.prefix_caching, listener)
+    return RankedPool(blocks, engine.block_tokens, engine.prefix_caching, listener, rank)

@@ -90,13 +90,14 @@ class Sequence:
     nodes, shared: prefix extents held, and how many of its blocks lie in them.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
     tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
+    pinned: whether KV of its session was pinned here when it arrived.
     account: where its time is charged; None unless the run was asked for it.
     """
 
     __slots__ = (
         "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
-        "hit_version", "id", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "preemptions",
-        "produced", "request", "shared", "short", "source", "swapped", "tool",
+        "hit_version", "id", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "pinned",
+        "preemptions", "produced", "request", "shared", "short", "source", "swapped", "tool",
     )  # fmt: skip
 
     done_at_step: int
@@ -129,6 +130,7 @@ class Sequence:
         self.cached = 0
         self.hit_version = -1
         self.preemptions = 0
+        self.pinned = False
         self.lane = -1
 
     @property

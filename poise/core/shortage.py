@@ -34,10 +34,10 @@ class Shortage:
             self.give_way(lane)
 
     def give_way(self, lane: LaneState) -> Sequence | None:
-        """Let the oldest pin go, or preempt one request of the lane; the one that gave way (None for a pin)."""
+        """Let a pin go, or preempt one request of the lane; the one that gave way (None for a pin)."""
         replica = self.replica
         if replica.pins.heap:
-            replica.pins.drop_first()
+            replica.pins.give_way()
             self.unpinned = True
             return None
         victim = self.preempt.victim(lane)

@@ -83,12 +83,17 @@ class ClusterView(Protocol):
 
     @property
     def total_blocks(self) -> Sequence[int]:
-        """KV blocks that each replica has; known beforehand, like the two below, and no part of `needs`."""
+        """KV blocks that each replica has; known beforehand, like the three below, and no part of `needs`."""
         ...
 
     @property
     def prefill_rate(self) -> Sequence[float]:
         """Prompt tokens per second that each replica computes at a full token budget, by the cost model."""
+        ...
+
+    @property
+    def decode_rate(self) -> Sequence[float]:
+        """Output tokens per second of one request of 2,000 tokens that decodes alone there, by the cost model."""
         ...
 
     def kv_seconds(self, tokens: int, source: int, target: int) -> float:
@@ -153,6 +158,7 @@ class SequenceView(Protocol):
     """One request inside an engine: what it asked, and how far it is.
 
     tool: which tool its answer calls, where that is known; no policy reads it before the request has ended.
+    pinned: whether KV of its session was pinned here when it arrived.  preemptions: how often it gave way here.
     """
 
     request: RequestView
@@ -163,6 +169,8 @@ class SequenceView(Protocol):
     source: int
     swapped: int
     tool: int
+    pinned: bool
+    preemptions: int
 
     @property
     def id(self) -> int:

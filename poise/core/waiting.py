@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from poise.core.policy import Queue
@@ -25,13 +25,15 @@ class Fcfs(deque[Sequence]):
 
 
 class Ordered:
-    """Sorted by a policy's key, then arrival, then id; who was preempted finds its own place again."""
+    """Sorted by a policy's key, then arrival, then id; who was preempted finds a place anew."""
 
-    __slots__ = ("_items", "_policy")
+    __slots__ = ("_items", "_key", "_places")
 
     def __init__(self, policy: Queue) -> None:
-        self._policy = policy
+        place = getattr(policy, "place", None)
+        self._key: Callable[[Sequence], Any] = place or (lambda sequence: policy.key(sequence.request))
         self._items: list[tuple[Any, int, int, Sequence]] = []
+        self._places: dict[int, tuple[Any, int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._items)
@@ -39,19 +41,17 @@ class Ordered:
     def __iter__(self) -> Iterator[Sequence]:
         return (item[3] for item in self._items)
 
-    def _item(self, sequence: Sequence) -> tuple[Any, int, int, Sequence]:
-        request = sequence.request
-        return self._policy.key(request), request.arrived_at, request.id, sequence
-
     def push(self, sequence: Sequence) -> bool:
         """Add a sequence; whether it heads the queue now."""
-        insort(self._items, self._item(sequence))
+        request = sequence.request
+        place = self._places[request.id] = self._key(sequence), request.arrived_at, request.id
+        insort(self._items, (*place, sequence))
         return self._items[0][3] is sequence
 
     push_front = push
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out."""
-        place = bisect_left(self._items, self._item(sequence)[:3])
+        place = bisect_left(self._items, self._places.pop(sequence.id))
         assert self._items[place][3] is sequence
         del self._items[place]

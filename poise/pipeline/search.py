@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ from poise.pipeline import bound
 from poise.pipeline.line import Line, Value
 from poise.pipeline.net import Net, Rows, homes_of
 from poise.pipeline.shop import Shop
+from poise.pipeline.squeeze import Orders
 from poise.pipeline.steady import lengthen, short
 
 Seed = Callable[[int], Rows]
@@ -33,7 +35,10 @@ EFFORT = 800_000
 """Operations that improving may place in all; as these are counted, not seconds, results repeat."""
 
 STARTS = 3
-"""Schedules that are improved side by side."""
+"""Schedules that are improved side by side, and one more where there are only a few attempts …"""
+
+ALIKE = 2
+"""… of which so many may come from one scheduler."""
 
 WORSE = Fraction(1, 20)
 """By how much the next attempt may start from something worse than the last."""
@@ -95,19 +100,21 @@ class Effort:
 def improve(
     given: Sequence[Line], least: Value, effort: Effort, part: int = 2, *, few: bool = False
 ) -> list[Line]:  # fmt: skip
-    """The lines and what squeezing makes of the best of them, the best first, with a part of the effort that is left.
+    """The lines and the best that squeezing makes of them, the best first, with a part of the effort that is left.
 
     Attempts take turns; those that fell behind stop half-way. All end soon after the first of the `least` values is
-    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines
-    and look far at once.
+    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines,
+    look far at once, and all that was better than what it came from is kept, for not all of it can be made long.
     """
     if not given:
         return []
     each = 2 * len(given[0].net.ticks)
     steps, done = max(1, effort.left // part // each), 0
-    starts = (_unlike(given) if few else given)[:STARTS]
+    starts = _unlike(given) if few else given[:STARTS]
+    if few:
+        steps = max(steps, min(STARTS + 2, effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
-    best = given[0].value
+    best, every = given[0].value, attempts
     while done < steps and best > least:
         if best[0] <= least[0]:
             steps = min(steps, done + 1 + steps // 16)
@@ -118,21 +125,24 @@ def improve(
             done += 1
         best = min(best, *(attempt.best for attempt in attempts))
     effort.left -= done * each
-    found = [attempt.line.ordered(attempt.found) for attempt in attempts if attempt.best < attempt.line.value]
-    return sorted([*found, *given], key=lambda line: line.value)
+    ways = [way for one in every for way in one.ways] if few else [way for one in attempts for way in one.ways[-1:]]
+    lines = [(value, place, line.ordered(orders)) for place, (value, line, orders) in enumerate(ways)]
+    lines += [(line.value, len(ways) + place, line) for place, line in enumerate(given)]
+    return [line for _, _, line in sorted(lines, key=lambda each: each[:2])]
 
 
 def _unlike(lines: Sequence[Line]) -> list[Line]:
-    """Those that have neither name nor value in common with one before."""
-    names: set[str] = set()
+    """Those near the best that have no value in common with one before, and no name with two."""
+    names: Counter[str] = Counter()
     values: set[Value] = set()
     found = []
     for line in lines:
-        if line.name not in names and line.value not in values:
+        near = line.value[0] <= lines[0].value[0] * (1 + WORSE)
+        if near and names[line.name] < ALIKE and line.value not in values:
             found.append(line)
-            names.add(line.name)
+            names[line.name] += 1
             values.add(line.value)
-    return found
+    return found[: STARTS + 1]
 
 
 class _Attempt:
@@ -141,6 +151,7 @@ class _Attempt:
     def __init__(self, line: Line, place: int, first: Sequence[tuple[int, bool]]) -> None:
         self.line, self.best, self.first = line, line.value, first
         self.found = self.orders = line.orders
+        self.ways: list[tuple[Value, Line, Orders]] = []
         self.last, self.count = line.value, 0
         self.chance = Chance(place)
 
@@ -150,6 +161,7 @@ class _Attempt:
         value, orders = self.line.squeezed(self.orders, ahead, back)
         if value < self.best:
             self.best, self.found = value, orders
+            self.ways.append((value, self.line, orders))
         if value[0] <= self.last[0] * (1 + WORSE):
             self.last, self.orders = value, orders
         self.count += 1

@@ -9,13 +9,16 @@ _PARTS = (
 """Colours of the parts of `core.blame`: own work dark, that of others the same in light, delays apart."""
 
 # Colours: Okabe and Ito, "Color Universal Design" (2008), darkened or lightened until lines stand out from the ground.
-STYLE = """
+TINTS = """
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1f23;--soft:#5b636d;--rule:#dde1e6;--panel:#f6f7f9;--warn:#9a5b00;
 --c0:#0072b2;--c1:#d55e00;--c2:#008a65;--c3:#b5538c;--c4:#b07c00;--c5:#2b9bd6;--c6:#1c1f23;--c7:#7b6cc4}
 @media (prefers-color-scheme:dark){:root{--ground:#14171a;--ink:#e6e9ec;--soft:#9aa4ae;--rule:#30363d;--panel:#1c2126;
 --warn:#e6b32e;
 --c0:#4aa8e8;--c1:#f07d33;--c2:#2fc79b;--c3:#e08abb;--c4:#e6b32e;--c5:#9ad4f5;--c6:#e6e9ec;--c7:#a99cf0}}
-*{box-sizing:border-box}
+"""
+"""The colours, light and dark."""
+
+_PAGE = """*{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1400px;margin:0 auto;padding:20px 24px 48px}
@@ -56,15 +59,27 @@ figure{margin:0;padding:10px 12px;background:var(--panel);border:1px solid var(-
 figure.wide{margin-bottom:1em;max-width:524px}
 figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}
 .chart,.heat,.bars{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
-svg text{font-size:12px;fill:var(--soft)}
-svg .a{fill:var(--ink)}
-.heat image{image-rendering:pixelated}
+"""
+
+_HEAT = """.heat image{image-rendering:pixelated}
 .heat .fault{fill:none;stroke:var(--ink)}
 .t{stroke:var(--ink);stroke-width:2}.bars rect{stroke:var(--panel);stroke-width:.6}
 .x{stroke:var(--soft);stroke-width:1.5;opacity:.6}
+"""
+
+DRAWN = (
+    """svg text{font-size:12px;fill:var(--soft)}
+svg .a{fill:var(--ink)}
 .g{stroke:var(--rule);stroke-width:1}
 .l{fill:none;stroke-width:2;stroke-linejoin:round;vector-effect:non-scaling-stroke}
 .b{stroke:none;opacity:.2}
+"""
+    + "".join(f".c{n}{{stroke:var(--c{n})}}.d.c{n},.b.c{n}{{fill:var(--c{n})}}" for n in range(COLOURS))
+    + "\n"
+)
+"""The rules of a chart."""
+
+_REST = """
 .r{stroke-width:4}.m{stroke-width:1.5;stroke-dasharray:5 4;opacity:.8}.own{stroke:var(--soft);stroke-dasharray:1 3}
 .s{stroke-width:12;opacity:.3}.k{stroke-width:3}.h{fill:var(--panel);stroke-width:2}.u{opacity:.45}.z{fill:none}
 .scale{display:flex;flex-wrap:wrap;align-items:center;gap:2px 6px;margin:.2em 0 .5em}
@@ -91,7 +106,9 @@ dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:6px}
 .tiles{grid-template-columns:repeat(auto-fill,minmax(100px,1fr))}}
 @media print{.scroll{overflow:visible}figure{break-inside:avoid}}
 """ + "".join(
-    [f".c{n}{{stroke:var(--c{n})}}.d.c{n},.b.c{n}{{fill:var(--c{n})}}" for n in range(COLOURS)]
-    + [f".p{n}{{fill:{tint}}}" for n, tint in enumerate(_PARTS)]
+    [f".p{n}{{fill:{tint}}}" for n, tint in enumerate(_PARTS)]
     + [f".tabs>input:nth-of-type({n}):checked~div:nth-of-type({n}){{display:block}}" for n in (1, 2, 3)]
 )
+
+STYLE = TINTS + _PAGE + DRAWN + _HEAT + _REST
+"""The whole sheet."""

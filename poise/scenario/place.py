@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -40,7 +41,15 @@ class Places:
         return ScenarioError(f"{self.of(path)}: {where}: {message}" if where else f"{self.of(path)}: {message}")
 
     def file(self, text: str, path: Path, folder: FilePath) -> FilePath:
-        """The file that the value at `path` means: in `folder`, or in the working folder where an option gave it."""
+        """The file that the value at `path` means: in `folder`, or in the working folder where an option gave it.
+
+        It may begin with a variable of the environment, as in $POISE_DATA/trace.csv; ScenarioError where that is unset.
+        """
+        if text.startswith("$"):
+            name, _, rest = text[1:].partition("/")
+            if not os.environ.get(name):
+                raise self.error(path, f"{text}: the variable {name} is not set; set it to the folder, or give a path")
+            text = f"{os.environ[name]}/{rest}"
         given = FilePath(text).expanduser()
         return given if any(path[: len(each)] == each for each in self.overrides) else folder / given
 

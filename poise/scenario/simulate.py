@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from poise.workload.table import Workload
 
 
+ALONE = 2000
+"""Tokens of the request by whose decode rate replicas are told apart."""
+
+
 class Cost(Protocol):
     """A recipe that makes an estimator for each pool."""
 
@@ -132,10 +136,16 @@ def build_world(
         for _ in range(belief.gateways)
     ]  # fmt: skip
 
+    def away(row: int) -> int:
+        return world.clients.arrivals.away(row)
+
+    for replica in replicas:
+        _reveal(replica, away)
+
     def renew(number: int) -> Replica:
         at = cluster.pool_of(number)
         pool = cluster.pools[at]
-        return _replica(pool, estimators[at], kv_blocks(pool), policies, one_step)
+        return _reveal(_replica(pool, estimators[at], kv_blocks(pool), policies, one_step), away)
 
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
@@ -183,6 +193,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             link_bw=link_bw(cluster, pool),
             link_latency_s=cluster.link_latency_s,
             pool=at,
+            decode_rate=_decode_rate(estimator),
         )  # fmt: skip
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))
@@ -214,10 +225,24 @@ def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, 
     )
 
 
+def _reveal(replica: Replica, away: Callable[[int], int]) -> Replica:
+    """Tell a cache policy that asks for it how long sessions stay away."""
+    if replica.cache is not None and hasattr(replica.cache, "reveal"):
+        replica.cache.reveal(away)
+    return replica
+
+
 def _prefill_rate(pool: Pool, estimator: Estimator, limit: int) -> float:
     """Prompt tokens per second at a full token budget."""
     tokens = min(pool.engine.token_budget, limit)
     return tokens / seconds(estimator.step(StepShape(0, (Chunk(tokens, 0),))).base)
+
+
+def _decode_rate(estimator: Estimator) -> float:
+    """Output tokens per second of one request of `ALONE` tokens that decodes alone."""
+    piece = estimator.step(StepShape(1))
+    seen = min(ALONE, estimator.window) if estimator.window else 0
+    return 1 / seconds(piece.base + piece.per_kv * ALONE + piece.per_window * seen)
 
 
 def _serves(pool: Pool, models: tuple[str, ...]) -> int:

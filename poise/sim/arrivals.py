@@ -133,6 +133,18 @@ class Arrivals:
         """Which tool the row's answer calls, `NO_TOOL` or `UNTOLD`."""
         return self._tool[row] if self._tool else UNTOLD
 
+    def away(self, row: int) -> int:
+        """Picoseconds from the end of the row until the next request of its session arrives at the earliest, or -1."""
+        session, waits = self.session_of(row), self._waits
+        return min(
+            [
+                (waits[row, other] if waits else 0) + (self.delay[other] if self.delay else 0)
+                for other in self.followers.get(row, ())
+                if self.session_of(other) == session
+            ],
+            default=-1,
+        )
+
     def met(self, before: int, row: int, now: int) -> int:
         """One of those that `row` waits for has ended: the instant at which it may arrive, -1 while others are out."""
         self.awaited[row] -= 1

@@ -12,7 +12,8 @@ import pytest
 
 from poise.claims import find, record, show
 from poise.claims.bench import Bench, find_data
-from poise.claims.claim import Source, verdict
+from poise.claims.claim import Curve, Point, Source, verdict
+from poise.claims.spark import sparks
 from poise.cli import main
 
 QUICK = "sglang_cache_aware"
@@ -83,10 +84,38 @@ def test_systems_lists_every_claim(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(told(capsys, "systems", "--json"))["systems"]
     assert [each["name"] for each in data] == find.names()
     text = told(capsys, "systems")
+    assert max(map(len, text.splitlines())) <= 100
     for each in data:
         assert each["verdict"] in ("holds", "holds in part", "fails", "not testable", "stale")
-        assert each["headline"] in text
+        assert f"\n{each['name']} " in text
         assert bool(each["why"]) == (each["date"] is None)
+
+
+def test_systems_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(told(capsys, "systems", "--group", "routing", "--json"))["systems"]
+    assert {"llumnix", "preble"} <= {each["name"] for each in data} < set(find.names())
+    assert {each["group"] for each in data} == {"routing and rebalancing"}
+    assert "is in none; give one of routing" in told(capsys, "systems", "--group", "rooting", code=2)
+    assert "stands beside the system llumnix" in told(capsys, "systems", "llumnix", "--group", "routing", code=2)
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_all_that_is_known_of_a_system(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, kept = " ".join(told(capsys, "systems", name).split()), record.measured(name)
+    for said in (find.claim(name).headline, find.claim(name).conditions):
+        assert " ".join(said.split()) in text
+    assert ("Verdict: not testable" in text) == (kept is None)
+    for criterion in kept.findings.criteria if kept else ():
+        assert " ".join(criterion.measured.split()) in text
+    for curve in kept.findings.curves if kept else ():
+        assert f"{curve.title}, by {curve.across}" in text
+    (data,) = json.loads(told(capsys, "systems", name, "--json"))["systems"]
+    assert ("result" in data) == (kept is not None)
+
+
+def test_a_curve_in_small_is_on_one_scale() -> None:
+    curve = Curve("t", "load", "seconds", {"a": [Point(1, 0.1), Point(2, 1)], "bb": [Point(2, 10.0), Point(3, None)]})
+    assert sparks(curve) == ["a   ▁▄   100 ms to 1 s", "bb   █   10 s", "    from 1 to 3"]
 
 
 # Stale results --------------------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import inspect
 import json
 from datetime import date
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from poise.claims import find, record, show
+from poise.claims import find, groups, record, show
 from poise.claims.bench import Bench
 from poise.claims.claim import verdict
+from poise.claims.picture import picture
 from poise.policies.find import PLANNING, SLOTS, build
 from tests import doc_claims
 
@@ -27,7 +29,7 @@ def test_a_claim_is_well_formed(name: str) -> None:
     assert claim.policies
     for policy in claim.policies:
         if claim.slot not in find.MODELS:
-            build(claim.slot, policy)
+            build(claim.slot, Path(policy).name)  # `folder/name` where several slots have one
         assert find.file_of(policy, claim.slot).is_file()
     for policy in claim.others:
         assert find.policy_file(policy).is_file()
@@ -83,3 +85,29 @@ def test_no_result_is_stale(name: str) -> None:
 
 def test_the_page_has_the_results() -> None:
     assert doc_claims.PLACE.read() == doc_claims.table(), "run `python -m tests.doc_claims`"
+
+
+def test_the_pictures_are_those_of_the_results() -> None:
+    there = {file.name: file.read_text(encoding="utf-8") for file in doc_claims.PICTURES.glob("*.svg")}
+    assert there == doc_claims.pictures(), "run `python -m tests.doc_claims`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_is_sound(name: str) -> None:
+    """It is XML that refers to nothing outside, and names every line that it draws."""
+    kept = record.measured(name)
+    for curve in kept.findings.curves if kept else ():
+        drawn = picture(curve)
+        if drawn is None:
+            assert all(point.value is None for points in curve.lines.values() for point in points)
+            continue
+        root = ElementTree.fromstring(drawn)
+        assert "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+        texts = {"".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")}
+        assert {name for name, points in curve.lines.items() if any(p.value is not None for p in points)} <= texts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_has_a_group(name: str) -> None:
+    assert groups.group_of(name, find.claim(name)) in groups.GROUPS
+    assert find.claim(name).slot in groups._BY_SLOT

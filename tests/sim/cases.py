@@ -243,6 +243,33 @@ class KeepSessions:
         return self.ttl if request.session >= 0 else 0
 
 
+class RankSessions(KeepSessions):
+    """Pins that give way by session, and evictions in an order of their own that hangs on who came back."""
+
+    def __init__(self, ttl: int) -> None:
+        super().__init__(ttl)
+        self.came = 0
+
+    def returned(self, request: Any, now: int) -> None:
+        self.came += 1 + now % 3
+
+    def gives_way(self, request: Any) -> int:
+        return -request.session % 3
+
+    def rank(self, sequence: Any, extent: int, blocks: int) -> int:
+        return (extent + sequence.request.session * self.came + blocks) % 5
+
+
+class PinnedFirst:
+    """Who gave way, then whose KV is pinned, then by priority."""
+
+    def key(self, request: Any) -> int:
+        return 0
+
+    def place(self, sequence: Any) -> tuple[bool, bool, int]:
+        return not sequence.preemptions, not sequence.pinned, sequence.request.priority
+
+
 @dataclass
 class Case:
     """Everything that a world is built from; `build` makes a fresh one each time."""
@@ -265,6 +292,7 @@ class Case:
     long_prefill: int
     mover: Callable[[], Any]
     last_blocks: int = 16
+    ranked: bool = False
     order: Callable[[], Any] = NOBODY
     admission: Callable[[], Any] = tuple
     predictor: Callable[[], Any] = NOBODY
@@ -285,8 +313,8 @@ class Case:
                 self.blocks,
                 batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
                 preempt=LastAdmitted(self.swap),
-                queue=Priority() if self.ordered else None,
-                cache=KeepSessions(self.ttl) if self.ttl else None,
+                queue=(PinnedFirst() if self.ranked else Priority()) if self.ordered else None,
+                cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
                 layers=LAYERS,
                 sends=self.roles[number] == "prefill",
                 one_step=one_step,
@@ -521,6 +549,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25) -> Case:
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),
         ordered=_often(draw, 30),
+        ranked=_often(draw, 25),
         until_s=draw(st.sampled_from((None, None, 100 * unit))),
         drain=_often(draw, 70),
         resume=_often(draw, 70),

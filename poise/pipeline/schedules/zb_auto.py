@@ -84,8 +84,15 @@ def zb_auto(
     hand = [make for make, peak in ((zb_h1, stages), (zb_h2, 2 * stages - 1)) if peak <= limit]
     ways: list[Way] = [*map(Knobs._make, product((False, True), repeat=3)), *hand]
     tries: list[tuple[tuple[Fraction, Fraction], Way]] = []
+    runs: list[_Run] = []
     for each in ways:
-        tries.append((run(each, short).figures() if isinstance(each, Knobs) else figures(each(stages, short)), each))
+        if isinstance(each, Knobs):
+            if any(other.is_also(each) for other in runs):
+                continue
+            runs.append(run(each, short))
+            tries.append((runs[-1].figures(), each))
+        else:
+            tries.append((figures(each(stages, short)), each))
         if tries[-1][0] == least:
             break
     best = min(tries, key=lambda each: each[0] if by == "makespan" else each[0][::-1])[1]
@@ -117,6 +124,7 @@ class _Run:
         self.there[0][0] = [0] * microbatches
         self.free, self.bubble, self.began = [0] * stages, [0] * stages, [-1] * stages
         self.worst = 0
+        self.asked: set[str] = set()
         self.delayed = [False] * stages
         self.events = [(0, rank) for rank in range(stages)]
         while self.events:
@@ -130,6 +138,11 @@ class _Run:
         rows = enumerate(self.rows)
         ranks = tuple(tuple(Op(rank, kinds[kind], batch) for kind, batch in row) for rank, row in rows)
         return Schedule(ranks, self.stages, self.count, "zb_auto")
+
+    def is_also(self, knobs: Knobs) -> bool:
+        """Whether the run with other knobs is this one: those that differ were never asked for."""
+        own = self.knobs._asdict()
+        return all(own[name] == value for name, value in knobs._asdict().items() if name in self.asked)
 
     def figures(self) -> tuple[Fraction, Fraction]:
         """Makespan and the largest bubble within a span."""
@@ -163,17 +176,24 @@ class _Run:
             if weight < backward and forward < self.count and to_b > now:
                 return _W, now
         if backward == 0 and to_f < _NEVER and to_b < _NEVER and to_f + self.ticks[_F][rank][forward] > to_b:
-            if self.knobs.delay and not self.delayed[rank] and to_f <= to_b:
-                self.delayed[rank] = True
-                return _F, to_f
+            if not self.delayed[rank] and to_f <= to_b:
+                self.asked.add("delay")
+                if self.knobs.delay:
+                    self.delayed[rank] = True
+                    return _F, to_f
             return _I, to_b
-        first = self.knobs.backward or not self.rows[rank] or self.last[rank] == _F
-        if to_b < to_f or (to_b == to_f and first):
+        if to_b != to_f or to_b == _NEVER:
+            return (_I, to_b) if to_b < to_f else (_F, to_f)
+        if not self.rows[rank] or self.last[rank] == _F:
             return _I, to_b
-        return _F, to_f
+        self.asked.add("backward")
+        return (_I, to_b) if self.knobs.backward else (_F, to_f)
 
     def _fills(self, rank: int, gap: int, weight: int) -> bool:
-        return self.knobs.fill or gap >= self.ticks[_W][rank][weight] or self.bubble[rank] + gap > self.worst
+        if gap >= self.ticks[_W][rank][weight] or self.bubble[rank] + gap > self.worst:
+            return True
+        self.asked.add("fill")
+        return self.knobs.fill
 
     def _start(self, now: int, rank: int, kind: int) -> None:
         batch = self.done[rank][kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, UserError
 from poise.cost.training import Job, Prediction
+from poise.plan.train.beside import Rescheduled, rescheduled
+from poise.plan.train.layerwise import layerwise
 from poise.plan.train.rules import ruled
 from poise.plan.train.search import Found, must_fit, search
 from poise.plan.train.servers import GBIT, Ordered, ordered, read_bandwidths
@@ -22,6 +24,7 @@ from poise.report.table import show
 from poise.scenario.write import check_writable, put_json
 
 HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
+AGAIN = ("layout", "schedule", "step s", "less", "activations held", "room")
 GIB = 2**30
 BINDING = {
     "compute": "the devices' arithmetic",
@@ -53,6 +56,8 @@ class Ask:
     bandwidths: Path | None = None
     also: tuple[str, ...] = ()
     between_gbit_s: float = 0.0
+    reschedule: bool = False
+    layerwise: bool = False
 
 
 def plan_training(ask: Ask) -> None:
@@ -64,16 +69,24 @@ def plan_training(ask: Ask) -> None:
     sites = read_sites(job, ask.also)
     found = search(job, ask.space, count=ask.top)
     must_fit(found)
+    timed = rescheduled(job, [*found.best, *found.frontier]) if ask.reschedule else []
+    found = first(found, timed)
     over = joined(job, ask.space, sites, ask.between_gbit_s) if ask.also else None
+    layers = layerwise(job, ask.space) if ask.layerwise else None
     servers = None if measured is None else ordered(found.job, found.best[0], *measured)
     if ask.out is not None:
         from poise.plan.train.out import write_out
 
-        written = write_out(found, ask.out, servers)
-    put_json(as_dict(found, servers, over), ask.json)
+        written = write_out(found, ask.out, servers, layers)
+    more = {} if layers is None else {"layerwise": asdict(layers)}
+    put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
     if ask.json == "-":
         return
     _tell(found)
+    if timed:
+        show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
+    if layers is not None:
+        print(layers.told())
     if servers is not None:
         print(
             f"Servers, stage after stage: {', '.join(servers.servers)}: {servers.seconds:.3f} s a step by Pipette's "
@@ -84,6 +97,24 @@ def plan_training(ask: Ask) -> None:
     if ask.out is not None:
         print(f"Written to {ask.out}: {', '.join(written.files)}")
         print("\n".join(f"- not for {name}: {why}" for name, why in written.refused.items()))
+
+
+def first(found: Found, timed: Sequence[Rescheduled]) -> Found:
+    """What was found, with the layout first that is fastest with another schedule, if one is."""
+    if not timed or timed[0].seconds >= found.best[0].seconds:
+        return found
+    chosen = next(each for each in (*found.best, *found.frontier) if each.layout == timed[0].layout)
+    return replace(found, best=(chosen, *(each for each in found.best if each is not chosen)))
+
+
+def _as_rows(timed: Sequence[Rescheduled]) -> dict[str, Any]:
+    return {"rescheduled": [asdict(each) for each in timed]} if timed else {}
+
+
+def _again(each: Rescheduled) -> Sequence[str]:
+    """A layout's row under `AGAIN`."""
+    less = f"{1 - each.seconds / each.own_s:.1%}"
+    return each.layout.label(), each.schedule, f"{each.seconds:.3f}", less, f"{each.held:.2f}", f"{each.room:.2f}"
 
 
 def job_of(ask: Ask) -> Job:

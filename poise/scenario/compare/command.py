@@ -18,6 +18,7 @@ from poise.scenario.load import load
 from poise.scenario.meter import Bars
 from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
+from poise.scenario.tournament.read import is_tournament
 from poise.scenario.write import about, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Wish:
 def compare_file(wish: Wish) -> bool:
     """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
     jobs = jobs_of(wish.jobs)
+    if is_tournament(wish.scenario):
+        from poise.scenario.tournament.command import tournament_file
+
+        return tournament_file(wish, jobs)
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
     _check_places(wish)
     study = study_of(problem)

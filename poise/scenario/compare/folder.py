@@ -31,7 +31,7 @@ def opened(folder: Path, problem: Problem, facts: dict[str, Any], *, resume: boo
     UserError where it has cells of an earlier comparison and they are not to be used, or cannot be: it names the first
     field that changed.
     """
-    common = _common(facts["scenario"], facts)
+    common = basis(facts)
     store = Store(folder, _prints(problem, facts, common))
     there = store.finished()
     if there and not resume:
@@ -45,8 +45,9 @@ def opened(folder: Path, problem: Problem, facts: dict[str, Any], *, resume: boo
     return store
 
 
-def _common(scenario: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """What the figures of a cell depend on beside policy, load and seed, as JSON gives it back."""
+def basis(facts: dict[str, Any]) -> dict[str, Any]:
+    """What the figures of a cell depend on beside policy, load and seed, as JSON gives it back; of `provenance`."""
+    scenario = facts["scenario"]
     kept = {name: value for name, value in scenario.items() if name not in _OWN}
     kept["run"] = {name: value for name, value in kept["run"].items() if name != "seeds"}
     told = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
@@ -59,12 +60,12 @@ def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> 
     lists = [facts["scenario"]["policies"][slot] for slot in SLOTS]
     chosen = product(*(each if isinstance(each, list) else [each] for each in lists))
     return {
-        label: digest([common, list(names), list(_code(policies))])
+        label: digest([common, list(names), list(foreign(policies))])
         for (label, policies), names in zip(problem.bundles, chosen, strict=True)
     }
 
 
-def _code(policies: Policies) -> Iterator[str]:
+def foreign(policies: Policies) -> Iterator[str]:
     """Digests of the files that define the policies which are not Poise's own."""
     filled = [getattr(policies, slot.name) for slot in fields(policies)]
     for policy in [part for each in filled for part in (each if isinstance(each, tuple) else (each,))]:
@@ -79,7 +80,7 @@ def _check_same(folder: Path, common: dict[str, Any]) -> None:
     told, _ = read_yaml(file, str(file))
     if not isinstance(told.get("provenance"), dict):
         raise UserError(f"{file}: does not say what the cells beside it are; name another folder with --out")
-    before, now = _flat(_common(told, told["provenance"])), _flat(common)
+    before, now = _flat(basis({"scenario": told, **told["provenance"]})), _flat(common)
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
             raise UserError(

@@ -8,7 +8,7 @@ from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, predict, shape
 from poise.cost.training.columns import columns
 from poise.cost.training.stages import Stages, stages_of
-from poise.plan.train.simulate import pipeline_seconds, simulated
+from poise.plan.train.simulate import GRAIN, simulated, timed
 
 JOB = Job(shape(30, 4096, 32, vocab=128), device("H100"), 64, 2048, 512)
 
@@ -16,7 +16,8 @@ JOB = Job(shape(30, 4096, 32, vocab=128), device("H100"), 64, 2048, 512)
 @pytest.mark.parametrize(("ranks", "microbatches"), [(2, 2), (4, 8), (8, 8), (8, 32), (16, 64)])
 def test_1f1b_of_even_stages_is_its_closed_form(ranks: int, microbatches: int) -> None:
     stages = Stages((3.0,) * ranks, (4.0,) * ranks, (2.0,) * ranks, 0.0, ranks)
-    assert pipeline_seconds(Layout(pipeline=ranks), microbatches, stages) == (microbatches + ranks - 1) * 9
+    timing = timed(Layout(pipeline=ranks), microbatches, stages)
+    assert timing.makespan * GRAIN == (microbatches + ranks - 1) * 9
 
 
 @pytest.mark.parametrize(("ranks", "chunks", "microbatches"), [(2, 2, 4), (4, 2, 8), (4, 3, 16), (8, 4, 32)])
@@ -25,7 +26,7 @@ def test_interleaved_chunks_divide_the_bubble(ranks: int, chunks: int, microbatc
     stages = Stages((3.0,) * count, (4.0,) * count, (2.0,) * count, 0.0, ranks)
     exact = microbatches * chunks * 9 + (ranks - 1) * 9
     layout = Layout(pipeline=ranks, chunks=chunks, schedule="interleaved")
-    assert pipeline_seconds(layout, microbatches, stages) == exact
+    assert timed(layout, microbatches, stages).makespan * GRAIN == exact
 
 
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "zb_h1", "zb_h2"])

@@ -1,0 +1,32 @@
+"""Keep the KV of every session that calls a tool for one fixed time: what adaptive times-to-live are compared with.
+
+As the released preview of Continuum (arXiv 2511.02230) does until it has learnt, 2 s; a long time is InferCept's
+"preserve" (arXiv 2402.01869). When room is needed the session that began last loses its pin first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poise.core.request import NO_TOOL, RequestView
+from poise.core.units import ps
+from poise.core.view import LaneView, SequenceView
+
+
+@dataclass(slots=True)
+class FixedTtl:
+    """Pin for `ttl_s` seconds unless the session has ended."""
+
+    ttl_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.ttl_s < 0:
+            raise ValueError(f"ttl_s {self.ttl_s} is no duration; give 0 or more")
+
+    def gives_way(self, request: RequestView) -> int:
+        """The session that began last first."""
+        return -request.begun_at
+
+    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+        """The same for all."""
+        return ps(self.ttl_s) if request.session >= 0 and sequence.tool != NO_TOOL else 0

@@ -1,0 +1,24 @@
+"""Programs first come, first served: a request goes by when the first request of its session arrived.
+
+Continuum (arXiv 2511.02230) orders an engine's queue so, after who was preempted and whose KV is pinned; Autellix
+(arXiv 2502.13965) argues for programs over requests as well. A program that has begun is done before the next one
+takes memory, so that the KV of few programs is live at a time. Where nobody names sessions it is first come, first
+served. A program of many turns is served ahead of all that began later: a few long ones hold up short ones.
+"""
+
+from __future__ import annotations
+
+from poise.core.request import RequestView
+from poise.core.view import SequenceView
+
+
+class ProgramFcfs:
+    """Preempted, then pinned, then by the arrival of the program."""
+
+    def key(self, request: RequestView) -> int:
+        """When its program began."""
+        return request.begun_at
+
+    def place(self, sequence: SequenceView) -> tuple[bool, bool, int]:
+        """Its place in an engine's queue."""
+        return not sequence.preemptions, not sequence.pinned, sequence.request.begun_at

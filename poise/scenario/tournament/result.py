@@ -1,0 +1,104 @@
+"""What a tournament came to, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from poise.report.figures import Figure
+from poise.report.intervals import Interval
+from poise.scenario.tournament.effects import Fit
+from poise.scenario.tournament.finals import Finals
+from poise.scenario.tournament.read import Asked
+from poise.scenario.tournament.screen import Screen, active
+
+
+@dataclass(slots=True)
+class Outcome:
+    """by: the figure that decides.  carried: for each block the load that the reference just carries.
+
+    screen, finals: None where the user stopped it before they were whole.
+    """
+
+    asked: Asked
+    by: Figure
+    carried: Sequence[float] = ()
+    screen: Screen | None = None
+    finals: Finals | None = None
+    interrupted: bool = field(default=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result JSON."""
+        from poise import __version__
+
+        names = [" / ".join(each) for each in self.asked.names()]
+        return {
+            "poise": __version__,
+            "by": self.by.name,
+            "interrupted": self.interrupted,
+            "factors": {each.name: list(each.levels) for each in self.asked.factors},
+            "loads": self.asked.file.loads,
+            "carried": dict(zip(names, self.carried, strict=False)),
+            "screen": None if self.screen is None else self._screen(self.screen),
+            "finals": None if self.finals is None else self._finals(self.finals),
+        }
+
+    def _screen(self, screen: Screen) -> dict[str, Any]:
+        factors = self.asked.factors
+        return {
+            "runs": screen.runs,
+            "lacking": screen.lacking,
+            "imbalance": screen.imbalance,
+            "effects": self._effects(screen.whole, screen),
+            "parts": {name: self._effects(fit) for name, fit in screen.parts.items()},
+            "shares": {
+                " × ".join(factors[at].name for at in term): share for term, share in screen.whole.shares.items()
+            },
+            "interactions": [
+                {
+                    "factors": [factors[at].name for at in term],
+                    "levels": [factors[term[0]].levels[one], factors[term[1]].levels[two]],
+                    **_told(screen.whole.joint(term, one, two)),
+                }
+                for term, one, two in screen.pairs
+            ],
+            "active": [factors[at].name for at in active(screen, factors)],
+        }
+
+    def _effects(self, fit: Fit, screen: Screen | None = None) -> dict[str, Any]:
+        """Each level against the reference; with `screen` also what it changes alone."""
+        told: dict[str, Any] = {}
+        for at, factor in enumerate(self.asked.factors):
+            told[factor.name] = {
+                level: _told(fit.against(at, number))
+                | ({"alone": _told(screen.alone[at, number])} if screen is not None and number else {})
+                for number, level in enumerate(factor.levels)
+            }
+        return told
+
+    def _finals(self, finals: Finals) -> dict[str, Any]:
+        return {
+            "together": finals.together(),
+            "standings": [
+                {
+                    "name": each.name,
+                    "levels": {
+                        factor.name: factor.levels[level]
+                        for factor, level in zip(self.asked.factors, each.levels, strict=True)
+                    },
+                    "mean": each.mean,
+                    "to_best": _told(each.to_best),
+                    "to_reference": _told(each.to_reference),
+                    "better": each.better,
+                    "worse": each.worse,
+                    "cells": each.cells,
+                }
+                for each in finals.standings()
+            ],
+            "blocks": finals.by_block(),
+        }
+
+
+def _told(found: Interval) -> dict[str, Any]:
+    return {"value": found.value, "half": found.half}

@@ -1,0 +1,170 @@
+"""`poise compare` of a tournament: screening, finals, going on, and what is wrong in a file in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poise.cli import main
+from poise.scenario.tournament.command import play
+from poise.scenario.tournament.read import read
+
+FILE = """\
+factors:
+  router: [least_requests, round_robin, prefix_cache]
+  batcher: [chunked, prefill_first]
+  engine.token_budget: [8192, 512]
+blocks:
+  traffic:
+    alike: {workload: {poisson: {rate: 60, duration_s: 2, prompt_tokens: 1500, output_tokens: 30}}}
+    shared:
+      workload:
+        poisson: {rate: 60, duration_s: 2, prompt_tokens: 100, output_tokens: 30}
+        shared_prefixes: {groups: 10, prefix_tokens: 2000}
+    recorded: {workload: {trace: trace.csv, limit: 60}}
+  cluster:
+    two: {cluster: {pools: [{device: H100, replicas: 2}]}}
+    three: {cluster: {pools: [{device: H100, replicas: 2}, {device: A100}]}}
+scenario: {model: llama-3.1-8b, slo: {ttft_s: 0.2, tpot_s: 0.025}}
+loads: [0.8, 1.2]
+screen: {runs: 108}
+finals: {finalists: 3, seeds: 2, longer: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tournament and a trace."""
+    folder = tmp_path_factory.mktemp("tournament")
+    (folder / "tournament.yaml").write_text(FILE)
+    rows = [f"{at * 0.02:.3f},{1500 + at % 7 * 200},{10 + at % 5}" for at in range(200)]
+    (folder / "trace.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
+    return folder
+
+
+def played(home: Path, *options: str) -> int:
+    return main(["compare", str(home / "tournament.yaml"), "--jobs", "1", "--quiet", *options])
+
+
+@pytest.fixture(scope="module")
+def done(home: Path) -> Path:
+    """The same with the tournament played out."""
+    assert played(home, "--out", str(home / "out")) == 0
+    return home
+
+
+@pytest.fixture
+def copied(done: Path, tmp_path: Path) -> Path:
+    """A copy of what it wrote."""
+    return Path(shutil.copytree(done / "out", tmp_path / "out"))
+
+
+def told(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "result.json").read_text())
+    return found
+
+
+def test_a_tournament_is_screened_and_ranked(done: Path) -> None:
+    found = told(done / "out")
+    assert not found["interrupted"]
+    assert found["factors"]["router"] == ["least_requests", "round_robin", "prefix_cache"]
+    assert set(found["carried"]) == {f"{a} / {b}" for a in ("alike", "shared", "recorded") for b in ("two", "three")}
+    # 5 combinations one factor at a time and 4 balanced ones, in 6 blocks at 2 loads; some may be the same
+    assert 12 * 5 < found["screen"]["runs"] <= 12 * 9
+    standings = found["finals"]["standings"]
+    assert 1 < len(standings) <= 3 and "reference" in [each["name"] for each in standings]
+    means = [each["mean"] for each in standings]
+    assert means == sorted(means, reverse=True)
+    for each in standings:
+        own = [block[each["name"]] for block in found["finals"]["blocks"].values()]
+        assert each["mean"] == pytest.approx(sum(own) / 6)
+    assert standings[0]["name"] in found["finals"]["together"]
+
+
+def test_effects_are_told_for_all_blocks_and_for_each_kind_of_traffic(done: Path) -> None:
+    screen = told(done / "out")["screen"]
+    assert set(screen["parts"]) == {"alike", "shared", "recorded"}
+    for effects in (screen["effects"], *screen["parts"].values()):
+        assert effects["router"]["least_requests"]["value"] == 0
+        assert effects["router"]["round_robin"]["half"] > 0
+    assert screen["effects"]["batcher"]["prefill_first"]["alone"]["value"] < 0
+    assert set(screen["active"]) <= {"router", "batcher", "engine.token_budget"}
+
+
+def test_it_goes_on_where_it_was_stopped_to_the_same_result(done: Path, copied: Path) -> None:
+    file = copied / "runs.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[: len(lines) // 2]) + '\n{"print": "cut o')
+    next((copied / "finals").rglob("cell.json")).unlink()
+    assert played(done, "--out", str(copied), "--resume") == 0
+    assert told(copied) == told(done / "out")
+    again = file.read_text().splitlines()
+    assert len(again) == len(lines) and again[: len(lines) // 2] == lines[: len(lines) // 2]
+
+
+SMALL = ("screen.runs=16", "loads=[1]", "factors={router: [least_requests, round_robin], batcher: [chunked]}")
+
+
+def test_processes_change_nothing(home: Path) -> None:
+    asked = read(home / "tournament.yaml", SMALL)
+    assert play(asked, jobs=1).as_dict() == play(asked, jobs=2).as_dict()
+
+
+def test_the_table_says_who_is_best(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [word for each in SMALL for word in ("--set", each)]
+    assert main(["compare", str(home / "tournament.yaml"), "--jobs", "1", *options]) == 0
+    out = capsys.readouterr().out
+    for said in ("on average", "alone", "Finals", "The reference is least_requests, chunked."):
+        assert said in out
+
+
+def test_an_existing_folder_needs_resume(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert played(done, "--out", str(done / "out")) == 2
+    assert "add --resume" in capsys.readouterr().err
+
+
+WRONG = {
+    "policies.router: 'leest_requests' is no router": (
+        "--set",
+        "factors.router=[leest_requests, pull]",
+    ),
+    "factors.batcher: a level stands twice": ("--set", "factors.batcher=[chunked, chunked]"),
+    "factors.workload.retry: is what all combinations meet alike": ("--set", "factors={workload.retry: [1, 2]}"),
+    "screen.runs: 59 is less than the 60 ": ("--set", "screen.runs=59"),
+    "loads: [1.0, 1.0] names a load twice": ("--set", "loads=[1, 1]"),
+    "scenario.policies.router: is a factor too": ("--set", "scenario.policies={router: pull}"),
+    "modell: unknown key": ("--set", "scenario.modell=x"),
+    "--loads: ": ("--loads", "1,2"),
+    "--resume: needs a folder": ("--resume",),
+    "block alike / two: the reference carries no load": ("--set", "scenario.slo.ttft_s=0.000001"),
+    "block few / two: the reference carries every load": (
+        "--set",
+        "blocks.traffic={few: {workload: {poisson: {rate: 60, requests: 5}}}}",
+        "--set",
+        "screen.runs=30",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_mistakes_are_one_line(home: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert played(home, *WRONG[said]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_path_may_begin_with_a_variable(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traffic = "blocks.traffic={recorded: {workload: {trace: $TRACES/trace.csv, limit: 60}}}"
+    options = [word for each in (traffic, *SMALL) for word in ("--set", each)]
+    monkeypatch.delenv("TRACES", raising=False)
+    assert played(home, *options) == 2
+    assert "the variable TRACES is not set" in capsys.readouterr().err
+    monkeypatch.setenv("TRACES", str(home))
+    assert played(home, *options) == 0
