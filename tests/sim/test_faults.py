@@ -204,13 +204,17 @@ def test_lead_s_below_0_is_refused() -> None:
         Migrate(-1.0)
 
 
+ALONE: dict[str, Any] = dict.fromkeys(("after_offsets", "after_ids", "delay", "after_delay"))
+"""Nobody comes only if another did not fail."""
+
+
 def kept(case: Case) -> Case:
     """Of a random world: all its faults but those that take the first replica of each role, and nobody who gives up."""
     stays = {case.roles.index(role) for role in set(case.roles)}
     faults = tuple(each for each in case.cluster.faults if each.replica not in stays or each.kind not in GOING)
     faults = tuple(each for each in faults if each.replica not in stays or each.kind != "join")
     return replace(
-        case, cluster=replace(case.cluster, faults=faults), workload=replace(case.workload, timeout=None),
+        case, cluster=replace(case.cluster, faults=faults), workload=replace(case.workload, timeout=None, **ALONE),
         router=LeastRequests, admission=tuple, order=NOBODY, until_s=None,
     )  # fmt: skip
 
