@@ -180,6 +180,9 @@ def plan(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write a page, JSON and other trainers' settings.")
     ] = None,
+    layerwise: Annotated[
+        bool, typer.Option("--layerwise", help="Also a strategy for each layer (Galvatron), for its file.")
+    ] = False,
     reschedule: Annotated[
         bool, typer.Option("--reschedule", help="Also try schedules for the best layouts, within their memory.")
     ] = False,
@@ -196,7 +199,9 @@ def plan(
         offload_activations=offload_activations,
     )  # fmt: skip
     ask = Ask(model, devices, gpus, batch, seq, precision, top, nic, space, json_file, out, bandwidths)
-    plan_training(replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule))
+    plan_training(
+        replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule, layerwise=layerwise)
+    )
 
 
 @app.command("run")

@@ -248,6 +248,7 @@ class ReplicaSpec(NamedTuple):
     prefill_rate: prompt tokens per second at a full token budget.  kv_token_bytes: KV cache of one token.
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
     pool: the index of its pool, -1 for one that no scaler decides on.
+    decode_rate: output tokens per second of one request that decodes alone.
     """
 
     model: int = -1
@@ -261,6 +262,7 @@ class ReplicaSpec(NamedTuple):
     link_bw: float = 0.0
     link_latency_s: float = 0.0
     pool: int = 0
+    decode_rate: float = 0.0
 
 
 class PoolSpec(NamedTuple):

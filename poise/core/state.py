@@ -44,6 +44,7 @@ class State:
         self.free_blocks = [0] * count
         self.total_blocks = [replica.blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
+        self.decode_rate = [replica.decode_rate for replica in replicas]
         self.sent_to: list[dict[int, FlightView]] = [{} for _ in replicas]
         needed = set(needs)
         unknown = needed - set(COLUMNS)
@@ -139,6 +140,7 @@ class State:
         self.replicas[replica] = spec
         self.total_blocks[replica] = spec.blocks
         self.prefill_rate[replica] = spec.prefill_rate
+        self.decode_rate[replica] = spec.decode_rate
         if self.sent_prefixes is not None:
             self.sent_prefixes.room[replica] = spec.cache_tokens
         if self.status[replica] == GONE:

@@ -83,12 +83,17 @@ class ClusterView(Protocol):
 
     @property
     def total_blocks(self) -> Sequence[int]:
-        """KV blocks that each replica has; known beforehand, like the two below, and no part of `needs`."""
+        """KV blocks that each replica has; known beforehand, like the three below, and no part of `needs`."""
         ...
 
     @property
     def prefill_rate(self) -> Sequence[float]:
         """Prompt tokens per second that each replica computes at a full token budget, by the cost model."""
+        ...
+
+    @property
+    def decode_rate(self) -> Sequence[float]:
+        """Output tokens per second of one request of 2,000 tokens that decodes alone there, by the cost model."""
         ...
 
     def kv_seconds(self, tokens: int, source: int, target: int) -> float:

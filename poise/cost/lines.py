@@ -32,6 +32,9 @@ def pieces(lines: Sequence[Line], choose: Callable[[Sequence[float]], float], pe
 
     Between two neighbouring crossings of lines the choice is one line throughout.
     """
+    if all(line.per_kv == lines[0].per_kv for line in lines):
+        whole = choose([line.base for line in lines])
+        return Piece(max(round(whole), 1), round(lines[0].per_kv), per_window)
     edges = sorted({kv for one, two in combinations(lines, 2) if (kv := _crossing(one, two)) is not None})
     found: list[tuple[int, Line]] = []
     for before, high in zip([-1, *edges], [*edges, EVER], strict=True):

@@ -37,6 +37,11 @@ class MeasuredEstimator(Steps):
         self._recipe, self._tables = recipe, tables
         super().__init__(pool)
 
+    @property
+    def use(self) -> Efficiencies:
+        """What it counts with where tables have nothing."""
+        return self._recipe
+
     def _derive(self, pool: Pool, share: float) -> Costs:
         return Curves(pool, self._recipe, self._tables, share)
 

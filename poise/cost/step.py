@@ -279,6 +279,11 @@ class RooflineEstimator(Steps):
         self._use = use
         super().__init__(pool)
 
+    @property
+    def use(self) -> Efficiencies:
+        """What it counts with."""
+        return self._use
+
     def _derive(self, pool: Pool, share: float) -> Costs:
         return derive(pool, self._use, share)
 

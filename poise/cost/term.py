@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Protocol
 
+from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator
 from poise.core.spec import Pool
 
@@ -23,7 +25,11 @@ class Recipe(Protocol):
 
 
 class Term(Protocol):
-    """A system's change to the cost of a step."""
+    """A system's change to the cost of a step.
+
+    hides: the resources whose time it hides behind others, if any (a class variable that may be missing): what one term
+    hides another cannot hide again.
+    """
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
         """`inner`, the estimator of `pool`, as it is under the system; ScenarioError for a pool it cannot serve."""
@@ -39,6 +45,13 @@ class Termed:
 
     cost: Recipe
     terms: Sequence[Term] = ()
+
+    def __post_init__(self) -> None:
+        for one, two in combinations(self.terms, 2):
+            both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
+            if both:
+                names = " and ".join(type(each).__name__ for each in (one, two))
+                raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""

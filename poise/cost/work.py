@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from poise.core.estimate import StepShape
+from poise.core.estimate import Estimator, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
+from poise.cost.around import Around
 from poise.cost.coefficients import Builder, Coefficients
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_bytes_per_layer
@@ -43,6 +44,28 @@ class Tokens(NamedTuple):
         return self.decodes + self.new
 
 
+class Slopes(NamedTuple):
+    """Picoseconds of a lane that no step changes.
+
+    light: a token's elementwise kernels in a layer.  sent_fixed, sent: of a layer's exchange and hops, fixed and by the
+    token.  flops, read: a decode's token of KV over all full layers.
+    """
+
+    light: float
+    sent_fixed: float
+    sent: float
+    flops: float
+    read: float
+
+
+def efficiencies(estimator: Estimator) -> Efficiencies:
+    """Those that an estimator, or the one that terms are around, counts with; the defaults where it has none."""
+    while isinstance(estimator, Around):
+        estimator = estimator.inner
+    found = getattr(estimator, "use", None)
+    return found if isinstance(found, Efficiencies) else Efficiencies()
+
+
 class Works:
     """The work of a pool's steps. Ranks are equally loaded; kernels' fixed times and the host are no part of it."""
 
@@ -52,6 +75,7 @@ class Works:
         self.part = 1 / (pool.data * pool.pipeline)
         self.window = pool.model.window if pool.model.window_layers else 0
         self._lanes: dict[float, tuple[Builder, Coefficients]] = {}
+        self._slopes: dict[float, Slopes] = {}
 
     def lane(self, share: float) -> tuple[Builder, Coefficients]:
         """The coefficients of a lane, made once for each share."""
@@ -70,15 +94,18 @@ class Works:
 
     def of(self, shape: StepShape, parts: int = 1) -> Work:
         """The work of a step cut into so many equal parts: each of them reads the weights and reduces by itself."""
-        builder, k = self.lane(shape.share)
+        _, k = self.lane(shape.share)
+        slopes = self._slopes.get(shape.share) or self._sloped(shape.share)
         tokens, layers = self.tokens(shape), self.pool.model.layers
         dense = k.token * tokens.all, k.weights * parts
         touched = 1 - k.miss ** (tokens.all * k.ranks / parts) if k.expert_weights else 0.0
         experts = k.expert_token * tokens.all, k.expert_weights * touched * parts
-        light = builder.elementwise() * SECOND * tokens.all
-        sent = self.reduced(shape.share, tokens.all, parts) + self._sent(builder, tokens.all, parts)
+        light = slopes.light * tokens.all
+        sent = self.reduced(shape.share, tokens.all, parts)
+        sent += slopes.sent_fixed * parts + slopes.sent * tokens.all if tokens.all else 0.0
         head = k.head_token * tokens.sampled, k.head_weights
-        prompts, decode = self._prompts(k, shape), self._decode(builder, tokens, shape.decodes)
+        rank = tokens.decodes / shape.decodes if shape.decodes else 0.0
+        prompts, decode = self._prompts(k, shape), (slopes.flops * rank, slopes.read * rank)
         pairs = [dense, experts]
         return Work(
             Line(layers * sum(each[0] for each in pairs) + head[0] + prompts[0], decode[0]),
@@ -95,26 +122,22 @@ class Works:
         fixed, slope, other, rise = k.reduce
         return parts * min(fixed + slope * tokens / parts, other + rise * tokens / parts)
 
-    def _sent(self, builder: Builder, tokens: float, parts: int) -> float:
-        """Picoseconds of a layer's exchange between experts and of its part of the hops between stages."""
-        lines = builder.exchange(), builder.hop()
-        return sum(line.fixed_s * parts + line.per_byte_s * tokens for line in lines) * SECOND if tokens else 0.0
-
     def _prompts(self, k: Coefficients, shape: StepShape) -> tuple[float, float]:
         """Arithmetic and reading of prompts' attention, of full layers; those with a window are left out."""
+        if not shape.chunks:
+            return 0.0, 0.0
         pairs = sum(each.tokens * each.context + each.tokens * (each.tokens + 1) / 2 for each in shape.chunks)
         read = sum(each.context + each.tokens for each in shape.chunks)
         layers = self.pool.model.layers
         whole = sum((each.last_layer or layers) - each.first_layer for each in shape.chunks)
-        passed = whole / (layers * len(shape.chunks)) if shape.chunks else 0.0
+        passed = whole / (layers * len(shape.chunks))
         return k.pair * pairs * self.part * passed, k.read * read * self.part * passed
 
-    def _decode(self, builder: Builder, tokens: Tokens, decodes: int) -> tuple[float, float]:
-        """Arithmetic and reading of a token of KV over all full layers."""
-        if not decodes:
-            return 0.0, 0.0
+    def _sloped(self, share: float) -> Slopes:
+        """The slopes of a lane, made once."""
+        builder, _ = self.lane(share)
         use, model = self.use, self.pool.model
-        rank, heads = tokens.decodes / decodes, model.heads / self.pool.tensor
+        heads = model.heads / self.pool.tensor
         if model.mla is not None:
             flops = 2 * heads * (2 * model.mla.kv_rank + model.mla.rope_dim) / use.mla_decode_flops
             reached = use.mla_decode
@@ -122,5 +145,12 @@ class Works:
             flops = 4 * heads * model.head_dim / use.attention_prefill
             reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
         read = kv_bytes_per_layer(self.pool) / (builder.bandwidth * reached)
-        often = model.full_layers * rank * SECOND
-        return flops / builder.bf16 * often, read * often
+        lines = builder.exchange(), builder.hop()
+        found = self._slopes[share] = Slopes(
+            builder.elementwise() * SECOND,
+            sum(line.fixed_s for line in lines) * SECOND,
+            sum(line.per_byte_s for line in lines) * SECOND,
+            flops / builder.bf16 * model.full_layers * SECOND,
+            read * model.full_layers * SECOND,
+        )
+        return found

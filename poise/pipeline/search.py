@@ -13,6 +13,7 @@ from poise.pipeline import bound
 from poise.pipeline.line import Line, Value
 from poise.pipeline.net import Net, Rows, homes_of
 from poise.pipeline.shop import Shop
+from poise.pipeline.squeeze import Orders
 from poise.pipeline.steady import lengthen, short
 
 Seed = Callable[[int], Rows]
@@ -99,11 +100,11 @@ class Effort:
 def improve(
     given: Sequence[Line], least: Value, effort: Effort, part: int = 2, *, few: bool = False
 ) -> list[Line]:  # fmt: skip
-    """The lines and what squeezing makes of the best of them, the best first, with a part of the effort that is left.
+    """The lines and the best that squeezing makes of them, the best first, with a part of the effort that is left.
 
     Attempts take turns; those that fell behind stop half-way. All end soon after the first of the `least` values is
-    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines
-    and look far at once.
+    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines,
+    look far at once, and all that was better than what it came from is kept, for not all of it can be made long.
     """
     if not given:
         return []
@@ -113,7 +114,7 @@ def improve(
     if few:
         steps = max(steps, min(STARTS + 2, effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
-    best = given[0].value
+    best, every = given[0].value, attempts
     while done < steps and best > least:
         if best[0] <= least[0]:
             steps = min(steps, done + 1 + steps // 16)
@@ -124,8 +125,10 @@ def improve(
             done += 1
         best = min(best, *(attempt.best for attempt in attempts))
     effort.left -= done * each
-    found = [attempt.line.ordered(attempt.found) for attempt in attempts if attempt.best < attempt.line.value]
-    return sorted([*found, *given], key=lambda line: line.value)
+    ways = [way for one in every for way in one.ways] if few else [way for one in attempts for way in one.ways[-1:]]
+    lines = [(value, place, line.ordered(orders)) for place, (value, line, orders) in enumerate(ways)]
+    lines += [(line.value, len(ways) + place, line) for place, line in enumerate(given)]
+    return [line for _, _, line in sorted(lines, key=lambda each: each[:2])]
 
 
 def _unlike(lines: Sequence[Line]) -> list[Line]:
@@ -148,6 +151,7 @@ class _Attempt:
     def __init__(self, line: Line, place: int, first: Sequence[tuple[int, bool]]) -> None:
         self.line, self.best, self.first = line, line.value, first
         self.found = self.orders = line.orders
+        self.ways: list[tuple[Value, Line, Orders]] = []
         self.last, self.count = line.value, 0
         self.chance = Chance(place)
 
@@ -157,6 +161,7 @@ class _Attempt:
         value, orders = self.line.squeezed(self.orders, ahead, back)
         if value < self.best:
             self.best, self.found = value, orders
+            self.ways.append((value, self.line, orders))
         if value[0] <= self.last[0] * (1 + WORSE):
             self.last, self.orders = value, orders
         self.count += 1

@@ -71,7 +71,11 @@ def build_cost(loaded: Loaded) -> Recipe:
         except UserError as error:
             path: Path = ("cost", "terms", at) if listed else ("cost", "terms")
             raise loaded.places.error(path, str(error)) from None
-    return Termed(bare_cost(loaded, given.of, ("cost", "of")), tuple(found))
+    bare = bare_cost(loaded, given.of, ("cost", "of"))
+    try:
+        return Termed(bare, tuple(found))
+    except UserError as error:
+        raise loaded.places.error(("cost", "terms"), str(error)) from None
 
 
 def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measured | Fitted | EngineCost:

@@ -373,8 +373,8 @@ class TermsSection(Section):
     """Systems that change what a step costs, around another cost."""
 
     terms: Annotated[Any, AfterValidator(check_terms)] = Field(
-        description="a term or a list of them, the innermost first, as in nanoflow or [{introspective_diffusion: "
-        "{stride: 4}}, token_weave]"
+        description="a term or a list of them, the innermost first, as in nanoflow or [token_weave, "
+        "{introspective_diffusion: {stride: 8}}]"
     )
     of: BareCost = Field(default={}, description="the cost that they change, as in measured or {engine: vllm}")
 

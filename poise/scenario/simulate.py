@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from poise.workload.table import Workload
 
 
+ALONE = 2000
+"""Tokens of the request by whose decode rate replicas are told apart."""
+
+
 class Cost(Protocol):
     """A recipe that makes an estimator for each pool."""
 
@@ -192,6 +196,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             link_bw=link_bw(cluster, pool),
             link_latency_s=cluster.link_latency_s,
             pool=at,
+            decode_rate=_decode_rate(estimator),
         )  # fmt: skip
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))
@@ -231,6 +236,13 @@ def _prefill_rate(pool: Pool, estimator: Estimator, limit: int) -> float:
     """Prompt tokens per second at a full token budget."""
     tokens = min(pool.engine.token_budget, limit)
     return tokens / seconds(estimator.step(StepShape(0, (Chunk(tokens, 0),))).base)
+
+
+def _decode_rate(estimator: Estimator) -> float:
+    """Output tokens per second of one request of `ALONE` tokens that decodes alone."""
+    piece = estimator.step(StepShape(1))
+    seen = min(ALONE, estimator.window) if estimator.window else 0
+    return 1 / seconds(piece.base + piece.per_kv * ALONE + piece.per_window * seen)
 
 
 def _serves(pool: Pool, models: tuple[str, ...]) -> int:

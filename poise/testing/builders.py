@@ -73,6 +73,7 @@ def a_replica(
     prefill_rate: float = 10_000.0,
     measured_at: int = 0,
     flights: tuple[FlightView, ...] = (),
+    decode_rate: float = 50.0,
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
     return ReplicaColumns(
@@ -91,6 +92,7 @@ def a_replica(
         prefill_rate,
         measured_at,
         flights,
+        decode_rate,
     )
 
 

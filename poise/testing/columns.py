@@ -19,7 +19,7 @@ class ReplicaColumns(NamedTuple):
 
     able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
     capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
-    prefill_rate: prompt tokens per second.  measured_at: when it was measured last, 0 for never.
+    prefill_rate, decode_rate: tokens per second.  measured_at: when it was measured last, 0 for never.
     flights: what was sent to it and has not ended, in order of dispatch.
     """
 
@@ -38,6 +38,7 @@ class ReplicaColumns(NamedTuple):
     prefill_rate: float = 10_000.0
     measured_at: int = 0
     flights: tuple[FlightView, ...] = ()
+    decode_rate: float = 50.0
 
 
 class ClusterColumns:
@@ -66,6 +67,7 @@ class ClusterColumns:
         self.rate = rate
         self.total_blocks = [replica.total_blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
+        self.decode_rate = [replica.decode_rate for replica in replicas]
         self.measured_at = [replica.measured_at for replica in replicas]
         self._replicas = tuple(replicas)
         self._columns = {name: [getattr(replica, name) for replica in replicas] for name in LOADS}
@@ -149,7 +151,9 @@ class ClusterColumns:
     def picture(self) -> dict[str, Any]:
         """A copy of everything that the view shows, to compare with later."""
         columns = {name: tuple(column) for name, column in self._columns.items()}
-        known = {name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "measured_at")}
+        known = {
+            name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "decode_rate", "measured_at")
+        }
         own = {name: getattr(self, name) for name in ("now", "stage", "needs", "rate")}
         return {**own, "pools": tuple(map(repr, self.pools)), **columns, **known}
 

@@ -47,7 +47,19 @@ columns = st.dictionaries(st.sampled_from(["tokens", "waiting"]), st.lists(numbe
 changes = st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=3).map(tuple)
 rates = st.floats(0, 1e12)
 specs = st.builds(
-    ReplicaSpec, numbers, st.just("decode"), numbers, numbers, st.booleans(), numbers, rates, rates, rates, rates
+    ReplicaSpec,
+    numbers,
+    st.just("decode"),
+    numbers,
+    numbers,
+    st.booleans(),
+    numbers,
+    rates,
+    rates,
+    rates,
+    rates,
+    numbers,
+    rates,
 )
 SPECIAL: dict[type, st.SearchStrategy[Any]] = {
     Arrived: st.builds(Arrived, numbers, requests, st.integers(0, 3)),

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from poise.catalogue import device, model
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
-from poise.cost import Roofline
-from poise.cost.work import Works
+from poise.cost import Measured, Roofline
+from poise.cost.efficiency import Efficiencies
+from poise.cost.terms.nanoflow import NanoFlow
+from poise.cost.work import Works, efficiencies
+from poise.testing.cost import LinearCost
 from tests.cost.pools import cost, pools, shares
 
 
-@given(pools(spread=False), st.integers(0, 300), st.integers(0, 2000), st.integers(0, 5000), shares)
+@given(pools(), st.integers(0, 300), st.integers(0, 2000), st.integers(0, 5000), shares)
 def test_no_step_of_the_roofline_beats_its_largest_resource(
     pool: Pool, decodes: int, new: int, context: int, share: float
 ) -> None:
@@ -41,3 +44,14 @@ def test_an_iteration_of_nanoflows_table() -> None:
     use = Roofline(gemm_bf16=1.0)
     work = Works(pool, use).of(StepShape(2048))
     assert work.arithmetic.base / 1e9 == pytest.approx(114, rel=0.04)
+
+
+def test_terms_count_with_what_they_are_around() -> None:
+    pool = Pool(model("llama-3.1-8b"), device("H100"))
+    slow = Roofline(gemm_bf16=0.4)
+    assert efficiencies(NanoFlow().around(slow.build(pool), pool)) == slow
+    assert efficiencies(Measured(gemm_bf16=0.3).build(pool)).gemm_bf16 == 0.3
+    assert efficiencies(LinearCost()) == Efficiencies()
+    shape = StepShape(0, (Chunk(4096, 0),))
+    taken = NanoFlow(1.0).around(slow.build(pool), pool).step(shape).base
+    assert taken >= Works(pool, slow).of(shape).bound(0) > Works(pool).of(shape).bound(0)

@@ -133,7 +133,7 @@ def test_nothing_is_written_before_a_flush(tmp_path: Path) -> None:
 
 
 def test_a_crash_costs_the_torn_line_only(tmp_path: Path) -> None:
-    recorder = a_recorder(tmp_path / "day.jsonl", part_bytes=400)
+    recorder = a_recorder(tmp_path / "day.jsonl", part_bytes=500)
     for number in range(8):
         for item in a_request(number):
             recorder.add(item)

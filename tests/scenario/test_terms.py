@@ -12,6 +12,7 @@ from poise.core.estimate import StepShape
 from poise.core.spec import Cluster, Pool
 from poise.cost import Measured, Roofline
 from poise.cost.term import Termed
+from poise.cost.terms.introspective_diffusion import IntrospectiveDiffusion
 from poise.cost.terms.nanoflow import NanoFlow
 from poise.cost.terms.token_weave import TokenWeave
 from poise.scenario import terms
@@ -42,8 +43,8 @@ def built(folder: Path, cost: str) -> Problem:
         ("{terms: nanoflow}", Termed(Roofline(), (NanoFlow(),))),
         ("{terms: [token_weave], of: measured}", Termed(Measured(), (TokenWeave(),))),
         (
-            "{terms: [{nanoflow: {overlap: 1, nano: 3}}, token_weave], of: {engine: vllm, drafts: 1}}",
-            Termed(EngineCost("vllm", drafts=1), (NanoFlow(1, 3), TokenWeave())),
+            "{terms: [{nanoflow: {overlap: 1, nano: 3}}, introspective_diffusion], of: {engine: vllm}}",
+            Termed(EngineCost("vllm"), (NanoFlow(1, 3), IntrospectiveDiffusion())),
         ),
     ],
 )
@@ -72,6 +73,8 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
         ("{terms: []}", r"the list is empty"),
+        ("{terms: [nanoflow, token_weave]}", r"cost.terms: terms NanoFlow and TokenWeave both hide the time of links"),
+        ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),
         ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
         ("{terms: nanoflow, of: {terms: token_weave}}", r"cost"),
         ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),

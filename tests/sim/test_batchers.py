@@ -11,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poise.policies.batch.batch_llm import BatchLlm
 from poise.policies.batch.flow_prefill import FlowPrefill
+from poise.policies.batch.laps import Laps
 from poise.policies.batch.layered_prefill import LayeredPrefill
 from poise.policies.batch.medha import Medha
+from poise.policies.batch.nexus import Nexus
 from poise.policies.batch.sarathi import Sarathi
 from poise.policies.batch.semi_pd import SemiPd
+from poise.policies.batch.static_batch import StaticBatch
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
 
@@ -49,10 +53,21 @@ def adaptive(tick: float) -> tuple[Callable[[], Any], ...]:
 
 
 def split(tick: float) -> tuple[Callable[[], Any], ...]:
-    return (partial(SemiPd, ttft_s=30 * tick, tpot_s=5 * tick, window_s=25 * tick),)
+    return (partial(SemiPd, ttft_s=30 * tick, tpot_s=5 * tick, window_s=25 * tick), Nexus)
 
 
-ALL: tuple[Batchers, ...] = (layered, stall_free, left_between_layers, adaptive, split)
+def gathered(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (
+        partial(Laps, short_tokens=9, window_s=7 * tick, depth=3, ttft_s=50 * tick, margin_s=5 * tick),
+        partial(Laps, window_s=30 * tick, depth=2, ttft_s=20 * tick),
+    )
+
+
+def planned(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (partial(BatchLlm, outputs=9), partial(StaticBatch, 3))
+
+
+ALL: tuple[Batchers, ...] = (layered, stall_free, left_between_layers, adaptive, split, gathered, planned)
 
 
 def ticks(case: Case) -> float:

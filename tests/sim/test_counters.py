@@ -12,13 +12,15 @@ from poise.core.estimate import Piece, StepShape
 from poise.core.event import Arrived
 from poise.core.replica import Replica
 from poise.core.request import RequestView
-from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
+from poise.core.spec import Belief, Cluster, Engine, Lane, Pool, ReplicaSpec
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import build_world
 from poise.testing.cost import LinearCost
 from poise.workload import poisson
 from tests.sim.cases import DEVICE, MODEL
+
+SPLIT = (Lane("p", decode=False, share=0.5), Lane("d", prefill=False, share=0.5))
 
 
 class Counting:
@@ -35,10 +37,12 @@ class Counting:
                 counter.calls += 1
                 return LinearCost.step(self, shape)
 
-        return Counted(step_s=0.007, decode_s=2e-5, prompt_s=2e-5, kv_s=5e-8)
+        return Counted(step_s=0.007, decode_s=2e-5, prompt_s=2e-5, kv_s=5e-8, layers=pool.model.layers)
 
 
-def count(router: str, requests: int, replicas: int, rate: float, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+def count(
+    router: str, requests: int, replicas: int, rate: float, monkeypatch: pytest.MonkeyPatch, batcher: str = "chunked"
+) -> dict[str, float]:
     """Per request: turns of replicas, batches, steps simulated, estimator calls and looks at replicas."""
     looks = turns = 0
     look, turn = Replica.look, Replica.turn
@@ -56,9 +60,11 @@ def count(router: str, requests: int, replicas: int, rate: float, monkeypatch: p
     monkeypatch.setattr(Replica, "look", counted_look)
     monkeypatch.setattr(Replica, "turn", counted_turn)
     cost = Counting()
+    lanes = SPLIT if batcher in ("semi_pd", "nexus") else (Lane(),)
     workload = poisson(rate * replicas, requests=requests, prompt_tokens=1000, output_tokens=200, seed=1)
-    cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=Engine(kv_blocks=30_000)),))
-    run = build_world(cluster, workload, Policies(router=build("router", router)), cost, Belief()).simulate()
+    cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=Engine(kv_blocks=30_000, lanes=lanes)),))
+    policies = Policies(router=build("router", router), batcher=build("batcher", batcher))
+    run = build_world(cluster, workload, policies, cost, Belief()).simulate()
     stats = run.replicas
     return {
         "turns": turns / requests,
@@ -80,6 +86,27 @@ def test_a_request_costs_three_batches_however_many_steps(
     assert each["turns"] < each["batches"] + 0.6  # starts of idle replicas
     assert each["estimates"] < 1.3  # chunks, and each decode shape once a lane
     assert each["looks"] == 0  # nobody reads the reports, so none is made
+
+
+@pytest.mark.parametrize(
+    ("batcher", "batches", "estimates"),
+    [
+        ("sarathi", 3.1, 1.3),
+        ("layered_prefill", 4.5, 3.0),
+        ("flow_prefill", 3.5, 6.0),
+        ("medha", 8.0, 16.0),
+        ("laps", 3.5, 3.0),
+        ("semi_pd", 4.0, 3.0),
+        ("nexus", 16.0, 16.0),
+    ],
+)
+def test_batchers_by_layers_lanes_and_predictions_stay_cheap(
+    batcher: str, batches: float, estimates: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = count("round_robin", 1000, 4, 6.0, monkeypatch, batcher)
+    assert each["steps"] > 10
+    assert each["batches"] < batches
+    assert each["estimates"] < estimates
 
 
 def test_the_cost_of_a_request_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

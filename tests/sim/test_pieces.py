@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.spec import Cluster, Engine, Pool
 from poise.scenario.simulate import simulate
 from poise.testing.cost import LinearCost
-from poise.workload import all_at_once
+from poise.workload import Workload, all_at_once
 from tests.sim.cases import DEVICE, MODEL, Case, cases
 from tests.sim.test_exact import compare
 
@@ -48,3 +49,18 @@ def test_a_request_decodes_through_all_pieces() -> None:
         line.base + line.per_kv * kv for kv, line in zip(range(9, 39), lines, strict=True)
     )
     assert len(set(lines)) == 3
+
+
+def test_decodes_beside_a_prompt_have_their_piece_too() -> None:
+    """Budget 8: a prompt of 8, then its decode beside 7 and 1 tokens of the next, one step of both, then it alone."""
+    cost = Bent(step_s=1e-9, kv_s=1e-12, length=3, bend=7)
+    recipe = type("Recipe", (), {"build": lambda self, pool: cost})()
+    engine = Engine(kv_blocks=100, block_tokens=4, token_budget=8)
+    rows = Workload(np.zeros(2, "i8"), np.full(2, 8, "i4"), np.array([20, 2], "i4"))
+    run = simulate(Cluster((Pool(MODEL, DEVICE, engine=engine),)), rows, cost=recipe)
+    read = [9, 10, 11 + 9, *range(12, 28)]
+    lines = [cost.step(StepShape(1)).at(kv) for kv in read]
+    alone = cost.step(StepShape(0, (Chunk(8, 0),))).base
+    assert max(run.records.ended_at) == alone + sum(
+        line.base + line.per_kv * kv for kv, line in zip(read, lines, strict=True)
+    )

@@ -12,7 +12,7 @@ from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.around import Around
-from poise.cost.work import Works
+from poise.cost.work import Works, efficiencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Waiting(Around):
 
     def __init__(self, inner: Estimator, pool: Pool, term: EnergonAI) -> None:
         super().__init__(inner)
-        self.works, self.term, self.layers = Works(pool), term, pool.model.layers
+        self.works, self.term, self.layers = Works(pool, efficiencies(inner)), term, pool.model.layers
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of `shape`."""

@@ -15,8 +15,9 @@ from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.around import Around
+from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import kv_bytes_per_layer
-from poise.cost.work import Works
+from poise.cost.work import Works, efficiencies
 
 
 def least(tokens: float, devices: int, pair: float = 1.0) -> float:
@@ -34,6 +35,7 @@ class Chain:
     """A chain of as many devices as `pool` has in a tensor group, each with all weights; seconds."""
 
     pool: Pool
+    use: Efficiencies = field(default_factory=Efficiencies)
     works: Works = field(init=False)
     _cuts: dict[tuple[int, int], tuple[int, ...]] = field(init=False, default_factory=dict)
 
@@ -43,7 +45,7 @@ class Chain:
                 f"a chain wants one tensor group of 2 devices or more; the pool has tensor {self.pool.tensor}, data "
                 f"{self.pool.data}, pipeline {self.pool.pipeline}: give tensor: 2 or more alone"
             )
-        self.works = Works(replace(self.pool, tensor=1))
+        self.works = Works(replace(self.pool, tensor=1), self.use)
 
     def layer_s(self, tokens: int, context: int) -> float:
         """Seconds of one layer of so many tokens after `context` others on one device."""
@@ -133,7 +135,7 @@ class Chained(Around):
 
     def __init__(self, inner: Estimator, pool: Pool, term: KvRunahead) -> None:
         super().__init__(inner)
-        self.chain, self.term, self.layers = Chain(pool), term, pool.model.layers
+        self.chain, self.term, self.layers = Chain(pool, efficiencies(inner)), term, pool.model.layers
         self._known: dict[tuple[int, int], int] = {}
 
     def step(self, shape: StepShape) -> Piece:

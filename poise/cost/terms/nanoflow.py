@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.cost.around import Around
 from poise.cost.lines import Line, pieces
-from poise.cost.work import Works
+from poise.cost.work import Works, efficiencies
 
 SERIES, LARGEST, REACHED = 114 + 45 + 31, 114, 0.685
 """Published of LLaMA-2-70B on eight A100: milliseconds of arithmetic, memory and links of an iteration of 2,048 tokens,
@@ -30,6 +31,7 @@ class NanoFlow:
     into. A step whose operators would gain nothing is not cut.
     """
 
+    hides: ClassVar[tuple[str, ...]] = ("arithmetic", "links", "memory")
     overlap: float = HIDDEN
     nano: int = 2
 
@@ -53,7 +55,7 @@ class Overlapped(Around):
 
     def __init__(self, inner: Estimator, pool: Pool, term: NanoFlow) -> None:
         super().__init__(inner)
-        self.works, self.term = Works(pool), term
+        self.works, self.term = Works(pool, efficiencies(inner)), term
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of `shape`: the inner one where overlapping would be longer."""

@@ -7,6 +7,7 @@ its part of the tokens. Only steps large enough are split: halves read the weigh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -14,7 +15,7 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.around import Around
 from poise.cost.coefficients import ACTIVATION_BYTES
-from poise.cost.work import Works
+from poise.cost.work import Works, efficiencies
 
 NORM_WIDTHS = 8
 """Widths of a token that the two norms of a layer move, with residuals (`Builder.elementwise`)."""
@@ -30,6 +31,7 @@ class TokenWeave:
     There is no threshold to set: a step is split where that is shorter, as the authors' tables by model and batch do.
     """
 
+    hides: ClassVar[tuple[str, ...]] = ("links",)
     sms: float = SMS
 
     def __post_init__(self) -> None:
@@ -50,7 +52,7 @@ class Woven(Around):
 
     def __init__(self, inner: Estimator, pool: Pool, term: TokenWeave) -> None:
         super().__init__(inner)
-        self.works, self.sms = Works(pool), term.sms
+        self.works, self.sms = Works(pool, efficiencies(inner)), term.sms
         self.layers, self.ranks = pool.model.layers, pool.tensor
 
     def step(self, shape: StepShape) -> Piece:

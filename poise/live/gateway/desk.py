@@ -12,7 +12,8 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
-from poise.live.gateway.names import Names
+from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
+from poise.live.gateway.names import Begun, Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
 from poise.live.know.asked import READERS, Asked, BadRequest
@@ -64,8 +65,9 @@ class Desk:
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
         self.sessions = Names(NAMED)
+        self.programs = Begun(NAMED)
         self._responses: OrderedDict[str, Engine] = OrderedDict()
-        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip}
+        self.trips: dict[type[Exchange], type[Trip]] = {Exchange: Trip, Part: Trip}
         self._tenants = tenants
         self._tenant_header = tenant_header
         self._exact = exact
@@ -91,6 +93,8 @@ class Desk:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
+            if FIELD in exchange.body and self._fanned(exchange):
+                return
             asked = reader(exchange.body)
             if type(asked) is Asked:
                 self._arrive(exchange, asked)
@@ -112,6 +116,18 @@ class Desk:
         if isinstance(tenant, BadRequest):
             return Refusal(tenant.status, "key", tenant.message, CHALLENGE, tenant.json())
         return None
+
+    def _fanned(self, exchange: Exchange) -> bool:
+        """Whether it asks for several items, and has been taken apart or told why it cannot be."""
+        settings = self.world.settings
+        if not settings.fan_out or type(exchange) is not Exchange or exchange.path not in PATHS:
+            return False
+        found = parts(exchange, settings.fan_out, settings.clients.body_bytes)
+        if isinstance(found, BadRequest):
+            exchange.answer(found.status, found.json())
+        elif found is not None:
+            Fan(exchange, found, self.receive)
+        return found is not None
 
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], Asked | BadRequest] | None:
         """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
@@ -169,6 +185,8 @@ class Desk:
         ttft = self._ttft(exchange)
         if prompt.prompt_tokens >= self.world.fleet.shortest:
             prompt = self._shortened(prompt, model)
+        session = self._session(exchange, asked)
+        turn, begun_at = self.programs.next(session, now)
         view = RequestView(
             number,
             now,
@@ -177,13 +195,15 @@ class Desk:
             prompt.ids,
             prompt.ends,
             model,
-            self._session(exchange, asked),
+            session,
             tenant.id,
             lora,
             asked.priority + tenant.priority,
             now + ttft if ttft else 0,
             0,
             self._home(asked.previous) if asked.previous else -1,
+            turn=turn,
+            begun_at=begun_at,
         )
         trip = self.trips[type(exchange)](self.world, exchange, view, asked.stream, tenant.name)
         if asked.kind == "responses":

@@ -45,6 +45,32 @@ class Names:
         return sorted(self._numbers, key=self._numbers.__getitem__)
 
 
+class Begun:
+    """When the first request of each session came, and how many have come since.
+
+    most: sessions that are remembered, the least recently met forgotten first; one that was forgotten begins anew.
+    """
+
+    __slots__ = ("_most", "_sessions")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sessions: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def next(self, session: int, now: int) -> tuple[int, int]:
+        """Which turn of its session (-1: of none) a request that comes now is, and when that began."""
+        if session < 0:
+            return 0, now
+        turn, begun_at = self._sessions.pop(session, (0, now))
+        self._sessions[session] = turn + 1, begun_at
+        if len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)
+        return turn, begun_at
+
+
 class Listed:
     """The names of numbers, of a source that forgets none. listed: all its names, by number; asked for unknown ones."""
 

@@ -9,8 +9,8 @@ was found already is passed over. In a placement start
 
 of which the best are pressed against their end and their begin until the bound is reached or the effort is spent
 (`squeeze.py`, `search.py`). Whatever was published and fits is among the candidates, so nothing published is better.
-Long runs choose on a short one, whose steady state is then repeated (`steady.py`); the published schedules that were
-best on the short run stay candidates at full length.
+Long runs choose on a short one, whose steady state is then repeated (`steady.py`), with a few steps of improving; the
+published schedule that was best on the short run stays a candidate at full length, and of a V so do the best blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from poise.core.errors import ScheduleError
@@ -155,7 +155,7 @@ def _placed(
     if known is not None and not (begun and hope(begun[0], whole) * NEAR < true(known)[0]):
         return None
     tried = improve(begun, under, effort, 8, few=True)
-    found = [line for line in (full(each, whole) for each in tried[:REPEATED]) if line]
+    found = list(islice((line for line in (full(each, whole) for each in tried) if line), REPEATED))
     name = next((line.name for line in tried if line.name in seeds), None)
     if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
         seed = next(line for line in reversed(tried) if line.name == name)

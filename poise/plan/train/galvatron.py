@@ -82,23 +82,24 @@ def _traced(
     return Choice(tuple(found), float(last.min()), held)
 
 
-def strategies(job: Job, layouts: Sequence[Layout]) -> tuple[Floats, Floats, Floats]:
+def strategies(job: Job, layouts: Sequence[Layout], alive: int = 1) -> tuple[Floats, Floats, Floats]:
     """Times, bytes and resharding of each layer of a job under each of several layouts of the same devices.
 
-    A layer's time is its microbatch passes and its share of the gradients' sum; resharding moves a boundary between
-    tensor and data ranks where the tensor degree changes.
+    alive: microbatches whose activations its stage holds. A layer's time is its microbatch passes and its share of the
+    gradients' sum; resharding moves a boundary between tensor and data ranks where the tensor degree changes.
     """
     use = figures(job.host)
     cut = columns(job, layouts)
     steps = evaluate(job, cut, use)
     layers = job.model.layers
     none = np.zeros(len(layouts), bool)
-    each = (steps.parts["compute"] + steps.parts["exposed_in_layers"] + steps.parts["gradients"]) / layers
+    each = (steps.parts["compute"] + steps.parts["exposed_in_layers"] + steps.parts["gradients"]) / cut.most
     values = weights(job, cut, np.ones(len(layouts)), none, none)
     size = values.plain + values.experts
     group = cut.data * cut.context
     shards = [np.where(cut.zero >= stage, group, 1) for stage in (3, 2, 1)]
-    held = sum(part * size / shard for part, shard in zip(SHARDS, shards, strict=True)) + layer_activation(job, cut)
+    held = sum(part * size / shard for part, shard in zip(SHARDS, shards, strict=True))
+    held = held + alive * layer_activation(job, cut)
     moved = 2.0 * job.tokens / job.devices * job.model.hidden
     changes = cut.tensor[:, None] != cut.tensor[None, :]
     near = job.device.scaleup_bw or job.far_bw

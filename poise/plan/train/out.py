@@ -8,6 +8,8 @@ from pathlib import Path
 from poise.pipeline.text import write_json
 from poise.plan.train.beside import Schedules, alternatives
 from poise.plan.train.exports import Exported, exported
+from poise.plan.train.exports.galvatron import galvatron
+from poise.plan.train.layerwise import Layerwise
 from poise.plan.train.page import drawn, listed
 from poise.plan.train.plan import GIB, HEAD, as_dict, binding, cells, shares
 from poise.plan.train.search import Found
@@ -20,13 +22,16 @@ from poise.report.timeline import STYLE
 from poise.scenario.write import to_json
 
 
-def write_out(found: Found, folder: Path, servers: Ordered | None = None) -> Exported:
-    """Write everything into `folder`, which is made where it is not there."""
+def write_out(
+    found: Found, folder: Path, servers: Ordered | None = None, layers: Layerwise | None = None
+) -> Exported:  # fmt: skip
+    """Write everything into `folder`, which is made where it is not there; Galvatron's file by `layers`, if any."""
     settings, others = exported(found.job, found.best[0].layout), alternatives(found.job, found.best[0])
     files = {
         "plan.html": page(found, settings, others),
         "plan.json": to_json(as_dict(found, servers)),
         **settings.files,
+        **({} if layers is None else galvatron(found.job, layers.base, layers.each)),
         **({} if servers is None else {"hosts": "".join(f"{name}\n" for name in servers.servers)}),
         **({} if others is None else {"schedule.json": write_json(others.fastest.graph.schedule)}),
     }

@@ -13,6 +13,7 @@ from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, UserError
 from poise.cost.training import Job, Prediction
 from poise.plan.train.beside import Rescheduled, rescheduled
+from poise.plan.train.layerwise import layerwise
 from poise.plan.train.rules import ruled
 from poise.plan.train.search import Found, must_fit, search
 from poise.plan.train.servers import GBIT, Ordered, ordered, read_bandwidths
@@ -56,6 +57,7 @@ class Ask:
     also: tuple[str, ...] = ()
     between_gbit_s: float = 0.0
     reschedule: bool = False
+    layerwise: bool = False
 
 
 def plan_training(ask: Ask) -> None:
@@ -70,17 +72,21 @@ def plan_training(ask: Ask) -> None:
     timed = rescheduled(job, [*found.best, *found.frontier]) if ask.reschedule else []
     found = first(found, timed)
     over = joined(job, ask.space, sites, ask.between_gbit_s) if ask.also else None
+    layers = layerwise(job, ask.space) if ask.layerwise else None
     servers = None if measured is None else ordered(found.job, found.best[0], *measured)
     if ask.out is not None:
         from poise.plan.train.out import write_out
 
-        written = write_out(found, ask.out, servers)
-    put_json({**as_dict(found, servers, over), **_as_rows(timed)}, ask.json)
+        written = write_out(found, ask.out, servers, layers)
+    more = {} if layers is None else {"layerwise": asdict(layers)}
+    put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
     if ask.json == "-":
         return
     _tell(found)
     if timed:
         show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
+    if layers is not None:
+        print(layers.told())
     if servers is not None:
         print(
             f"Servers, stage after stage: {', '.join(servers.servers)}: {servers.seconds:.3f} s a step by Pipette's "

@@ -84,6 +84,8 @@ class Medha:
                     continue
                 limit -= round((target - base) * self._yielded(each.slack)) if some_short else 0
             tokens = self._fitting(lane, chunks, each, min(each.left, prompts.budget), limit)
+            if not tokens and chunks and not self._long(each.sequence):
+                break  # the step is full
             if not tokens and not chunks:
                 tokens = min(each.left, self.least, prompts.budget)
             if not prompts.take(each.sequence, each.waits, tokens):
@@ -124,10 +126,12 @@ class Medha:
         done = each.sequence.need - each.left
         if most < 1:
             return 0
+        low, under = 0, lane.predict(chunks)
+        if under >= limit:
+            return 0
         high, over = most, lane.predict((*chunks, Chunk(most, done)))
         if over <= limit:
             return most
-        low, under = 0, lane.predict(chunks)
         while high - low > self.least and under < limit:
             guess = low + (high - low) * (limit - under) // (over - under)
             guess = min(max(guess, low + self.least // 2 + 1), high - self.least // 2 - 1)

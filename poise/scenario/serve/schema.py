@@ -132,6 +132,9 @@ class LimitsSection(Section):
     ttft_s: float = Field(
         default=_SETTINGS.ttft_s, ge=0, description="when the first token is due, for requests that do not say"
     )
+    fan_out: Whole = Field(
+        default=_SETTINGS.fan_out, ge=0, description="the items that a request with fan_out may have, as in 16"
+    )
     body_mb: float = Field(default=_CLIENTS.body_bytes / 2**20, gt=0, description="the MiB of a request's body")
     bodies_mb: float = Field(
         default=_CLIENTS.bodies_bytes / 2**20, gt=0, description="the MiB of all requests' bodies kept at once"

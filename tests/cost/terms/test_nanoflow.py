@@ -27,7 +27,7 @@ def time(estimator: Estimator, shape: StepShape, kv: int, window_kv: int = 0) ->
 
 
 @given(
-    pools(spread=False), st.integers(0, 400), st.integers(0, 3000), st.integers(0, 5000), st.floats(0, 1),
+    pools(), st.integers(0, 400), st.integers(0, 3000), st.integers(0, 5000), st.floats(0, 1),
     st.integers(2, 4),
 )  # fmt: skip
 def test_between_the_largest_resource_and_the_inner_step(

@@ -19,7 +19,7 @@ POOL = Pool(model("llama-3.3-70b"), device("H100"), tensor=8)
 INNER = Roofline().build(POOL)
 
 
-@given(pools(spread=False), st.integers(0, 600), st.integers(0, 6000), st.integers(0, 5000), st.floats(0, 0.5))
+@given(pools(), st.integers(0, 600), st.integers(0, 6000), st.integers(0, 5000), st.floats(0, 0.5))
 def test_between_arithmetic_or_links_and_the_inner_step(
     pool: Pool, decodes: int, new: int, context: int, sms: float
 ) -> None:

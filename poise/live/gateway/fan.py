@@ -1,0 +1,183 @@
+"""One request that asks for the same of several items: one request for each, and their answers as one.
+
+PARALLELPROMPT (arXiv 2506.18728) finds template, context and items in a prompt; here a client states them. What they
+share stands first in every prompt, so that engines find it cached and a router by prefix keeps them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from poise.live.know.asked import BadRequest
+from poise.live.wire.exchange import Exchange
+from poise.live.wire.header import Headers
+from poise.live.wire.refuse import error_body, openai
+
+ITEM: Final = "{item}"
+"""What an item takes the place of."""
+
+FIELD: Final = b'"fan_out"'
+PATHS: Final = ("/v1/chat/completions", "/v1/completions")
+
+MOST: Final = 16 * 2**20
+"""Bytes of one part's answer, beyond which its engine is not believed to end."""
+
+_DROPPED: Final = frozenset((b"content-length", b"transfer-encoding", b"accept-encoding", b"expect"))
+"""Headers of the whole that are wrong for its parts; and none may be compressed, for they are read."""
+
+
+class FanOut(msgspec.Struct, forbid_unknown_fields=True):
+    """The field `fan_out` of a body: a text with `{item}` in it, and the items."""
+
+    template: str
+    items: list[str]
+
+
+class Part(Exchange):
+    """The request of one item: a client within the gateway, which keeps the answer. over: told once, at its end."""
+
+    __slots__ = ("over", "reply", "status")
+
+    def __init__(self, whole: Exchange, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        super().__init__(whole.method, whole.target, headers, body, whole.begun_at)
+        self.peer = whole.peer
+        self.status = 0
+        self.reply = bytearray()
+        self.over: Callable[[Part], None] | None = None
+
+    def start(self, status: int, headers: Headers, length: int | None = None) -> None:
+        """The answer begins."""
+        self.started = True
+        self.status = status
+
+    def write(self, data: bytes) -> None:
+        """One piece of it."""
+        self.reply += data
+        if len(self.reply) > MOST and self.gone is not None:
+            gone, self.gone = self.gone, None
+            gone()
+            self.cut()
+
+    def end(self) -> None:
+        """It is whole."""
+        self._close()
+
+    def cut(self) -> None:
+        """It will never be."""
+        self.status, self.reply = 502, bytearray(openai(502, "an engine broke off the answer for one item"))
+        self._close()
+
+    def leave(self) -> None:
+        """The client of the whole has gone, or it has failed."""
+        self.over = None
+        super().leave()
+
+    def _close(self) -> None:
+        over, self.over = self.over, None
+        self.ended = True
+        self.gone = self.flow = None
+        if over is not None:
+            over(self)
+
+
+def parts(whole: Exchange, most: int, most_bytes: int) -> list[Part] | BadRequest | None:
+    """Return the parts of a request, or why it cannot be parted; None where its body has no field `fan_out`.
+
+    most: items.  most_bytes: of all parts' bodies together.
+    """
+    try:
+        body = msgspec.json.decode(whole.body)
+    except msgspec.DecodeError:
+        return None  # its reader says what is wrong
+    if not isinstance(body, dict) or "fan_out" not in body:
+        return None
+    try:
+        wish = msgspec.convert(body.pop("fan_out"), FanOut)
+    except msgspec.ValidationError as error:
+        return _bad(f"fan_out: {error}; give {{template, items}}")
+    wrong = _wrong(wish, body, most)
+    if wrong is not None:
+        return wrong
+    headers = [each for each in whole.headers if each[0] not in _DROPPED]
+    filled = [msgspec.json.encode(_asked(body, wish.template.replace(ITEM, item))) for item in wish.items]
+    if sum(map(len, filled)) > most_bytes:
+        return BadRequest(413, "invalid_request_error", "fan_out", f"the parts come to more than {most_bytes} bytes")
+    return [Part(whole, headers, each) for each in filled]
+
+
+def _wrong(wish: FanOut, body: dict[str, Any], most: int) -> BadRequest | None:
+    if not 1 <= len(wish.items) <= most:
+        return _bad(f"fan_out.items has {len(wish.items)} items; give 1 to {most}")
+    if ITEM not in wish.template:
+        return _bad(f"fan_out.template has no {ITEM}; put it where the item belongs")
+    if body.get("stream") or body.get("n") not in (None, 1):
+        return _bad("fan_out gives one answer with a choice for each item; leave out stream and n")
+    given = body.get("messages", body.get("prompt", ""))
+    if not isinstance(given, list if "messages" in body else str):
+        return _bad("fan_out needs messages, or a prompt that is one text; the template comes behind it")
+    return None
+
+
+def _asked(body: dict[str, Any], text: str) -> dict[str, Any]:
+    """The body of one item: what all share, and behind it the template with the item."""
+    if "messages" in body:
+        return body | {"messages": [*body["messages"], {"role": "user", "content": text}]}
+    return body | {"prompt": body.get("prompt", "") + text}
+
+
+def _bad(message: str) -> BadRequest:
+    return BadRequest(400, "invalid_request_error", "fan_out", message)
+
+
+class Fan:
+    """Waits for all parts of one exchange, and answers it with one choice for each, in the order of the items.
+
+    The first part that fails is the answer to the whole, and the others are called off.
+    """
+
+    def __init__(self, whole: Exchange, some: Sequence[Part], receive: Callable[[Exchange], None]) -> None:
+        self._whole = whole
+        self._parts = some
+        self._left = len(some)
+        self._over = False
+        whole.gone = self._leave
+        for part in some:
+            part.over = self._ended
+        for part in some:
+            if not self._over:
+                receive(part)
+
+    def _ended(self, part: Part) -> None:
+        self._left -= 1
+        if self._over:
+            return
+        if part.status != 200:
+            self._answer(part.status, bytes(part.reply))
+        elif not self._left:
+            self._answer(*_joined(self._parts))
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self._leave()
+        self._whole.answer(status, body)
+
+    def _leave(self) -> None:
+        self._over = True
+        for part in self._parts:
+            if not part.ended:
+                part.leave()
+
+
+def _joined(some: Sequence[Part]) -> tuple[int, bytes]:
+    """The answers as one, as engines give several choices: numbered, with their usage summed."""
+    try:
+        answers = [msgspec.json.decode(part.reply) for part in some]
+        choices = [choice | {"index": at} for at, answer in enumerate(answers) for choice in answer["choices"][:1]]
+        usages = [answer.get("usage") or {} for answer in answers]
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        return 502, error_body(502, "server_error", "an engine's answer has no choices to be joined")
+    counts = ("prompt_tokens", "completion_tokens", "total_tokens")
+    usage = {name: sum(each.get(name) or 0 for each in usages) for name in counts}
+    return 200, msgspec.json.encode(answers[0] | {"choices": choices, "usage": usage})

@@ -1,0 +1,35 @@
+"""The mean output that the same step of a program had so far: what a workflow's profile would say.
+
+HexGen-Text2SQL (arXiv 2505.05286) profiles the latency of each stage beforehand; here it is learnt. A stage (with its
+model) of which nothing has finished is foretold `first` tokens. No foretelling exceeds the client's own limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+
+
+@dataclass(slots=True)
+class ByStage:
+    """Foretell the mean of the stage. first: tokens, before any of it has finished."""
+
+    first: int = 256
+    _sums: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.first < 1:
+            raise ValueError(f"first {self.first} is no length; give 1 or more")
+
+    def foretell(self, request: RequestView, chance: Chance) -> int:
+        """The mean so far."""
+        count, total = self._sums.get((request.model, request.stage), (0, 0))
+        guess = max(round(total / count), 1) if count else self.first
+        return min(guess, request.max_tokens or guess)
+
+    def learn(self, request: RequestView, output_tokens: int) -> None:
+        """One more of its stage."""
+        count, total = self._sums.get((request.model, request.stage), (0, 0))
+        self._sums[request.model, request.stage] = count + 1, total + output_tokens

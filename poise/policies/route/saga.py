@@ -1,0 +1,111 @@
+"""SAGA's routing: a session stays at its home until that is full, and replicas that idle take sessions from full ones.
+
+Paper: "SAGA" (arXiv 2605.00528), known here by notes on it and on a reproduction. A request goes to the replica of its
+session's last one while the load there is below θ, else to the least loaded, which becomes its home. A replica that has
+idled for `idle_s` takes a session from the most loaded one, where that has at least `steal` times the mean load: the
+request of it that was sent last and has no first token moves (one that waits is queued anew), and its home with it.
+
+Load is the share of a replica's KV that its requests fill, or will when they are admitted (`tokens`).
+θ 0.8, `steal` 2.0 and `idle_s` 0.1 are the paper's; its epoch of 100 ms is the period of reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poise.core.action import Move, Route
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+from poise.core.units import ps
+from poise.core.view import ClusterView
+
+HOMES = 100_000
+"""Sessions whose homes are known at most; the one that was set first is forgotten first."""
+
+
+@dataclass(slots=True)
+class Saga:
+    """Sessions at their homes. full: θ.  steal: times the mean load, 0 for no stealing.  block_tokens: of KV blocks."""
+
+    full: float = 0.8
+    steal: float = 2.0
+    idle_s: float = 0.1
+    block_tokens: int = 16
+    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _idle: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.full <= 0 or self.block_tokens < 1:
+            raise ValueError(f"full {self.full} is a share of KV above 0, and block_tokens 1 or more")
+        if (self.steal and self.steal < 1) or self.idle_s < 0:
+            raise ValueError("steal is 0 for none or at least 1 times the mean load, and idle_s 0 or more")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read."""
+        return ("tokens", "requests", "flights") if self.steal else ("tokens",)
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
+        """Home, unless that is full."""
+        able = cluster.able(request)
+        load = self._load(cluster)
+        home = self._homes.get(request.session, -1) if request.session >= 0 else -1
+        if home not in able or load[home] >= self.full:
+            home = chance.least(able, load)
+        self._settle(request.session, home)
+        return Route(home)
+
+    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+        """What idle replicas take from the fullest."""
+        if not self.steal:
+            return ()
+        load = self._load(cluster)
+        moves: list[Move] = []
+        for thief in self._idlers(cluster):
+            victim = max(range(len(load)), key=lambda replica: load[replica])
+            mean = sum(load) / len(load)
+            if load[victim] < self.steal * mean or not mean:
+                break
+            taken = self._take(cluster, victim, thief, {move.request for move in moves})
+            if taken is not None:
+                moves.append(Move(taken.id, victim, thief))
+                for replica, sign in ((victim, -1), (thief, 1)):
+                    load[replica] += sign * taken.prompt_tokens / self._room(cluster, replica)
+                self._settle(taken.session, thief)
+        return moves
+
+    def _load(self, cluster: ClusterView) -> list[float]:
+        tokens = cluster.tokens
+        return [tokens[replica] / self._room(cluster, replica) for replica in range(len(tokens))]
+
+    def _room(self, cluster: ClusterView, replica: int) -> int:
+        """KV tokens that a replica can hold."""
+        return max(cluster.total_blocks[replica], 1) * self.block_tokens
+
+    def _idlers(self, cluster: ClusterView) -> list[int]:
+        """Replicas without a request for `idle_s`, in order."""
+        now, idle = cluster.now, self._idle
+        for replica, requests in enumerate(cluster.requests):
+            if requests:
+                idle.pop(replica, None)
+            else:
+                idle.setdefault(replica, now)
+        return sorted(replica for replica, since in idle.items() if now - since >= ps(self.idle_s))
+
+    def _take(self, cluster: ClusterView, victim: int, thief: int, moved: set[int]) -> RequestView | None:
+        """The request without a first token that was sent last and that the thief may have."""
+        for flight in reversed(cluster.flights(victim)):
+            request = flight.request
+            free = flight.first_token_at < 0 and flight.target < 0 and request.id not in moved
+            if free and thief in cluster.peers(request, victim):
+                return request
+        return None
+
+    def _settle(self, session: int, home: int) -> None:
+        if session < 0:
+            return
+        self._homes.pop(session, None)
+        self._homes[session] = home
+        if len(self._homes) > HOMES:
+            del self._homes[next(iter(self._homes))]

@@ -1,0 +1,110 @@
+"""Real vLLM with a tiny model, steered by Poise: what it computes in each step is what is simulated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.live.inside.worlds import Step, a_world, in_order
+from tests.live.real.engines import SILENT
+from tests.live.real.install import Unavailable, installed
+from tests.live.real.model import make
+
+pytestmark = pytest.mark.slow
+
+ROOT: Final = Path(__file__).parents[3]
+LIMIT_S: Final = 500.0
+"""Longest time for all worlds; a minute to start and one to two to play are usual."""
+
+TOLD: Final[tuple[dict[str, Any] | None, ...]] = (
+    None,  # vLLM's own scheduler, which `chunked` mirrors
+    {"batcher": "chunked"},
+    {"batcher": "prefill_first"},
+    {"batcher": "chunked", "queue": "priority"},
+    {"batcher": {"sarathi": {"tokens": 24, "mixed": False}}},
+    {"batcher": "tests.live.inside.behind:Behind"},
+)
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "prefixes found": {"caching": True},
+    "preempted": {"crowded": True, "caching": False},
+}
+OWN, STEERED = TOLD[:2]
+EVICTED: Final = (3, 4, 6, 10)
+"""Worlds in which prefixes are evicted as well: vLLM's own steps are the measure (docs/inside-vllm.md says why)."""
+
+
+def _name(told: dict[str, Any] | None, kind: str, seed: int) -> str:
+    named = "vLLM's own" if told is None else ", ".join(map(_short, told.values()))
+    return f"{named}: {kind}, {seed}"
+
+
+def _short(told: Any) -> str:
+    return told if isinstance(told, str) else str(next(iter(told)))
+
+
+SIMULATED: Final = {
+    _name(told, kind, seed): a_world(seed, told, reserve=False, **given)
+    for told in TOLD
+    for kind, given in KINDS.items()
+    for seed in (1, 2)
+}
+BESIDE: Final = {
+    _name(told, "evicted", seed): a_world(seed, told, crowded=True, caching=True, reserve=False)
+    for told in (OWN, STEERED)
+    for seed in EVICTED
+}
+WORLDS: Final = {**SIMULATED, **BESIDE}
+
+
+@pytest.fixture(scope="module")
+def happened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Step]]:
+    """What vLLM computed in each world, by its name."""
+    folder = tmp_path_factory.mktemp("inside")
+    try:
+        programs = installed()
+    except Unavailable as why:
+        pytest.skip(str(why))
+    model, told, out = make(folder / "model"), folder / "worlds.json", folder / "steps.json"
+    told.write_text(json.dumps([asdict(world) for world in WORLDS.values()]))
+    done = subprocess.run(
+        [programs / "python", "-m", "tests.live.inside.scene", model, told, out],
+        cwd=ROOT, env={**os.environ, **SILENT, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=LIMIT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    steps = [
+        [(at, {int(id): count for id, count in tokens.items()}, gave_way) for at, tokens, gave_way in each]
+        for each in json.loads(out.read_text())
+    ]
+    return {name: in_order(each) for name, each in zip(WORLDS, steps, strict=True)}
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_computes_what_is_simulated(happened: dict[str, list[Step]], name: str) -> None:
+    assert happened[name] == in_order(SIMULATED[name].simulated())
+
+
+@pytest.mark.parametrize("seed", EVICTED)
+def test_computes_what_vllm_computes_alone(happened: dict[str, list[Step]], seed: int) -> None:
+    assert happened[_name(STEERED, "evicted", seed)] == happened[_name(OWN, "evicted", seed)]
+
+
+def test_there_is_something_to_decide(happened: dict[str, list[Step]]) -> None:
+    assert sum(len(gave_way) for steps in happened.values() for _, _, gave_way in steps) >= 50
+    for kind in KINDS:
+        steps = [happened[_name(told, kind, 1)] for told in TOLD]
+        assert len({json.dumps(each) for each in steps}) >= 3, "policies differ in what they do"
+
+
+def test_a_found_prefix_is_not_computed_again(happened: dict[str, list[Step]]) -> None:
+    for told in TOLD:
+        name = _name(told, "prefixes found", 1)
+        world = SIMULATED[name]
+        computed = sum(sum(tokens.values()) for _, tokens, _ in happened[name])
+        assert computed <= sum(ask.prompt + ask.output - 1 for ask in world.asks) - 32
