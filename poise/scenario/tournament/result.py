@@ -65,7 +65,7 @@ class Outcome:
         }
 
     def _effects(self, screen: Screen) -> dict[str, Any]:
-        """Each level against the reference: on average, alone, and alone in the blocks of each name of the first kind."""
+        """Each level against the reference: on average, alone, and alone in each part of the blocks."""
         told: dict[str, Any] = {}
         for at, factor in enumerate(self.asked.factors):
             told[factor.name] = {

@@ -19,7 +19,8 @@ class Screen:
     """What the short runs came to; differences are in the deciding figure, more being better.
 
     alone: for each factor and level what it changes by itself, from the reference.  parts: the same in the blocks of
-    each name of the first kind.  whole: the fit over all blocks and runs.  pairs: interactions beyond chance.  runs: how many.  lacking: how many had no such figure.  imbalance: see `design.imbalance`.
+    each name of the first kind.  whole: the fit over all blocks and runs.  pairs: interactions beyond chance.
+    runs: how many.  lacking: how many had no such figure.  imbalance: see `design.imbalance`.
     """
 
     alone: Mapping[tuple[int, int], Interval]
