@@ -122,7 +122,7 @@ def test_reports_are_looked_at_once_a_period(monkeypatch: pytest.MonkeyPatch) ->
     assert each["looks"] * 1000 <= 16 * (seconds + 5)
 
 
-LOOKS_AT_REPLICAS = {"pull", "dualmap"}
+LOOKS_AT_REPLICAS = {"pull", "dualmap", "hexgen_text2sql"}
 """Routers that go through the replicas' requests one by one, or make a pair anew as a prefix gets hot."""
 
 

@@ -76,8 +76,8 @@ class Saga:
         return moves
 
     def _load(self, cluster: ClusterView) -> list[float]:
-        tokens = cluster.tokens
-        return [tokens[replica] / self._room(cluster, replica) for replica in range(len(tokens))]
+        block, rooms = self.block_tokens, cluster.total_blocks
+        return [tokens / ((blocks or 1) * block) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
 
     def _room(self, cluster: ClusterView, replica: int) -> int:
         """KV tokens that a replica can hold."""
