@@ -27,9 +27,11 @@ from poise.core.blame import (
     PREFILL_OTHERS,
     QUEUE,
     RETRY,
+    SLOW,
     TRANSFER,
 )
 from poise.core.request import Phase
+from poise.core.slowness import excess
 
 if TYPE_CHECKING:
     from poise.core.accounts import Accounts
@@ -251,10 +253,14 @@ class Account:
     def _share(self, now: int, spent: int, part: int, others: int, own: int) -> None:
         """Charge time in which its engine ran steps, or none."""
         columns, row = self.columns, self.row
-        busy = self.replica.busy(now)
-        left, self.busy = busy - self.busy, busy
+        before, busy = self.busy, self.replica.busy(now)
+        left, self.busy = busy - before, busy
         if left != spent:
             columns[IDLE][row] += spent - left
+        if self.replica.spells:
+            slow = excess(self.replica.spells, before, busy)
+            columns[SLOW][row] += slow
+            left -= slow
         if own > left:
             own = left
         columns[part][row] += own

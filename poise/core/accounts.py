@@ -134,5 +134,5 @@ class Accounts:
         if time is None:
             if len(self._known) == REMEMBERED:
                 self._known.clear()
-            time = self._known[key] = lane.estimate(StepShape(0, (Chunk(*chunk),), share)).base
+            time = self._known[key] = lane.replica.estimator.step(StepShape(0, (Chunk(*chunk),), share)).base
         return time

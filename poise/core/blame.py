@@ -22,6 +22,7 @@ MEANING: Final = {
     "moving": "stood still while the last of its KV went to another replica",
     "idle": "admitted, while its engine ran no step",
     "preempted": "waited again, computed again or swapped after it gave way",
+    "slow": "what a slow device added to its steps and those in between",
 }
 """The parts of a request's time, in about the order in which they come, and what each means."""
 
@@ -43,6 +44,7 @@ DECODE_OTHERS: Final = 11
 MOVING: Final = 12
 IDLE: Final = 13
 PREEMPTED: Final = 14
+SLOW: Final = 15
 
 IN_ENGINE: Final = range(QUEUE, len(PARTS))
 """Parts that a request spends at a replica, which is what a loss throws away."""
@@ -54,7 +56,7 @@ def _columns(rows: int) -> list[array[int]]:
 
 @dataclass(slots=True)
 class Blame:
-    """Columns over requests (index = request id), one for each of `PARTS`, in picoseconds; 240 bytes a row.
+    """Columns over requests (index = request id), one for each of `PARTS`, in picoseconds; 256 bytes a row.
 
     ttft: up to the first token, or to the end where there never was one.  rest: from there to the end.
     A row of `ttft` adds up to the request's TTFT, and both together to its end (or that of the run) less its arrival.

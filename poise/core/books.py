@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poise.core.flight import Flight
 from poise.core.request import RequestView
-from poise.core.state import GONE, State
+from poise.core.state import GONE, STARTING, State
 
 
 class Books:
@@ -75,7 +75,7 @@ class Books:
     def _leave(self, request: RequestView, replica: int, half: bool) -> None:
         """A request counts at a replica no longer; `half`: only its output was made there."""
         state = self.state
-        if state.status[replica] == GONE:
+        if state.status[replica] in (GONE, STARTING):  # what it had was forgotten when it went
             return
         if not half:
             state.ended(state.now, request, replica)

@@ -36,8 +36,9 @@ from poise.core.flight import Flight
 from poise.core.hedges import Hedges
 from poise.core.held import Held
 from poise.core.made import made
-from poise.core.policy import Admission, Forecaster, Hedger, Mover, Order, Predictor, Router, Scaler
+from poise.core.policy import Admission, Forecaster, Hedger, Mover, Order, Predictor, Recovery, Router, Scaler
 from poise.core.prefix import PrefixIndex
+from poise.core.recovering import Recovering
 from poise.core.request import RequestView
 from poise.core.scaling import Scaling
 from poise.core.spec import Belief, PoolSpec, ReplicaSpec
@@ -49,12 +50,13 @@ Actions = Sequence[Action]
 class Control:
     """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
-    router, mover, order, admission, predictor, hedge, scaler, forecast: the policies (deep-copied, so that two controls
-    never share their state); a router that can `rebalance` is its own mover where none is given; several admissions
-    narrow one another's choice.
+    router, mover, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied, so that
+    two controls never share their state); a router that can `rebalance` is its own mover where none is given; several
+    admissions narrow one another's choice.
     replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: replicas that a request is
     sent to before it is refused for good, where engines refuse it in a way that another may not.
-    resume: after a loss, go on behind the tokens that the client already has instead of starting again.
+    resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
+    is a recovery, it must say so too.
     index: the true prefix index, where `belief.prefix` is `oracle`.
     """
 
@@ -70,6 +72,7 @@ class Control:
         hedge: Hedger | None = None,
         scaler: Scaler | None = None,
         forecast: Forecaster | None = None,
+        recovery: Recovery | None = None,
         pools: Sequence[PoolSpec] = (),
         belief: Belief | None = None,
         seed: int = 0,
@@ -80,12 +83,12 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, self.order, self.admission, self.predictor, hedge, scaler, forecast = copy.deepcopy(
-            (router, mover, order, tuple(admission), predictor, hedge, scaler, forecast)
+        self.router, self.mover, self.order, self.admission, self.predictor, hedge, scaler, forecast, recovery = (
+            copy.deepcopy((router, mover, order, tuple(admission), predictor, hedge, scaler, forecast, recovery))
         )
         asked: list[Any] = []  # an object may be several policies in one
         for policy in (
-            self.router, self.mover, self.order, *self.admission, self.predictor, hedge, scaler, forecast,
+            self.router, self.mover, self.order, *self.admission, self.predictor, hedge, scaler, forecast, recovery,
         ):  # fmt: skip
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)
@@ -95,7 +98,7 @@ class Control:
         self.chance = Chance(seed)
         self.tries = tries
         self.tried: dict[int, tuple[int, ...]] = {}
-        self.resume = resume
+        self.resume = resume and (recovery is None or recovery.resumes)
         self.held = Held(getattr(self.router, "group", _model), self.order, self.state)
         self.books = Books(self.state, "flights" in needs)
         self.flights = self.books.flights
@@ -109,6 +112,7 @@ class Control:
         self._eager = getattr(self.mover, "eager", False)
         self.hedges = None if hedge is None else Hedges(hedge, self)
         self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
+        self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
         self.observes = bool(self._observers) or self.books.tracks or hedge is not None
 
     def handle(self, event: Event) -> Actions:
@@ -320,16 +324,20 @@ class Control:
         """The moves that the mover wants now, entered in the books."""
         assert self.mover is not None
         moves = list(self.mover.rebalance(self.state))
-        for move in moves:
-            flight = self.flights.get(move.request)
-            self._check(move, flight)
-            assert flight is not None
-            self.books.move(flight, move.target)
+        self._enter(self.mover, moves)
         return moves
 
-    def _check(self, move: Move, flight: Flight | None) -> None:
+    def _enter(self, policy: object, moves: Sequence[Move]) -> None:
+        """Enter the moves that a policy wants in the books."""
+        for move in moves:
+            flight = self.flights.get(move.request)
+            self._check(type(policy).__name__, move, flight)
+            assert flight is not None
+            self.books.move(flight, move.target)
+
+    def _check(self, who: str, move: Move, flight: Flight | None) -> None:
         """A move must be possible as far as the control side knows."""
-        who, state = type(self.mover).__name__, self.state
+        state = self.state
         if flight is None or flight.place != move.source:
             place = "in no replica" if flight is None else f"at replica {flight.place}"
             raise PolicyError(f"{who} asks for {move}, but the request is {place}")
@@ -382,7 +390,7 @@ class Control:
 
     def _go(self, replica: int) -> None:
         self.state.set_status(replica, GONE)
-        if self.scaling is not None:
+        if self.scaling is not None or self.state.replicas[replica].returns:
             self.state.status[replica] = STARTING  # another may come in its place
 
     def _joined(self, event: Joined) -> Actions:
@@ -395,15 +403,17 @@ class Control:
 
     def _draining(self, event: Draining) -> Actions:
         self.state.set_status(event.replica, DRAINING)
-        return ()
+        return () if self.recovering is None else self.recovering.told(event.replica, event.gone_at)
 
     def _left(self, event: Left) -> Actions:
         self._go(event.replica)
         return self.ask_held() if self.held else ()
 
     def _first_token(self, event: FirstToken) -> Actions:
-        self.flights[event.request].first_token_at = event.at
-        return self.ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
+        flight = self.flights[event.request]
+        flight.first_token_at = event.at
+        asked = self.ask_held() if self.held and self.books.tracks else ()  # a prefill slot may be free
+        return asked if self.recovering is None else (*asked, *self.recovering.asked(flight.place))
 
     def _confined(self, event: Confined) -> Actions:
         """What it means is an admission's, which observes it."""
@@ -416,6 +426,8 @@ class Control:
     def _look_again(self) -> Actions:
         """Something new is known: ask for those who are held, then whether anybody should move."""
         actions = self.ask_held() if self.held else ()
+        if self.recovering is not None and self.recovering.going:
+            actions = (*actions, *self.recovering.asked_all())
         return actions if self.mover is None else (*actions, *self._rebalance())
 
     @property

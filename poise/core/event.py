@@ -150,10 +150,11 @@ class Known(NamedTuple):
 
 
 class Draining(NamedTuple):
-    """A replica takes no new requests."""
+    """A replica takes no new requests; `gone_at`: when it will be gone whether or not it is empty, 0 where unsaid."""
 
     at: int
     replica: int
+    gone_at: int = 0
 
 
 class Left(NamedTuple):

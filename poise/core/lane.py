@@ -34,8 +34,8 @@ class LaneState:
     """
 
     __slots__ = (
-        "_decodes_alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first", "group",
-        "growth", "hold", "index", "joining", "left", "left_at", "model_layers", "passing", "paused", "pieces",
+        "_decodes_alone", "alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first",
+        "group", "growth", "hold", "index", "joining", "left", "left_at", "model_layers", "passing", "paused", "pieces",
         "preempted", "prefilling", "replica", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
@@ -67,6 +67,7 @@ class LaneState:
         self.swapping = 0  # picoseconds that the next step takes longer, for KV moved to or from host memory
         self.tokens = 0  # prompt tokens of the batch under way
         self.pieces: dict[tuple[int, float], Piece] = {}
+        self.alone: Piece | None = None
         self.passing: Pass | None = None  # the batch under way, where it may be left between two layers
         self.left: Pass | None = None  # what was left at `left_at`
         self.left_at = 0
@@ -142,7 +143,10 @@ class LaneState:
         return self.space.left()
 
     def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens."""
+        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens.
+
+        At the device's usual speed: that it is slow for a time is not foretold.
+        """
         group = self.group
         window = group.window
         seen = min(context, decodes * window)
@@ -153,7 +157,7 @@ class LaneState:
             if window:
                 group.steps_to_crossing()
                 seen = group.window_context(group.step) + sum([min(tokens, window) for tokens in apart])
-        piece = self.estimate(StepShape(decodes, tuple(chunks), share or self.spec.share))
+        piece = self.replica.estimator.step(StepShape(decodes, tuple(chunks), share or self.spec.share))
         return piece.base + piece.per_kv * context + piece.per_window * seen
 
     # The batch under way ---------------------------------------------------------------------------------------------
@@ -173,12 +177,10 @@ class LaneState:
         return done, elapsed - span(self.first, self.growth, done), self.first + done * self.growth
 
     def piece_alone(self) -> Piece:
-        """What one decode alone costs on this lane."""
-        share = self.spec.share
-        piece = self.pieces.get((1, share))
-        if piece is None:
-            piece = self.pieces[1, share] = self.estimate(StepShape(1, (), share))
-        return piece
+        """What one decode alone costs on this lane, at its device's usual speed."""
+        if self.alone is None:
+            self.alone = self.replica.estimator.step(StepShape(1, (), self.spec.share))
+        return self.alone
 
     def context(self, now: int, passed: bool) -> int:
         """KV tokens that the lane's requests hold at `now`."""

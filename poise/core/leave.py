@@ -20,7 +20,7 @@ class Pass:
     that began, `spent` the picoseconds since then, so that looking costs nothing.
     """
 
-    __slots__ = ("_chunks", "_lane", "_share", "duration", "ids", "last", "layer", "origin", "spent")
+    __slots__ = ("_chunks", "_estimate", "_lane", "_share", "duration", "ids", "last", "layer", "origin", "spent")
 
     def __init__(
         self, lane: LaneState, ids: tuple[int, ...], chunks: tuple[Chunk, ...], share: float, before: Pass | None
@@ -31,6 +31,7 @@ class Pass:
             raise PolicyError(f"a batch to be left between layers mixes the layer ranges {sorted(ranges)}; give one")
         self._lane, self._share, self.ids = lane, share, ids
         self._chunks = chunks
+        self._estimate = lane.estimate  # at the speed that the device has when it begins
         ((self.layer, self.last),) = ranges
         self.origin, self.spent = self.layer, -lane.swapping
         if before is not None and before.goes_on(self):
@@ -38,11 +39,12 @@ class Pass:
         self.duration: int = self.until(self.last)
 
     def goes_on(self, other: Pass) -> bool:
-        """Whether `other` is what this one left to do, and as wide."""
+        """Whether `other` is what this one left to do, as wide and as fast."""
         counts = [(chunk.tokens, chunk.context) for chunk in self._chunks]
         return (
             (self.ids, self.last, self._share) == (other.ids, other.layer, other._share)
             and other.spent == 0
+            and self._estimate == other._estimate
             and counts == [(chunk.tokens, chunk.context) for chunk in other._chunks]
         )
 
@@ -50,7 +52,7 @@ class Pass:
         """Picoseconds from the pass's begin until its chunks are through the layers before `layer`."""
         last = 0 if self.origin == 0 and layer == self._lane.model_layers else layer
         chunks = tuple([Chunk(each.tokens, each.context, self.origin, last) for each in self._chunks])
-        piece: Piece = self._lane.estimate(StepShape(0, chunks, self._share))
+        piece: Piece = self._estimate(StepShape(0, chunks, self._share))
         return piece.base - self.spent
 
     def leave(self, elapsed: int, passed: bool) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from poise.core.action import Batch, Hold, Move, Reject, Route, Scale
+from poise.core.action import Batch, Hold, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
@@ -163,6 +163,31 @@ class Forecaster(Protocol):
         ...
 
 
+class Recovery(Protocol):
+    """What becomes of the requests of a replica that goes.
+
+    `needs`, as a router's, names the columns that it reads. Requests that are still there when it is lost are routed
+    again in any case.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a request that was lost goes on behind the tokens that its client has, or starts again."""
+        ...
+
+    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+        """The moves to begin now, of requests that `cluster.flights(replica)` shows, which will be gone at `gone_at`.
+
+        Asked when that is told, after reports and wakes, and when a request there has its first token.
+        """
+        ...
+
+
 class Queue(Protocol):
     """The order in which an engine admits waiting requests.
 
@@ -258,6 +283,7 @@ class Policies(Protocol):
     hedge: Hedger | None
     scaler: Scaler | None
     forecast: Forecaster | None
+    recovery: Recovery | None
     queue: Queue | None
     batcher: Batcher
     preempt: Preempt

@@ -101,6 +101,15 @@ class Scaled(NamedTuple):
     warm: int
 
 
+class Happened(NamedTuple):
+    """A fault of the kind `kind` befell a replica at `at`; it was over at `until`, which may be at once, or never."""
+
+    at: int
+    until: int
+    kind: str
+    replica: int
+
+
 @dataclass(slots=True)
 class Run:
     """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
@@ -114,6 +123,7 @@ class Run:
     programs: the program (session, or rows joined to one another) of each request, -1 for none; None: there are none.
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
+    faults: what befell the replicas, links first.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
     """
 
@@ -130,6 +140,7 @@ class Run:
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     scaled: list[Scaled] = field(default_factory=list)
+    faults: list[Happened] = field(default_factory=list)
     programs: array[int] | None = None
     blame: Blame | None = None
     wall_s: float = 0.0

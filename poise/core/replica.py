@@ -26,6 +26,7 @@ from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.shortage import Shortage
+from poise.core.slowness import Spell
 from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.units import NEVER
@@ -79,6 +80,7 @@ class Replica:
         self.closed = False
         self.stats = ReplicaStats(total_blocks=blocks)
         self.slices: list[tuple[int, int, int, int, int]] | None = None
+        self.spells: list[Spell] = []  # times of slowness, of which the accounts ask
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
         self.handover = Handover(self)

@@ -169,18 +169,43 @@ class Pool:
         return Startup(provision_s=self.start_s) if self.startup is None else self.startup
 
 
+FaultKind = Literal["lost", "reclaimed", "drain", "join", "slow", "link_slow", "link_lost"]
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that happens to a replica at `at_s` after the start of the run.
 
     lost: gone at once, with its queue and KV.  reclaimed: drains from `at_s`, gone after `notice_s`.
-    drain: takes no new requests and leaves when empty.  join: a replica that was absent until then starts.
+    drain: takes no new requests and leaves when empty.  join: a replica that was absent until then, or gone, starts.
+    slow: steps that begin within `for_s` take `factor` times as long.  link_slow: so do KV transfers over its link.
+    link_lost: its link carries nothing for `for_s`; what is on it waits.
+    for_s: 0 for the rest of the run.  factor: of a join, how many times as long as usual its start takes.
     """
 
     at_s: float
-    kind: Literal["lost", "reclaimed", "drain", "join"]
+    kind: FaultKind
     replica: int
     notice_s: float = 0.0
+    for_s: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRate:
+    """Faults that come at random: of each replica `per_hour` on average, with exponential gaps between them.
+
+    replicas: whose; none: all.  notice_s, for_s, factor: as a `Fault` has them.  back_s: mean seconds (exponential)
+    until another begins to start in the place of one that is lost or reclaimed; 0: none ever does.
+    """
+
+    kind: FaultKind
+    per_hour: float
+    replicas: tuple[int, ...] = ()
+    notice_s: float = 0.0
+    for_s: float = 0.0
+    factor: float = 1.0
+    back_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +213,32 @@ class Cluster:
     """Pools of replicas, numbered densely in order, and what joins them.
 
     `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
-    scale-out figure times the devices of the replica.
+    scale-out figure times the devices of the replica.  fault_rates: of faults that are drawn by the run's seed, beside
+    the `faults` that are given.
     """
 
     pools: tuple[Pool, ...]
     link_bw: float = 0.0
     link_latency_s: float = 10e-6
     faults: tuple[Fault, ...] = ()
+    fault_rates: tuple[FaultRate, ...] = ()
+
+    @property
+    def absent(self) -> set[int]:
+        """Replicas that are not there at the start: the first that happens to them is that they join."""
+        first: dict[int, Fault] = {}
+        for fault in sorted(self.faults, key=lambda fault: fault.at_s):
+            if fault.kind in ("lost", "reclaimed", "drain", "join"):
+                first.setdefault(fault.replica, fault)
+        return {replica for replica, fault in first.items() if fault.kind == "join"}
+
+    @property
+    def returning(self) -> set[int]:
+        """Replicas that come again after they were gone, as far as the faults given say."""
+        joins = [fault.replica for fault in self.faults if fault.kind == "join"]
+        for replica in self.absent:
+            joins.remove(replica)
+        return set(joins)
 
     @property
     def replicas(self) -> int:
@@ -249,6 +293,7 @@ class ReplicaSpec(NamedTuple):
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
     pool: the index of its pool, -1 for one that no scaler decides on.
     decode_rate: output tokens per second of one request that decodes alone.
+    returns: another will take its place when it is gone.
     """
 
     model: int = -1
@@ -263,6 +308,7 @@ class ReplicaSpec(NamedTuple):
     link_latency_s: float = 0.0
     pool: int = 0
     decode_rate: float = 0.0
+    returns: bool = False
 
 
 class PoolSpec(NamedTuple):

@@ -16,6 +16,7 @@ from poise.core.policy import (
     Predictor,
     Preempt,
     Queue,
+    Recovery,
     Router,
     Scaler,
 )
@@ -31,6 +32,7 @@ class Policies:
     sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
     hedge: who is sent to a second replica too (None: nobody); scaler: how many replicas there are (None: as many as at
     the start); forecast: how many requests will come, for the scaler (None: unsaid);
+    recovery: what becomes of the requests of a replica that goes (None: as `Recompute`);
     queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
     preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
 
@@ -42,6 +44,7 @@ class Policies:
     hedge: Hedger | None = None
     scaler: Scaler | None = None
     forecast: Forecaster | None = None
+    recovery: Recovery | None = None
     queue: Queue | None = None
     batcher: Batcher = field(default_factory=Chunked)
     preempt: Preempt = field(default_factory=LastAdmitted)

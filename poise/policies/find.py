@@ -19,6 +19,7 @@ SLOTS = {
     "hedge": ("hedge", "second"),
     "scaler": ("scale", "scale"),
     "forecast": ("forecast", "foresee"),
+    "recovery": ("recover", "leave"),
     "queue": ("queue", "key"),
     "batcher": ("batch", "compose"),
     "preempt": ("preempt", "victim"),

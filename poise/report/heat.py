@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from poise.report.axis import Axis
 from poise.report.chart import WIDTH
+from poise.report.faults import marks
+from poise.report.figures import Curves
 from poise.report.fleet import Fleet, Floats
 from poise.report.png import ANCHORS, LEVELS, colours, data_url, png
 from poise.report.wording import Kind, write
@@ -65,8 +67,13 @@ def legend(label: str, scale: Shade, *, gaps: bool) -> str:
     return f'<p class="scale soft">{escape(label)}: {ends} {none}</p>'
 
 
-def heat(title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str]) -> str:
-    """The map of a fleet over an axis of time that another drawing labels; `ticks` names its rows."""
+def heat(
+    title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str], timeline: Mapping[str, Curves]
+) -> str:
+    """The map of a fleet over an axis of time that another drawing labels; `ticks` names its rows.
+
+    timeline: of the case, for the faults that are marked on it.
+    """
     rows = len(some.replicas)
     height = min(max(ROW * rows, LEAST), MOST)
     left, right = across.place(float(some.at[0])), across.place(some.end)
@@ -78,7 +85,7 @@ def heat(title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[st
         f' data-heat="{numbers}" data-replicas="{" ".join(map(str, some.replicas))}">'
         f'<rect {place} fill="url(#hatch)"/>'
         f'<image {place} preserveAspectRatio="none" href="{picture}"/>'
-        f"{_names(ticks, height, across.start - 6)}</svg>"
+        f"{marks(timeline, across, some.replicas, height)}{_names(ticks, height, across.start - 6)}</svg>"
     )
 
 

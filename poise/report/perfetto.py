@@ -22,15 +22,18 @@ Event = dict[str, Any]
 _LANES = 1000
 """Thread ids are replica · _LANES + lane, for viewers that want them unique across processes."""
 
+_FAULTS = 999
+"""What stands for the lane where a replica's faults are."""
+
 _COUNTERS = ("waiting", "running", "KV blocks")
 
 
 def timeline(run: Run, path: str | Path, *, requests: int = 1000, cluster: Cluster | None = None) -> None:
     """Write the timeline of `run` to `path` as JSON, gzipped where the name ends in `.gz`.
 
-    A process for each replica, a thread for each lane with its batches, counters of waiting, running and KV blocks, and
-    the life of the first `requests` requests to arrive. `cluster` gives names to replicas and lanes. Written event by
-    event; raises `UserError` when `path` cannot be written.
+    A process for each replica, a thread for each lane with its batches, counters of waiting, running and KV blocks, its
+    faults, and the life of the first `requests` requests to arrive. `cluster` gives names to replicas and lanes.
+    Written event by event; raises `UserError` when `path` cannot be written.
     """
     with replacing(path) as file:
         if str(path).endswith(".gz"):
@@ -52,6 +55,7 @@ def _stream(events: Iterator[Event], file: BinaryIO) -> None:
 def _events(run: Run, requests: int, cluster: Cluster | None) -> Iterator[Event]:
     yield from _names(run, cluster)
     yield from _slices(run)
+    yield from _faults(run)
     yield from _counters(run)
     yield from _lives(run, requests)
 
@@ -86,6 +90,8 @@ def _names(run: Run, cluster: Cluster | None) -> Iterator[Event]:
         named = pools[replica].engine.lanes if replica < len(pools) else ()
         name = f"lane {named[lane].name}" if lane < len(named) else f"lane {lane}"
         yield _label("thread_name", name, _process(replica), _thread(replica, lane))
+    for replica in sorted({each.replica for each in run.faults}):
+        yield _label("thread_name", "faults", _process(replica), _thread(replica, _FAULTS))
     yield _label("process_name", "requests", _process(len(run.replicas)))
 
 
@@ -109,6 +115,21 @@ def _slices(run: Run) -> Iterator[Event]:
             "dur": (end // 1000 - start // 1000) / 1000,
             "args": {"decodes": decodes, "prompt_tokens": prompt_tokens},
         }
+
+
+def _faults(run: Run) -> Iterator[Event]:
+    """One complete event for each fault, up to the end of the run."""
+    for at, until, kind, replica in run.faults:
+        if at <= run.ended_at:
+            end = min(until, run.ended_at)
+            yield {
+                "ph": "X",
+                "name": kind,
+                "pid": _process(replica),
+                "tid": _thread(replica, _FAULTS),
+                "ts": _us(at),
+                "dur": (end // 1000 - at // 1000) / 1000,
+            }
 
 
 def _counters(run: Run) -> Iterator[Event]:

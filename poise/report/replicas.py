@@ -9,6 +9,7 @@ from html import escape
 
 from poise.report.axis import fit
 from poise.report.chart import LEFT, RIGHT, WIDTH, Line, Scale, plot, swatch
+from poise.report.faults import FAULTS
 from poise.report.figures import Case, by_load
 from poise.report.fleet import LINES, Fleet, Floats, courses, fleet, title
 from poise.report.heat import heat, legend, shade
@@ -69,6 +70,8 @@ def _said(shown: Sequence[_Shown]) -> str:
         "Of the first seed. In a map each row is a replica and its colour the quantity, on one scale for all policies "
         f"of a load; each step of up to {duration(step, 2)} shows its peak. Point at a map, or tap it, for its values."
     )
+    if any(FAULTS in (each.case.timeline or {}) for each in shown):
+        told += " Outlined in a map is what befell a replica: a loss, a notice, a start, a slow device or link."
     if most > LINES:
         told += f" Lines are means over the {most} replicas, or a pool's; bands go from the lowest to the highest."
     return f'<p class="soft">{escape(told)}</p>'
@@ -132,7 +135,9 @@ class _Pane:
         some, policy = shown.fleets[self.what], shown.case.policy
         axis = fit([*some.at.tolist(), self.end], LEFT, WIDTH - RIGHT)
         colours = shade(self.top, self.scale.kind)
-        drawn = heat(f"{self.name} by replica, {policy}", some, colours, axis, _ticks(some, pools))
+        drawn = heat(
+            f"{self.name} by replica, {policy}", some, colours, axis, _ticks(some, pools), shown.case.timeline or {}
+        )
         lines = _lines(some, pools, 0 if alone else styles[policy])
         across = Scale("time since the start, s", reach=self.end)
         upward = Scale(self.scale.label, self.scale.kind, reach=self.top)

@@ -93,8 +93,7 @@ def story_lines(happenings: Sequence[Happening], row: Mapping[str, Any], ended_s
             yield Line(at, at - arrived, _place(happening.replica), said)
         if happening.what in _UNSETTLED and all(each.at > happening.at for each in happenings[number + 1 :][:1]):
             yield Line(at, at - arrived, _place(-1), "waits: no replica can take it, or others are held before it")
-    unfinished = row["status"] == "unfinished"
-    at = ended_s if unfinished else row["ended_s"]
+    at = ended_s if row["ended_s"] is None else row["ended_s"]  # unfinished, or lost and held to the end
     gone = row["status"] in ("rejected", "lost", "cancelled")
     yield Line(at, at - arrived, _place(-1 if gone else last), _end(row))
 

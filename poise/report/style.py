@@ -4,7 +4,7 @@ from poise.report.chart import COLOURS
 
 _PARTS = (
     "#8d8d8d", "#5f5f5f", "#b9a27c", "#7a1f1f", "#e08214", "#2b6cb0", "#8e44ad", "#8fb8de",
-    "#c2185b", "#f06292", "#1b9e77", "#8fd3b6", "#00838f", "#c9c9a0", "#c0392b",
+    "#c2185b", "#f06292", "#1b9e77", "#8fd3b6", "#00838f", "#c9c9a0", "#c0392b", "#6d4c41",
 )  # fmt: skip
 """Colours of the parts of `core.blame`: own work dark, that of others the same in light, delays apart."""
 
@@ -62,6 +62,7 @@ figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}
 """
 
 _HEAT = """.heat image{image-rendering:pixelated}
+.heat .fault{fill:none;stroke:var(--ink)}
 .t{stroke:var(--ink);stroke-width:2}.bars rect{stroke:var(--panel);stroke-width:.6}
 .x{stroke:var(--soft);stroke-width:1.5;opacity:.6}
 """

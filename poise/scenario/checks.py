@@ -5,8 +5,9 @@ from __future__ import annotations
 from poise.core.errors import UserError
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.choice import choices
+from poise.scenario.hazards import TIMED
 from poise.scenario.place import Path, Places
-from poise.scenario.schema import EngineSection, PoolSection, Scenario, SloSection
+from poise.scenario.schema import EngineSection, FaultRateSection, FaultSection, PoolSection, Scenario, SloSection
 from poise.scenario.schema_workload import (
     SOURCES,
     TRACE_ONLY,
@@ -155,8 +156,36 @@ def _faults(scenario: Scenario, places: Places) -> None:
                 (*path, "replica"),
                 f"{fault.replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}",
             )
-        if fault.notice_s and fault.kind != "reclaimed":
-            raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {fault.kind}; remove it")
+        _fault(fault, path, places)
+    for at, rate in enumerate(scenario.cluster.fault_rates):
+        path = ("cluster", "fault_rates", at)
+        _fault(rate, path, places)
+        for place, replica in enumerate(rate.replicas):
+            if not 0 <= replica < replicas:
+                said = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
+                raise places.error((*path, "replicas", place), said)
+        if rate.back_s and rate.kind not in ("lost", "reclaimed"):
+            raise places.error((*path, "back_s"), f"belongs to a replica that goes, and this is {rate.kind}; remove it")
+        if rate.back_s and choices(scenario.policies.scaler) != [None]:
+            said = "a scaler decides who starts in the place of one that is gone; remove it"
+            raise places.error((*path, "back_s"), said)
+        if not rate.for_s and rate.kind in TIMED:
+            raise places.error((*path, "for_s"), f"of a {rate.kind} that comes again is 0; give the seconds it lasts")
+
+
+def _fault(fault: FaultSection | FaultRateSection, path: Path, places: Places) -> None:
+    """Fields that belong to other kinds, and those without which a kind means nothing."""
+    kind = fault.kind
+    if fault.notice_s and kind != "reclaimed":
+        raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {kind}; remove it")
+    if fault.for_s and kind not in TIMED:
+        raise places.error((*path, "for_s"), f"belongs to {', '.join(TIMED)}, and this is {kind}; remove it")
+    if fault.factor != 1 and kind not in ("slow", "link_slow", "join"):
+        raise places.error((*path, "factor"), f"belongs to slow, link_slow or join, and this is {kind}; remove it")
+    if fault.factor <= 1 and kind in ("slow", "link_slow"):
+        raise places.error((*path, "factor"), f"{fault.factor:g} must be above 1; give how many times as long it takes")
+    if kind == "link_lost" and not fault.for_s:
+        raise places.error((*path, "for_s"), "0 would never end, and what is on the link waits; give the seconds")
 
 
 def _scaling(scenario: Scenario, places: Places) -> None:

@@ -11,7 +11,7 @@ from poise.catalogue import model as find_model
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.model import Model
-from poise.core.spec import Cluster, Device, Engine, Fault, Lane, Pool, Startup
+from poise.core.spec import Cluster, Device, Engine, Fault, FaultRate, Lane, Pool, Startup
 from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
@@ -139,7 +139,10 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
         tuple(pools),
         link_bw=(section.link_gb_s or 0.0) * 1e9,
         link_latency_s=section.link_latency_s,
-        faults=tuple(Fault(each.at_s, each.kind, each.replica, each.notice_s) for each in section.faults),
+        faults=tuple(Fault(**each.model_dump()) for each in section.faults),
+        fault_rates=tuple(
+            FaultRate(**{**each.model_dump(), "replicas": tuple(each.replicas)}) for each in section.fault_rates
+        ),
     )
 
 

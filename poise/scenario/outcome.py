@@ -96,6 +96,7 @@ class Outcome:
         """The result as reports take it, with curves of the first seed."""
         from poise.report.blame import samples
         from poise.report.curves import latency_curves, replica_curves
+        from poise.report.faults import fault_curves
         from poise.report.scaling import pool_curves
         from poise.report.worst import as_rows, worst
 
@@ -105,7 +106,7 @@ class Outcome:
         slow = {name: as_rows(each) for name, each in worst(run, warmup_s).items()}
         latency, timeline = latency_curves(run, warmup_s), replica_curves(run)
         if timeline:
-            timeline |= pool_curves(run, self.pools)
+            timeline |= pool_curves(run, self.pools) | fault_curves(run)
         blame = samples(run, warmup_s)
         return [
             Case(

@@ -102,8 +102,14 @@ class Cluster(CoreCluster):
         """Both clusters' pools and faults in one; the other's replicas count on, and links are this one's."""
         from dataclasses import replace
 
-        shifted = tuple(replace(fault, replica=fault.replica + self.replicas) for fault in other.faults)
-        return replace(self, pools=self.pools + other.pools, faults=self.faults + shifted)
+        first = self.replicas
+        shifted = tuple(replace(fault, replica=fault.replica + first) for fault in other.faults)
+        rates = tuple(
+            replace(rate, replicas=tuple(start + replica for replica in rate.replicas or range(cluster.replicas)))
+            for start, cluster in ((0, self), (first, other))
+            for rate in cluster.fault_rates
+        )
+        return replace(self, pools=self.pools + other.pools, faults=self.faults + shifted, fault_rates=rates)
 
 
 class Result:

@@ -10,6 +10,7 @@ from poise.core.header import header
 from poise.core.spec import Belief, Cluster
 from poise.policies.find import SLOTS
 from poise.scenario.choice import Choice, choice, chosen_in, members
+from poise.scenario.hazards import drawn
 from poise.scenario.policy import resolved_choice
 from poise.scenario.scaling import pool_specs
 from poise.scenario.simulate import replica_specs
@@ -25,9 +26,10 @@ def trace_header(problem: Problem) -> dict[str, Any]:
 
     section, seed = problem.loaded.scenario.policies, problem.seeds[0]
     policies = {slot: named(slot, getattr(section, slot)) for slot in SLOTS}
-    models = problem.traffic.make(seed).models
+    workload = problem.traffic.make(seed)
+    cluster = drawn(problem.cluster, workload, seed, problem.loaded.scenario.run.until_s)
     return {
-        **simulation_header(problem.cluster, problem.cost, policies, problem.belief, models=models, seed=seed),
+        **simulation_header(cluster, problem.cost, policies, problem.belief, models=workload.models, seed=seed),
         "scenario": resolved(problem),
     }
 

@@ -173,9 +173,33 @@ class FaultSection(Section):
     """Something that happens to a replica."""
 
     at_s: float = Field(ge=0, description="the second at which it happens")
-    kind: Literal["lost", "reclaimed", "drain", "join"] = Field(description="what happens to the replica")
+    kind: Literal["lost", "reclaimed", "drain", "join", "slow", "link_slow", "link_lost"] = Field(
+        description="what happens to the replica"
+    )
     replica: Whole = Field(ge=0, description="the replica's number, counted over all pools from 0")
     notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
+    for_s: float = Field(
+        default=0.0, ge=0, description="the seconds that it is slow, or its link is lost; 0 for the rest of the run"
+    )
+    factor: float = Field(
+        default=1.0, gt=0, description="how many times as long steps, transfers or the start of a join take, as in 2"
+    )
+
+
+class FaultRateSection(Section):
+    """Faults that come at random, drawn by the run's seed."""
+
+    kind: Literal["lost", "reclaimed", "slow", "link_slow", "link_lost"] = Field(
+        description="what happens to the replica"
+    )
+    per_hour: float = Field(gt=0, description="the mean number of faults of each replica in an hour, as in 0.1")
+    replicas: list[Whole] = Field(default=[], description="the replicas that it happens to; [] for all")
+    notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
+    for_s: float = Field(default=0.0, ge=0, description="the seconds that it is slow, or its link is lost")
+    factor: float = Field(default=1.0, gt=0, description="how many times as long steps or transfers take, as in 2")
+    back_s: float = Field(
+        default=0.0, ge=0, description="the mean seconds until another starts in its place; 0 for never"
+    )
 
 
 class ClusterSection(Section):
@@ -190,6 +214,9 @@ class ClusterSection(Section):
     )
     faults: list[FaultSection] = Field(
         default=[], description="a list of faults, as in [{at_s: 60, kind: lost, replica: 0}]"
+    )
+    fault_rates: list[FaultRateSection] = Field(
+        default=[], description="a list of faults that are drawn, as in [{kind: lost, per_hour: 0.1, back_s: 300}]"
     )
 
 
@@ -225,6 +252,9 @@ class PoliciesSection(Section):
     )
     forecast: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who foretells a scaler how many requests will come, as in recent; null: nobody"
+    )
+    recovery: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="what becomes of requests whose replica goes, as in migrate; null: recompute"
     )
     queue: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="an engine's order of admission, as in priority"

@@ -18,6 +18,7 @@ from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.policies import Policies
+from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
 from poise.sim.world import World
@@ -69,7 +70,7 @@ def simulate(
     one_step: the slow reference, every held batch cut to one step.
     told: what the control side is told of each replica beforehand (default: what the cost model says).
     enough: asked now and then with the run so far and the instant (ps); true ends the run there, marked as interrupted.
-    Raises CapacityError when a model does not fit, ScenarioError when a replica named by a fault does not exist.
+    Raises CapacityError when a model does not fit, ScenarioError for faults that cannot be.
     """
     if workload.endless is not None:
         if until is None:
@@ -112,11 +113,7 @@ def build_world(
     after_event: Callable[[World], None] | None = None,
 ) -> World:
     """The world that `simulate` runs, for whoever wants to look inside."""
-    for fault in cluster.faults:
-        if not 0 <= fault.replica < cluster.replicas:
-            raise ScenarioError(
-                f"cluster.faults: replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
-            )
+    cluster = drawn(cluster, workload, seed, until)
     for pool in cluster.pools:
         check_batcher(pool, policies.batcher)
     replicas: list[Replica] = []
@@ -134,7 +131,7 @@ def build_world(
         Control(
             policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
             predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler, forecast=policies.forecast,
-            pools=pools, belief=belief, seed=seed, index=index,
+            recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip
@@ -184,7 +181,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
 
     estimators: one for each pool.  models: those that the workload names.
     """
-    absent = {fault.replica for fault in cluster.faults if fault.kind == "join"}
+    absent, returning = set(cluster.absent), cluster.returning
     specs: list[ReplicaSpec] = []
     for at, (pool, estimator) in enumerate(zip(cluster.pools, estimators, strict=True)):
         blocks, limit = kv_blocks(pool), _limit(pool)
@@ -200,7 +197,10 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
         )  # fmt: skip
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))
-        specs += [told._replace(up=number not in absent) for number in range(first, first + pool.slots)]
+        specs += [
+            told._replace(up=number not in absent, returns=number in returning)
+            for number in range(first, first + pool.slots)
+        ]
     return specs
 
 

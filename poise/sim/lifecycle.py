@@ -1,4 +1,4 @@
-"""Replicas that join, drain, are reclaimed or are lost, as the cluster's faults say or a scaler wants."""
+"""Replicas that join, drain, are reclaimed, lost or slow, as the cluster's faults say or a scaler wants."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from poise.core.accounts import Accounts
 from poise.core.event import Draining, Event, Joined, Left, Lost
 from poise.core.flight import Flight
-from poise.core.records import NOT_YET
+from poise.core.records import NOT_YET, Happened
 from poise.core.replica import Replica
+from poise.core.slowness import slow
 from poise.core.spec import Cluster, Fault
-from poise.core.units import ps
+from poise.core.units import NEVER, ps
 from poise.sim.agenda import FAULT, Agenda
 
 
@@ -19,7 +20,9 @@ class Lifecycle:
 
     news: brings what is believed up to date, as before a decision, so that none is made between a loss and its news.
     flights: what the control side has sent.  passed: whether a step of a replica that ends just now has been dealt
-    with.  gone: told of each replica that goes.  alive, draining: by replica.
+    with.  gone: told of each replica that goes.  touch: tells a replica something, with what has `passed` there.
+    renew: puts another replica in the place of one that is gone.  happened: the faults so far.
+    alive, draining: by replica.
     changed: told of each replica that drains, has left or is lost, when the control side knows; None: nobody.
     made: output tokens that a client already has from a replica that was lost, by request.
     """
@@ -34,6 +37,9 @@ class Lifecycle:
         news: Callable[[], None],
         passed: Callable[[int], bool],
         gone: Callable[[int], None],
+        touch: Callable[[int, Callable[[bool], None]], None],
+        renew: Callable[[int], None],
+        happened: list[Happened],
         accounts: Accounts | None = None,
     ) -> None:
         self.alive = [True] * len(replicas)
@@ -49,6 +55,10 @@ class Lifecycle:
         self._news = news
         self._passed = passed
         self._gone = gone
+        self._touch = touch
+        self._renew = renew
+        self._happened = happened
+        self._factors: dict[int, list[float]] = {}  # of the spells of slowness under way, by replica
 
     def begin(self) -> None:
         """Enter all faults; who joins later is absent until then."""
@@ -57,10 +67,13 @@ class Lifecycle:
             for number in range(first + pool.replicas, first + pool.slots):
                 self._absent(number)
             first += pool.slots
+        for number in self._cluster.absent:
+            self._absent(number)
         for fault in self._cluster.faults:
-            if fault.kind == "join":
-                self._absent(fault.replica)
-            self._later(ps(fault.at_s), self._happen, fault)
+            if fault.kind in ("link_slow", "link_lost"):  # the network's, which looks ahead
+                self._note(fault, ps(fault.at_s), ps(fault.at_s) + ps(fault.for_s) if fault.for_s else NEVER)
+            else:
+                self._later(ps(fault.at_s), self._happen, fault)
 
     def leave_if_idle(self, number: int) -> None:
         """A drained replica goes once nothing runs on it or is on its way to it."""
@@ -70,10 +83,10 @@ class Lifecycle:
         self._turn(Left(self._agenda.now, number))
         self._tell(number)
 
-    def drain(self, number: int) -> None:
-        """A replica takes no new requests, and leaves when it is empty."""
+    def drain(self, number: int, gone_at: int = 0) -> None:
+        """A replica takes no new requests, and leaves when it is empty; `gone_at`: or then, 0 for never."""
         self.draining[number] = True
-        self._turn(Draining(self._agenda.now, number))
+        self._turn(Draining(self._agenda.now, number, gone_at))
         self.leave_if_idle(number)
 
     def lease(self, number: int) -> None:
@@ -111,21 +124,61 @@ class Lifecycle:
     def _happen(self, fault: Fault) -> None:
         number, now = fault.replica, self._agenda.now
         if fault.kind == "join":
-            self.lease(number)
-            stages = self._cluster.pools[self._cluster.pool_of(number)].stages
-            self._later(now + ps(stages.warming_s + stages.loading_s), self._join, fault)
+            self._start(fault)
         elif not self.alive[number]:
             return
+        elif fault.kind == "slow":
+            self._slow(fault)
         elif fault.kind == "lost":
-            self._lose(fault)
+            self._note(fault, now, now)
+            self._lose(number)
         else:
+            gone_at = 0
+            self._note(fault, now, now + ps(fault.notice_s))
             if fault.kind == "reclaimed":
-                self._later(now + ps(fault.notice_s), self._lose, fault)
-            self.drain(number)
+                gone_at, replica = now + ps(fault.notice_s), self.replicas[number]
+                self._later(gone_at, lambda _: self._lose(number, replica), fault)
+            self.drain(number, gone_at)
             self._tell(number)
 
+    def _start(self, fault: Fault) -> None:
+        """A replica begins to start, unless one of its number is there or starts."""
+        number, now = fault.replica, self._agenda.now
+        if self.alive[number] or self.replicas[number].stats.up_until == NOT_YET != self.replicas[number].stats.up_from:
+            return
+        self.lease(number)
+        stages = self._cluster.pools[self._cluster.pool_of(number)].stages
+        serves_at = now + ps((stages.warming_s + stages.loading_s) * fault.factor)
+        self._note(fault, now, serves_at)
+        self._later(serves_at, self._join, fault)
+
     def _join(self, fault: Fault) -> None:
+        if self.replicas[fault.replica].closed:
+            self._renew(fault.replica)
         self.serve(fault.replica)
+
+    def _slow(self, fault: Fault) -> None:
+        """A device slows; of several spells at once the worst counts."""
+        number, replica = fault.replica, self.replicas[fault.replica]
+        factors = self._factors.setdefault(number, [])
+
+        def change() -> None:
+            self._touch(number, lambda passed: slow(replica, max([1.0, *factors]), self._agenda.now, passed))
+
+        def end(_: Fault) -> None:
+            if self.replicas[number] is replica and not replica.closed:
+                factors.remove(fault.factor)
+                change()
+
+        factors.append(fault.factor)
+        change()
+        until = self._agenda.now + ps(fault.for_s) if fault.for_s else NEVER
+        self._note(fault, self._agenda.now, until)
+        if fault.for_s:
+            self._later(until, end, fault)
+
+    def _note(self, fault: Fault, at: int, until: int) -> None:
+        self._happened.append(Happened(at, until, fault.kind, fault.replica))
 
     def _absent(self, number: int) -> None:
         self.alive[number] = False
@@ -135,12 +188,12 @@ class Lifecycle:
         if self.changed is not None:
             self.changed(number)
 
-    def _lose(self, fault: Fault) -> None:
-        number, now = fault.replica, self._agenda.now
-        if not self.alive[number]:
+    def _lose(self, number: int, reclaimed: Replica | None = None) -> None:
+        """A replica is gone; `reclaimed`: unless another than this has taken its place since."""
+        now, replica = self._agenda.now, self.replicas[number]
+        if not self.alive[number] or (reclaimed is not None and reclaimed is not replica):
             return
         self._news()
-        replica = self.replicas[number]
         for row in replica.sequences:
             made = replica.progress(row, now, self._passed(number))
             if made:
@@ -153,6 +206,7 @@ class Lifecycle:
 
     def _shut(self, number: int) -> None:
         self.alive[number] = self.draining[number] = False
+        self._factors.pop(number, None)
         replica = self.replicas[number]
         replica.close(self._agenda.now, self._passed(number))
         self.end_lease(number)

@@ -106,6 +106,15 @@ def test_a_draining_replica_ends_its_requests_and_takes_no_new_ones() -> None:
     assert list(control.state.requests) == [0, 1]
 
 
+def test_what_a_lost_replica_had_counts_nowhere_when_another_takes_its_place() -> None:
+    control = a_control(lambda request, cluster: Route(cluster.able(request)[0]), [ReplicaSpec(returns=True)])
+    arrive(control, 0, 1)
+    assert list(control.state.requests) == [2]
+    assert control.handle(Lost(2, 0)) == ()  # both are held: another will come
+    assert control.handle(Joined(3, 0)) == [Dispatch(0, 0, 0, True), Dispatch(1, 0, 0, True)]
+    assert list(control.state.requests) == [2]
+
+
 # Prefill and decode apart ---------------------------------------------------------------------------------------------
 
 PAIR = [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode"), ReplicaSpec(role="decode")]

@@ -35,6 +35,9 @@ from poise.policies.predict.constant import Constant
 from poise.policies.predict.history import History
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.recover.migrate import Migrate
+from poise.policies.recover.recompute import Recompute
+from poise.policies.recover.restart import Restart
 from poise.policies.route.bounded_hash import BoundedHash
 from poise.policies.route.cache_aware import CacheAware
 from poise.policies.route.dualmap import DualMap
@@ -195,6 +198,21 @@ MOVERS: tuple[Callable[[], Any], ...] = (
 """None half of the time: what moves keeps the other mechanisms from meeting."""
 
 
+def default_recovery(unit: float) -> None:
+    """Nobody decides."""
+
+
+RECOVERIES: tuple[Callable[[float], Any], ...] = (
+    default_recovery,
+    lambda unit: Migrate(),
+    lambda unit: Migrate(),
+    lambda unit: Migrate(20 * unit),
+    lambda unit: Recompute(),
+    lambda unit: Restart(),
+)
+"""Who moves begins as soon as it is told, or so many ticks before the end."""
+
+
 def eager_tail() -> Tail:
     """Learns from one first token, with no thrift."""
     return Tail(quantile=0.5, share=1.0, cancel_tokens=0, window=5, least=1)
@@ -280,12 +298,13 @@ class Case:
     predictor: Callable[[], Any] = NOBODY
     hedge: Callable[[], Any] = NOBODY
     scaler: Callable[[], Any] = NOBODY
+    recovery: Callable[[], Any] = NOBODY
     batcher: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
         limit = self.blocks * self.engine.block_tokens
-        absent = {fault.replica for fault in self.cluster.faults if fault.kind == "join"} | self._spare()
+        absent, returning = self.cluster.absent | self._spare(), self.cluster.returning
 
         def renew(number: int) -> Replica:
             return Replica(
@@ -309,7 +328,9 @@ class Case:
             kv_token_bytes=self.cost.token_bytes, link_bw=self.cluster.link_bw,
         )  # fmt: skip
         specs = [
-            told._replace(role=role, up=number not in absent, pool=self.cluster.pool_of(number))
+            told._replace(
+                role=role, up=number not in absent, pool=self.cluster.pool_of(number), returns=number in returning
+            )
             for number, role in enumerate(self.roles)
         ]
         index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
@@ -323,6 +344,7 @@ class Case:
                 predictor=self.predictor(),
                 hedge=self.hedge(),
                 scaler=self.scaler(),
+                recovery=self.recovery(),
                 pools=pool_specs(self.cluster),
                 belief=self.belief,
                 seed=self.seed,
@@ -423,9 +445,19 @@ def _faults(draw: st.DrawFn, step: int, replicas: int, joins: bool) -> tuple[Fau
     faults: list[Fault] = []
     if _often(draw, 40):
         for _ in range(draw(st.integers(1, 2))):
-            at, notice = draw(st.integers(0, 200)), draw(st.integers(0, 100))
+            at, span = draw(st.integers(0, 200)), draw(st.integers(0, 100))
             kind = draw(st.sampled_from(("lost", "reclaimed", "drain")))
-            faults.append(Fault(at * step / 1e12, kind, draw(st.integers(0, replicas - 1)), notice * step / 1e12))
+            number = draw(st.integers(0, replicas - 1))
+            faults.append(Fault(at * step / 1e12, kind, number, span * step / 1e12))
+            if joins and _often(draw, 40):
+                faults.append(Fault((at + span + draw(st.integers(0, 50))) * step / 1e12, "join", number))
+    if _often(draw, 40):
+        for _ in range(draw(st.integers(1, 3))):
+            at, span = draw(st.integers(0, 100)), draw(st.integers(1, 100))
+            kind = draw(st.sampled_from(("slow", "slow", "link_slow", "link_lost")))
+            factor = draw(st.sampled_from((1.5, 2.0, 7.0)))
+            number = draw(st.integers(0, replicas - 1))
+            faults.append(Fault(at * step / 1e12, kind, number, 0.0, span * step / 1e12, factor))
     if joins and _often(draw, 20):
         number = draw(st.integers(0, replicas - 1))
         if all(fault.replica != number for fault in faults):
@@ -528,5 +560,6 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25) -> Case:
         admission=partial(draw(st.sampled_from(ADMISSIONS)), unit),
         predictor=draw(st.sampled_from(PREDICTORS)),
         hedge=_hedge(draw, step),
+        recovery=partial(draw(st.sampled_from(RECOVERIES)), unit),
         scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit) if scaled else NOBODY,
     )

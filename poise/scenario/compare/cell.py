@@ -154,13 +154,15 @@ def _curves(run: Run, task: Task) -> Arrays:
     """What reports draw of a run."""
     from poise.report.blame import packed, samples
     from poise.report.curves import latency_curves, replica_curves
+    from poise.report.faults import fault_curves
     from poise.report.scaling import pool_curves
     from poise.report.worst import worst
 
     drawn: dict[str, Curves] = {"latency": latency_curves(run, task.setting.warmup_s)}
     if task.timeline:
         sized = pool_curves(run, [pool.name or str(at) for at, pool in enumerate(task.setting.cluster.pools)])
-        drawn |= {f"timeline/{what}": lines for what, lines in (replica_curves(run) | sized).items()}
+        timeline = replica_curves(run) | sized | fault_curves(run)
+        drawn |= {f"timeline/{what}": lines for what, lines in timeline.items()}
     arrays = {f"{kind}/{name}": np.array(points) for kind, lines in drawn.items() for name, points in lines.items()}
     if task.timeline:
         arrays |= {f"worst/{name}": each for name, each in worst(run, task.setting.warmup_s).items()}
