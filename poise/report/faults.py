@@ -51,7 +51,7 @@ def marks(timeline: Mapping[str, Curves], across: Axis, replicas: Sequence[int],
         kind = SAID[name.rpartition(" ")[0]]
         said = f"replica {round(replica)} {kind} at {since:.4g} s" + (f" until {until:.4g} s" if until > since else "")
         parts.append(
-            f'<rect class="fault" x="{left - 1:.1f}" y="{4 + row * tall:.1f}" width="{max(right - left, 2):.1f}" '
-            f'height="{tall:.1f}"><title>{escape(said)}</title></rect>'
+            f'<g><title>{escape(said)}</title><rect class="fault" x="{left - 1:.1f}" y="{4 + row * tall:.1f}" '
+            f'width="{max(right - left, 2):.1f}" height="{tall:.1f}"/></g>'
         )
     return "".join(parts)

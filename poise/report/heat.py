@@ -18,6 +18,9 @@ from poise.report.fleet import Fleet, Floats
 from poise.report.png import ANCHORS, LEVELS, colours, data_url, png
 from poise.report.wording import Kind, write
 
+NONE: Mapping[str, Curves] = {}
+"""The timelines of a case without any."""
+
 ROW, LEAST, MOST = 14, 56, 240
 """The height of a row that has room, of the lowest map and of the highest."""
 
@@ -68,7 +71,7 @@ def legend(label: str, scale: Shade, *, gaps: bool) -> str:
 
 
 def heat(
-    title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str], timeline: Mapping[str, Curves]
+    title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str], timeline: Mapping[str, Curves] = NONE
 ) -> str:
     """The map of a fleet over an axis of time that another drawing labels; `ticks` names its rows.
 
