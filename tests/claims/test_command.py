@@ -161,7 +161,7 @@ def test_any_changed_byte_changes_the_digest(tmp_path: Path) -> None:
 
 
 def test_unknown_names_are_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'dualmaps' is no system; did you mean dualmap?" in told(capsys, "claim", "dualmaps", code=2)
+    assert "'dualmaps' is no system; did you mean dualmap" in told(capsys, "claim", "dualmaps", code=2)
     assert "known: " in told(capsys, "claim", "qqqqqq", code=2)
 
 

@@ -9,6 +9,7 @@ factor's effect is free of those of blocks and loads by construction, and nearly
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -108,16 +109,25 @@ def _try(
 
 
 def _distinct(columns: list[list[int]], each: int, chance: random.Random) -> None:
-    """Exchange one level more where a cell has a combination twice; a few may stay, and count once."""
+    """Swap levels of rows that a cell has twice with those of others in it; a few may stay, and count once."""
     for begin in range(0, len(columns[0]), each):
-        seen: set[Combination] = set()
+        cell = Counter(_row(columns, row) for row in range(begin, begin + each))
         for row in range(begin, begin + each):
             for _ in range(TRIES):
-                if _row(columns, row) not in seen:
+                if cell[_row(columns, row)] < 2:
                     break
-                column, other = chance.choice(columns), chance.randrange(row, begin + each)
-                column[row], column[other] = column[other], column[row]
-            seen.add(_row(columns, row))
+                _part(columns, cell, row, chance.randrange(begin, begin + each), chance.randrange(len(columns)))
+
+
+def _part(columns: list[list[int]], cell: Counter[Combination], row: int, other: int, at: int) -> None:
+    """Swap a level of two rows of a cell where that makes two that it has not."""
+    one, two = columns[at][row], columns[at][other]
+    after = [_row(columns, row, at, two), _row(columns, other, at, one)]
+    if one == two or after[0] == after[1] or any(cell[each] for each in after):
+        return
+    cell.subtract([_row(columns, row), _row(columns, other)])
+    columns[at][row], columns[at][other] = two, one
+    cell.update(after)
 
 
 def imbalance(rows: Sequence[Combination], levels: Sequence[int]) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 from poise.report.figures import Figure
 from poise.report.intervals import Interval
-from poise.scenario.tournament.effects import Fit
 from poise.scenario.tournament.finals import Finals
 from poise.scenario.tournament.read import Asked
 from poise.scenario.tournament.screen import Screen, active
@@ -50,8 +49,7 @@ class Outcome:
             "runs": screen.runs,
             "lacking": screen.lacking,
             "imbalance": screen.imbalance,
-            "effects": self._effects(screen.whole, screen),
-            "parts": {name: self._effects(fit) for name, fit in screen.parts.items()},
+            "effects": self._effects(screen),
             "shares": {
                 " × ".join(factors[at].name for at in term): share for term, share in screen.whole.shares.items()
             },
@@ -66,13 +64,14 @@ class Outcome:
             "active": [factors[at].name for at in active(screen, factors)],
         }
 
-    def _effects(self, fit: Fit, screen: Screen | None = None) -> dict[str, Any]:
-        """Each level against the reference; with `screen` also what it changes alone."""
+    def _effects(self, screen: Screen) -> dict[str, Any]:
+        """Each level against the reference: on average, alone, and alone in each part of the blocks."""
         told: dict[str, Any] = {}
         for at, factor in enumerate(self.asked.factors):
             told[factor.name] = {
-                level: _told(fit.against(at, number))
-                | ({"alone": _told(screen.alone[at, number])} if screen is not None and number else {})
+                level: _told(screen.whole.against(at, number))
+                | ({"alone": _told(screen.alone[at, number])} if number else {})
+                | ({name: _told(part[at, number]) for name, part in screen.parts.items()} if number else {})
                 for number, level in enumerate(factor.levels)
             }
         return told

@@ -18,14 +18,14 @@ from poise.scenario.tournament.work import Hall, Trial
 class Screen:
     """What the short runs came to; differences are in the deciding figure, more being better.
 
-    alone: for each factor and level what it changes by itself, from the reference.  whole: the fit over all blocks.
-    parts: the fit of main effects over the blocks of each name of the first kind.  pairs: interactions beyond chance.
+    alone: for each factor and level what it changes by itself, from the reference.  parts: the same in the blocks of
+    each name of the first kind.  whole: the fit over all blocks and runs.  pairs: interactions beyond chance.
     runs: how many.  lacking: how many had no such figure.  imbalance: see `design.imbalance`.
     """
 
     alone: Mapping[tuple[int, int], Interval]
     whole: Fit
-    parts: Mapping[str, Fit]
+    parts: Mapping[str, Mapping[tuple[int, int], Interval]]
     pairs: tuple[tuple[Term, int, int], ...]
     runs: int
     lacking: int
@@ -55,11 +55,11 @@ def screened(hall: Hall, asked: Asked, loads: Sequence[float]) -> Screen | None:
         return None
     first, rows = _rows(hall, one), _rows(hall, several)
     levels = [len(factor.levels) for factor in asked.factors]
-    whole = fit(rows or first, levels, interactions=bool(rows))
+    whole = fit([*first, *rows], levels, interactions=bool(rows))
     return Screen(
         _alone(first, asked.factors),
         whole,
-        _parts(asked, rows or first, levels),
+        _parts(asked, first),
         _beyond(whole),
         len({*one, *several}),
         len(one) + len(several) - len(first) - len(rows),
@@ -92,13 +92,13 @@ def _alone(rows: Sequence[Row], factors: Sequence[Factor]) -> dict[tuple[int, in
     return found
 
 
-def _parts(asked: Asked, rows: Sequence[Row], levels: Sequence[int]) -> dict[str, Fit]:
+def _parts(asked: Asked, rows: Sequence[Row]) -> dict[str, dict[tuple[int, int], Interval]]:
+    """What each level changes by itself in the blocks of each name of the first kind."""
     names = asked.names()
-    parts = {}
-    for name in next(iter(asked.file.blocks.values())):
-        own = [row for row in rows if names[row.block][0] == name]
-        parts[name] = fit(own, levels, interactions=False)
-    return parts
+    return {
+        name: _alone([row for row in rows if names[row.block][0] == name], asked.factors)
+        for name in next(iter(asked.file.blocks.values()))
+    }
 
 
 def _beyond(whole: Fit) -> tuple[tuple[Term, int, int], ...]:

@@ -39,9 +39,9 @@ def show_screen(outcome: Outcome, screen: Screen, out: TextIO) -> None:
         rows = []
         for level in sorted(range(len(factor.levels)), key=lambda each: -float(screen.whole.effects[at,][each])):
             own = screen.alone.get((at, level), Interval(0.0))
-            parts = [gap(fit.against(at, level), kind, bare=True) for fit in screen.parts.values()]
+            parts = [gap(part.get((at, level), Interval(0.0)), kind, bare=True) for part in screen.parts.values()]
             rows.append((factor.levels[level], gap(screen.whole.against(at, level), kind), gap(own, kind), *parts))
-        show(factor.name, ("level", "on average", "alone", *screen.parts), rows, out)
+        show(factor.name, ("level", "on average", "alone", *(f"alone, {name}" for name in screen.parts)), rows, out)
     _show_pairs(outcome, screen, out)
     names = [factors[at].name for at in active(screen, factors)]
     out.write(f"What matters beyond chance: {', '.join(names) or 'nothing'}.\n\n")

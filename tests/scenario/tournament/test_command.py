@@ -87,10 +87,11 @@ def test_a_tournament_is_screened_and_ranked(done: Path) -> None:
 
 def test_effects_are_told_for_all_blocks_and_for_each_kind_of_traffic(done: Path) -> None:
     screen = told(done / "out")["screen"]
-    assert set(screen["parts"]) == {"alike", "shared", "recorded"}
-    for effects in (screen["effects"], *screen["parts"].values()):
-        assert effects["router"]["least_requests"]["value"] == 0
-        assert effects["router"]["round_robin"]["half"] > 0
+    router = screen["effects"]["router"]
+    assert router["least_requests"]["value"] == 0
+    assert router["round_robin"]["half"] > 0
+    parts = [router["round_robin"][name]["value"] for name in ("alike", "shared", "recorded")]
+    assert router["round_robin"]["alone"]["value"] == pytest.approx(sum(parts) / 3)
     assert screen["effects"]["batcher"]["prefill_first"]["alone"]["value"] < 0
     assert set(screen["active"]) <= {"router", "batcher", "engine.token_budget"}
 
