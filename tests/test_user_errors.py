@@ -235,6 +235,36 @@ FILE = [
     ),
     (
         "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: slow, replica: 0, for_s: 3}]",
+        [":6: cluster.faults.0.factor: 1 must be above 1"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: link_lost, replica: 0}]",
+        [":6: cluster.faults.0.for_s: 0 would never end"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: lost, replica: 0, factor: 2}]",
+        [":6: cluster.faults.0.factor: belongs to slow, link_slow or join"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  fault_rates: [{kind: lost, per_hour: 1, replicas: [2]}]",
+        [":6: cluster.fault_rates.0.replicas.0: 2 does not"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  fault_rates: [{kind: slow, per_hour: 1, factor: 2}]",
+        [":6: cluster.fault_rates.0.for_s: of a slow that comes again is 0"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  fault_rates: [{kind: slow, per_hour: 1, factor: 2, for_s: 1, back_s: 3}]",
+        [":6: cluster.fault_rates.0.back_s: belongs to a replica that goes"],
+    ),
+    (
+        "    replicas: 2",
         "    replicas: 2\n    - device: H100\n      model: phi-4",
         ["workload: the pools serve", "model"],
     ),
