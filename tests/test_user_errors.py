@@ -327,7 +327,8 @@ WORKLOADS = [
     ("{trace: t.csv, limit: 1, scale: {rate: 4}}", ["workload.scale: rate is 4, but the requests all begin at one"]),
     ("{trace: t.csv, format: burst}", ["workload.format: 'burst' must be auto", "did you mean burstgpt?"]),
     (
-        "{poisson: {rate: 5, requests: 9}, workflows: {w: {tasks: {a: {after: b, prompt_tokens: 1, output_tokens: 1}}}}}",
+        "{poisson: {rate: 5, requests: 9}, workflows: "
+        "{w: {tasks: {a: {after: b, prompt_tokens: 1, output_tokens: 1}}}}}",
         ["workload.workflows.w: a waits for 'b', which is no task; known are a"],
     ),
     (
