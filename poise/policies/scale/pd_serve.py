@@ -7,11 +7,11 @@ it is not any more: prefill is short if the first token's part of it rises as we
 instance then takes the other role: it drains, connects, loads the model compiled for it, and reports its health.
 
 Parameters: the paper has no figures for a rise or a window. Here one replica changes at a time, the one with the fewest
-requests, and nothing is judged before it serves again; where `decode_batch` says b_d, as many change at once as bring
-the group to `balanced` in the direction of the trigger, with T_p/b_p the mean prompt over the prefill rate of the cost
-model and T_d the time measured from first token to end. A rise is one over the least mean since the last change. It
-differs from the paper in that prefix hits do not shorten T_p. It must see when a prompt is done, so that the prefill
-side sends first tokens (`engine.first_token: prefill`); else the queue of a short decode side counts as prefill.
+requests, and nothing is judged before it serves again; a rise is one over the least mean since the last change. It
+differs from the paper in that the balance is not computed on the way: times measured where a side is short contain its
+queue, and going to the ratio that they give swung from side to side. `balanced` is for times of a profile. The
+controller must see when a prompt is done, so that the prefill side sends first tokens (`engine.first_token: prefill`);
+else the queue of a short decode side counts as prefill.
 """
 
 from __future__ import annotations
@@ -45,41 +45,37 @@ class _Request:
     """What is known of a request under way: instants in picoseconds, -1 for not yet."""
 
     arrived_at: int
-    prompt_tokens: int
     first_token_at: int = -1
     replica: int = -1
 
 
 @dataclass(slots=True)
 class _Window:
-    """Sums over the requests of a group that ended since the window began, in seconds and tokens."""
+    """Sums over the requests of a group that ended since the window began, in seconds."""
 
     count: int = 0
     e2e: float = 0.0
     ttft: float = 0.0
-    prompt: int = 0
 
     def add(self, request: _Request, at: int) -> None:
         self.count += 1
         self.e2e += seconds(at - request.arrived_at)
         self.ttft += seconds(request.first_token_at - request.arrived_at)
-        self.prompt += request.prompt_tokens
 
 
 @dataclass(slots=True)
 class PdServe:
     """Let a replica change sides when requests take longer, by which part of them does.
 
-    rise: by how much of itself the mean end-to-end time must rise.  least: requests that a mean is taken of.
-    decode_batch: requests that a decode instance holds in balance, 0 for unknown: one replica changes at a time.
+    rise: by how much of itself the mean end-to-end time must rise.  least: requests that a mean is taken of; both are
+    to be above what a mean wanders by chance.
     """
 
     converts: ClassVar[tuple[Role, ...]] = ("prefill", "decode")
     first_token: ClassVar[str] = "prefill"
 
-    rise: float = 0.1
-    least: int = 50
-    decode_batch: int = 0
+    rise: float = 0.3
+    least: int = 100
     period_s: float = 5.0
     _open: dict[int, _Request] = field(default_factory=dict, init=False, repr=False, compare=False)
     _windows: dict[int, _Window] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -87,8 +83,8 @@ class PdServe:
     _best: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.rise <= 0 or self.least < 1 or self.decode_batch < 0 or self.period_s <= 0:
-            raise ValueError("rise and period_s are above 0, least is 1 or more, and decode_batch is not below 0")
+        if self.rise <= 0 or self.least < 1 or self.period_s <= 0:
+            raise ValueError("rise and period_s are above 0, and least is 1 or more")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -98,7 +94,7 @@ class PdServe:
     def observe(self, event: Event) -> None:
         """Requests come, have their first token, and end."""
         if type(event) is Arrived:
-            self._open[event.request.id] = _Request(event.request.arrived_at, event.request.prompt_tokens)
+            self._open[event.request.id] = _Request(event.request.arrived_at)
             if len(self._open) > _OPEN:
                 del self._open[next(iter(self._open))]
         elif type(event) is FirstToken and event.request in self._open:
@@ -148,23 +144,11 @@ class PdServe:
         if best is None or e2e < best[0] * (1 + self.rise) or share == best[1]:
             return []
         short: Role = "prefill" if share > best[1] else "decode"
-        return self._help(short, serving, window, cluster)
+        return self._help(short, serving, cluster)
 
-    def _help(self, short: Role, serving: Sequence[int], window: _Window, cluster: FleetView) -> list[Convert]:
-        """Replicas of the other side, but its last."""
-        own = [each for each in serving if cluster.roles[each] == short]
-        spare = [each for each in serving if cluster.roles[each] not in (short, "mixed")]
-        if not own or len(spare) < 2:
+    def _help(self, short: Role, serving: Sequence[int], cluster: FleetView) -> list[Convert]:
+        """A replica of the other side, but its last."""
+        spare = [each for each in serving if cluster.roles[each] in self.converts and cluster.roles[each] != short]
+        if len(spare) < 2 or not any(cluster.roles[each] == short for each in serving):
             return []
-        count = min(self._count(short, own, spare, window, cluster), len(spare) - 1)
-        return [Convert(each, short) for each in sorted(spare, key=lambda each: (cluster.requests[each], each))[:count]]
-
-    def _count(self, short: Role, own: Sequence[int], spare: Sequence[int], window: _Window, cluster: FleetView) -> int:
-        """How many are to change sides."""
-        if not self.decode_batch:
-            return 1
-        prefilling = own if short == "prefill" else spare
-        rate = sum(cluster.prefill_rate[each] for each in prefilling) / len(prefilling)
-        decode_s = (window.e2e - window.ttft) / window.count / self.decode_batch
-        best = balanced(len(own) + len(spare), window.prompt / window.count / rate, decode_s)
-        return max(abs(best - len(prefilling)), 1) if (best > len(prefilling)) == (short == "prefill") else 1
+        return [Convert(min(spare, key=lambda each: (cluster.requests[each], each)), short)]

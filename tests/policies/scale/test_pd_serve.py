@@ -1,4 +1,4 @@
-"""P/D-Serve's ratio control: the closed form, the trigger, and a mix that shifts."""
+"""P/D-Serve's ratio control: the closed form, and the trigger."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def beat(
     return list(policy.scale(view, a_chance()))
 
 
-def a_policy(decode_batch: int = 0) -> PdServe:
-    return PdServe(least=4, decode_batch=decode_batch)
+def a_policy() -> PdServe:
+    return PdServe(rise=0.1, least=4)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_nothing_is_judged_before_all_serve_again_nor_by_what_was_before() -> No
 
 
 def test_too_few_requests_are_no_window() -> None:
-    policy = PdServe(least=8)
+    policy = PdServe(rise=0.1, least=8)
     told = [beat(policy, 5 * at, ttft_s, e2e_s) for at, (ttft_s, e2e_s) in enumerate([(2, 10)] * 3 + [(6, 15)])]
     assert told == [[], [], [], [Convert(3, "prefill")]], "the third window's four wait for the fourth's"
 
@@ -116,17 +116,6 @@ def test_the_last_of_a_side_stays() -> None:
     assert beat(policy, 10, 4, 12, roles=roles) == []
 
 
-def test_with_a_profile_it_goes_to_the_balance_at_once() -> None:
-    """1,000 tokens at 10,000 a second are 0.1 s of prefill; 9 s of decode in batches of 100 are 0.09 s.
-
-    Of five that is a balance of 3 : 2; with batches of 1000, of 4 : 1.
-    """
-    for batch, moved in ((100, [3]), (1000, [3, 4])):
-        policy = a_policy(batch)
-        beat(policy, 5, 2.5, 10)
-        assert beat(policy, 10, 5, 14) == [Convert(each, "prefill") for each in moved]
-
-
 def test_those_without_pairs_are_not_judged() -> None:
     policy = a_policy()
     for at_s, ttft_s, e2e_s in ((5, 2.5, 10.0), (10, 4.0, 12.0)):
@@ -136,7 +125,7 @@ def test_those_without_pairs_are_not_judged() -> None:
 
 def test_groups_are_judged_apart() -> None:
     """Two of the ends of a beat are of each group; prefill is short in one, decode in the other."""
-    policy = PdServe(least=2)
+    policy = PdServe(rise=0.1, least=2)
     roles: tuple[Role, ...] = ("prefill", "prefill", "decode", "decode") * 2
     pools = [a_pool(*range(first, first + 4), group=group) for group, first in ((0, 0), (1, 4))]
     told: Sequence[Convert] = []
