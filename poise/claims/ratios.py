@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,7 +194,7 @@ def groups(bench: Bench) -> tuple[list[Criterion], Curve]:
     """Four scenarios with their own prefixes, on their own instances and on all."""
     apart, shared = _sweep(bench, grouped=True), _sweep(bench, grouped=False)
     criteria = [_ahead(name, apart, shared) for name in TAKEN]
-    lines: dict[str, list[Point]] = {}
+    lines: dict[str, Sequence[Point]] = {}
     for sweep, where in ((apart, "groups"), (shared, "no groups")):
         told = sweep.curve("", "slo_attainment")
         lines |= {f"{name}, {where}": told.lines[name] for name in TAKEN}

@@ -35,8 +35,8 @@ CLAIM = Claim(
     here="8 prefill replicas of Llama-3.1-8B on an A100 each; prompts of 2,000, 8,000 and (one in ten) 40,000 tokens, "
     "outputs of one; in time is a first token within 6 s; push by fewest requests and round robin, reports 0, 1 and "
     "5 s old, dispatches in flight not counted. Ratios: 6 A100, prompts/outputs of 3,000/100, 1,500/200 and 1,000/300; "
-    "a role takes 5 s to change once a replica is empty. Groups: 4 tenants with 100 prefixes each, on 12 A100. Transfers "
-    "(−46 %) are not tried",
+    "a role takes 5 s to change once a replica is empty. Groups: 4 tenants with 100 prefixes each, on 12 A100. "
+    "Transfers (−46 %) are not tried",
     trust="notes",
 )
 
