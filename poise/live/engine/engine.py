@@ -11,10 +11,11 @@ from itertools import count
 
 from poise.core.policy import Batcher, Preempt
 from poise.core.request import RequestView, Sequence
+from poise.core.units import SECOND
 from poise.live.engine.ask import Ask
 from poise.live.engine.drive import Driver
 from poise.live.engine.events import Ledger
-from poise.live.engine.identity import ends
+from poise.live.engine.identity import KeepOutputs, ends
 from poise.live.engine.metrics import Metrics
 from poise.live.engine.options import Plan
 from poise.live.engine.pace import Pace
@@ -45,6 +46,8 @@ class Core:
             self.publisher = Publisher(config, self.ledger)
         listener = self.ledger.listen if self.ledger is not None else None
         self.replica, self.slow = plan.replica(batcher, preempt, listener)
+        assert isinstance(self.replica.cache, KeepOutputs)
+        self._keep = self.replica.cache
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)
         self.pace = Pace(self._due, options.speed)
         self._numbers = count()
@@ -60,6 +63,8 @@ class Core:
             ids, ends(len(ids), self.plan.options.block_size), priority=ask.priority,
         )  # fmt: skip
         sequence = Sequence(request, ask.speech.tokens, output_id=0 if ids else -1)
+        if ask.keep_s:
+            self._keep.asked[request.id] = ask.keep_s * SECOND
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
@@ -105,6 +110,7 @@ class Core:
             await self.publisher.stop()
 
     def _left(self, sequence: Sequence) -> None:
+        self._keep.asked.pop(sequence.id, None)
         if self.ledger is not None:
             self.ledger.release(sequence.request.ids)
 
