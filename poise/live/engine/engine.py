@@ -8,6 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
 
 from poise.core.policy import Batcher, Preempt
 from poise.core.request import RequestView, Sequence
@@ -21,6 +24,10 @@ from poise.live.engine.options import Plan
 from poise.live.engine.pace import Pace
 from poise.live.engine.publish import Publisher
 from poise.live.engine.reply import Outlet, Reply
+from poise.live.know.names import Begun
+
+SESSIONS: Final = 100_000
+"""Sessions of which is known when they began."""
 
 
 class Core:
@@ -51,16 +58,22 @@ class Core:
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)
         self.pace = Pace(self._due, options.speed)
         self._numbers = count()
+        self._begun = Begun(SESSIONS)
         if self.publisher is not None:
             self.publisher.start()
 
-    def take(self, kind: Callable[..., Reply], ask: Ask, exchange: Outlet, name: str) -> Reply:
-        """Put a request into the queue, its answer to be made by `kind`."""
+    def take(
+        self, kind: Callable[..., Reply], ask: Ask, exchange: Outlet, name: str, session: bytes | None = None
+    ) -> Reply:
+        """Put a request into the queue, its answer to be made by `kind`; session: its name, None for none."""
         now = self.pace.now()
         ids = ask.ids
+        number = -1 if session is None else xxh3_64_intdigest(session)
+        turn, begun_at = self._begun.next(number, now)
         request = RequestView(
             next(self._numbers), now, len(ask.prompt), ask.speech.tokens,
             ids, ends(len(ids), self.plan.options.block_size), priority=ask.priority,
+            session=number, turn=turn, begun_at=begun_at,
         )  # fmt: skip
         sequence = Sequence(request, ask.speech.tokens, output_id=0 if ids else -1)
         if ask.keep_s:

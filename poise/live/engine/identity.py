@@ -54,6 +54,10 @@ class KeepOutputs(Cache):
         self.replica: Replica | None = None
         self.asked: dict[int, int] = {}
 
+    def gives_way(self, request: RequestView) -> int:
+        """The session that began last first, so that pins never keep the oldest from going on."""
+        return -request.begun_at
+
     def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Pin it for as long as it was asked."""
         replica = self.replica
