@@ -277,7 +277,6 @@ class Steps:
             base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
         return Piece(round(base), kv, window_kv)
 
-
     def _stretches(self, chunks: tuple[Chunk, ...]) -> list[tuple[int, int, int]]:
         """Stretches of layers in which the same tokens pass: the first layer, the one after the last, the tokens."""
         layers = self._layers
@@ -291,8 +290,9 @@ class Steps:
             last = last or layers
             change[first] = change.get(first, 0) + count
             change[last] = change.get(last, 0) - count
-        passing = list(accumulate(change[edge] for edge in sorted(change)))
-        return [(low, high, tokens) for (low, high), tokens in zip(pairwise(sorted(change)), passing)]
+        edges = sorted(change)
+        passing = accumulate([change[edge] for edge in edges[:-1]])
+        return [(low, high, tokens) for (low, high), tokens in zip(pairwise(edges), passing, strict=True)]
 
 
 class RooflineEstimator(Steps):
