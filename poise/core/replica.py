@@ -60,7 +60,7 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
-        self.observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
+        self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -274,8 +274,8 @@ class Replica:
         sequence.produced += 1
         if sequence.produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, 1, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, 1, self.space.now)
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
@@ -306,8 +306,8 @@ class Replica:
         self.end(sequence)
         if not sequence.cancelled:
             self.out.append((DONE, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, sequence.output_tokens, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""
