@@ -46,7 +46,7 @@ def waiting(number: int, tenant: int, prompt: int = 10, priority: int = 0) -> Se
 
 
 def ids(queue: Flows) -> list[int]:
-    return [sequence.id for sequence in queue]
+    return [sequence.id for sequence in queue.ordered()]
 
 
 def test_flows_take_turns_as_if_each_before_were_admitted() -> None:

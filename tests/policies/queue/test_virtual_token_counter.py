@@ -35,9 +35,7 @@ class Recipe:
         return LinearCost(step_s=0.01, prompt_s=0.001, decode_s=0.0005, kv_s=0.0)
 
 
-def served(
-    load: Workload, queue: Any, sequences: int = 4, blocks: int = 1000, lanes: Any = ALONE, **more: Any
-) -> Run:
+def served(load: Workload, queue: Any, sequences: int = 4, blocks: int = 1000, lanes: Any = ALONE, **more: Any) -> Run:
     """One engine under a crowd."""
     engine = Engine(token_budget=max(sequences, 32), max_sequences=sequences, kv_blocks=blocks, lanes=lanes)
     policies = Policies(queue=queue, batcher=more.pop("batcher", Policies().batcher))
