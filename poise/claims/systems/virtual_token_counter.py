@@ -166,8 +166,8 @@ def _seeds(table: Table, system: str, place: float, figure: Callable[[Told], flo
 
 
 SLOTS = (
-    "nobody gives way, so it waits for a running request to end; requests of one length that were admitted together end "
-    "together, and the larger the flood the more of them do"
+    "nobody gives way, so it waits for a running request to end; requests of one length that were admitted together "
+    "end together, and the larger the flood the more of them do"
 )
 
 
