@@ -50,6 +50,7 @@ class Handover:
         sequence = replica.sequences[request]
         if sequence.phase == Phase.MOVING:
             replica.running -= 1
+        replica.catch_up(now, passed)
         replica.free(sequence)
         replica.look_again(now, passed)
 
@@ -80,6 +81,7 @@ class Handover:
         sequence = replica.sequences[request]
         replica.waiting.remove(sequence)
         replica.queued_tokens -= sequence.need
+        replica.catch_up(now, passed)
         replica.end(sequence)
         replica.look_again(now, passed)
 
@@ -100,6 +102,8 @@ class Handover:
             sequence.extent = 0
             sequence.move(Phase.PULLING)
             replica.sequences[sequence.id] = sequence
+            if replica.flows is not None:
+                replica.flows.admit(sequence, 0)
             replica.running += 1
             replica.queued_tokens += sequence.need
         replica.queued_tokens += produced - sequence.produced

@@ -106,7 +106,8 @@ class LaneState:
 
     def queue(self) -> Iterator[Sequence]:
         """The waiting requests in order."""
-        return iter(self.replica.waiting)
+        flows = self.replica.flows
+        return iter(self.replica.waiting) if flows is None else flows.ordered()
 
     def decodes(self) -> Iterator[Sequence]:
         """The decoding requests of this lane in order of admission, their progress brought up to date."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from poise.core.action import UNTIL_CHANGE
 from poise.core.estimate import Estimator
+from poise.core.flows import Flows
 from poise.core.handover import Handover
 from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
@@ -59,7 +60,7 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
-        self.observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
+        self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -72,7 +73,10 @@ class Replica:
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
-        self.waiting: Fcfs | Ordered = Fcfs() if queue is None else Ordered(queue)
+        self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
+        self.waiting: Fcfs | Ordered | Flows = (
+            Fcfs() if queue is None else Ordered(queue) if self.flows is None else self.flows
+        )
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
@@ -112,6 +116,7 @@ class Replica:
         """Drop a request: at once if it waits or its KV is on its way, at the next step boundary if it runs."""
         sequence = self.sequences[request]
         sequence.cancelled = True
+        self.catch_up(now, passed)
         if sequence.phase == Phase.WAITING:
             self.waiting.remove(sequence)
             self.queued_tokens -= sequence.need
@@ -133,6 +138,7 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
+        self.catch_up(now, passed)
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
             self._turn_all(now, passed)
@@ -165,6 +171,8 @@ class Replica:
             self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
         while pins.next_at <= now:
             pins.drop_first()
+        if expired and self.flows is not None:
+            self.flows.stir()
         for lane in lanes:
             if not lane.steps:
                 lane.start(now)
@@ -191,9 +199,12 @@ class Replica:
 
     def progress(self, request: int, now: int, passed: bool = False) -> int:
         """Output tokens that a request has made by `now`."""
-        sequence = self.sequences[request]
+        return self.made(self.sequences[request], now, passed)
+
+    def made(self, sequence: Sequence, now: int, passed: bool = False) -> int:
+        """The same of a sequence, which may be cancelled."""
         lane = self.decode_lane
-        if lane.group.members.get(request) is sequence:
+        if lane.group.members.get(sequence.id) is sequence:
             step = lane.group.step + lane.done(now, passed)
             return sequence.output_tokens - (sequence.done_at_step - step)
         return sequence.produced
@@ -224,6 +235,8 @@ class Replica:
         """Take a waiting sequence into the lane; False if there is nothing to compute, its KV coming from elsewhere."""
         pool = self.pool
         self.waiting.remove(sequence)
+        if self.flows is not None:
+            self.flows.admit(sequence, 0 if sequence.source >= 0 else sequence.request.prompt_tokens)
         self.running += 1
         if sequence.swapped:
             self.shortage.restore(sequence, lane)
@@ -251,6 +264,8 @@ class Replica:
         sequence.computed += tokens
         self.queued_tokens -= tokens
         sequence.chunk = sequence.layer = 0
+        if self.flows is not None:
+            self.flows.stir()
         if sequence.computed < sequence.need or sequence.cancelled:
             return
         lane.prefilling.remove(sequence)
@@ -261,8 +276,8 @@ class Replica:
         sequence.produced += 1
         if sequence.produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, 1, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, 1, self.space.now)
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
@@ -293,8 +308,8 @@ class Replica:
         self.end(sequence)
         if not sequence.cancelled:
             self.out.append((DONE, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, sequence.output_tokens, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""
@@ -323,6 +338,8 @@ class Replica:
 
     def end(self, sequence: Sequence) -> None:
         """A sequence without blocks is gone from here."""
+        if self.flows is not None:
+            self.flows.end(sequence)
         if sequence.pinned:
             self.pins.release(sequence.request.session)
         if sequence.swapped:
@@ -331,8 +348,15 @@ class Replica:
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
 
+    def catch_up(self, now: int, passed: bool) -> None:
+        """Evict by rank what the steps of a hold took so far, before anything of another rank is let go."""
+        if self.pool.ranked:
+            self.space.refresh(now, passed)
+
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""
+        if self.flows is not None:
+            self.flows.stir()
         for lane in self.lanes:
             lane.cut(now, passed)
         self._schedule(now)
