@@ -476,7 +476,7 @@ class LaneState:
         if steps > 1:
             pool = replica.pool  # the bound first, as in `Space.fits`
             taken = pool.held + pool.explicit + group.private_at_most(step + steps)
-            if taken > pool.total or len(replica.lanes) > 1:
+            if taken > pool.total or len(replica.lanes) > 1 or pool.ranked:
                 steps = self.space.steps(self, steps)
         if batch.wake_at:
             self._check_wake(batch, now)

@@ -81,8 +81,8 @@ class Space:
 
     def steps(self, lane: LaneState, limit: int) -> int:
         """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
-        pool, group = self.pool, lane.group
-        left = pool.total - pool.held - pool.explicit
+        group = lane.group
+        left = self._unchanged()
         at_most = group.private_at_most(group.step + limit)
         for other in self.lanes:
             if other is not lane:
@@ -112,11 +112,20 @@ class Space:
 
     def crowded(self) -> bool:
         """Whether the lanes' holds together may take more blocks than there are."""
-        pool = self.pool
-        left = pool.total - pool.held - pool.explicit
+        left = self._unchanged()
         if sum(map(_taken_at_end_at_most, self.lanes)) <= left:
             return False
         return sum(map(_taken_at_end, self.lanes)) > left
+
+    def _unchanged(self) -> int:
+        """Blocks that holds may take before somebody who waits could be admitted, or has to give way.
+
+        Evictions of the least recently used, tails of prefixes first, never make room for one that had none. By rank
+        the head of a prefix may go first, and with it all reason to keep the rest free for who waits.
+        """
+        pool = self.pool
+        left = pool.total - pool.held - pool.explicit
+        return left - pool.cached if pool.ranked and self.lanes[0].replica.waiting else left
 
 
 def _taken_at_end(lane: LaneState) -> int:
