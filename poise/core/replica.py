@@ -112,6 +112,7 @@ class Replica:
         """Drop a request: at once if it waits or its KV is on its way, at the next step boundary if it runs."""
         sequence = self.sequences[request]
         sequence.cancelled = True
+        self.catch_up(now, passed)
         if sequence.phase == Phase.WAITING:
             self.waiting.remove(sequence)
             self.queued_tokens -= sequence.need
@@ -133,6 +134,7 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
+        self.catch_up(now, passed)
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
             self._turn_all(now, passed)
@@ -330,6 +332,11 @@ class Replica:
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
+
+    def catch_up(self, now: int, passed: bool) -> None:
+        """Evict by rank what the steps of a hold took so far, before anything of another rank is let go."""
+        if self.pool.ranked:
+            self.space.refresh(now, passed)
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""
