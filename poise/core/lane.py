@@ -101,7 +101,8 @@ class LaneState:
 
     def queue(self) -> Iterator[Sequence]:
         """The waiting requests in order."""
-        return iter(self.replica.waiting)
+        flows = self.replica.flows
+        return iter(self.replica.waiting) if flows is None else flows.ordered()
 
     def decodes(self) -> Iterator[Sequence]:
         """The decoding requests of this lane in order of admission, their progress brought up to date."""
@@ -457,7 +458,7 @@ class LaneState:
         if steps > 1:
             pool = replica.pool  # the bound first, as in `Space.fits`
             taken = pool.held + pool.explicit + group.private_at_most(step + steps)
-            if taken > pool.total or len(replica.lanes) > 1:
+            if taken > pool.total or len(replica.lanes) > 1 or pool.ranked:
                 steps = self.space.steps(self, steps)
         if batch.wake_at:
             self._check_wake(batch, now)

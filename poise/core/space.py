@@ -79,8 +79,8 @@ class Space:
 
     def steps(self, lane: LaneState, limit: int) -> int:
         """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
-        pool, group = self.pool, lane.group
-        left = pool.total - pool.held - pool.explicit
+        group = lane.group
+        left = self._unchanged()
         for other in self.lanes:
             if other is not lane:
                 left -= _taken_at_end(other)
@@ -95,8 +95,17 @@ class Space:
 
     def crowded(self) -> bool:
         """Whether the lanes' holds together may take more blocks than there are."""
+        return sum(map(_taken_at_end, self.lanes)) > self._unchanged()
+
+    def _unchanged(self) -> int:
+        """Blocks that holds may take before somebody who waits could be admitted, or has to give way.
+
+        Evictions of the least recently used, tails of prefixes first, never make room for one that had none. By rank
+        the head of a prefix may go first, and with it all reason to keep the rest free for who waits.
+        """
         pool = self.pool
-        return sum(map(_taken_at_end, self.lanes)) > pool.total - pool.held - pool.explicit
+        left = pool.total - pool.held - pool.explicit
+        return left - pool.cached if pool.ranked and self.lanes[0].replica.waiting else left
 
 
 def _taken_at_end(lane: LaneState) -> int:

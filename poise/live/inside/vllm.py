@@ -55,7 +55,7 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
 
         UserError, before anything runs, for what they or this vLLM cannot do here.
         """
-        refuse(self, preempt, cache)
+        refuse(self, preempt, cache, queue)
         engine, inside = _engine(self), _Inside(self)
         layers = self.vllm_config.model_config.get_num_layers(self.parallel_config)
         try_out(batcher, engine, layers, step)

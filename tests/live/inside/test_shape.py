@@ -350,6 +350,11 @@ def test_a_cache_policy_that_needs_a_simulation_is_refused(poise: Any, cache: st
         poise.PoiseScheduler(World({"cache": cache}, ()))
 
 
+def test_a_queue_that_counts_what_was_served_is_refused(poise: Any) -> None:
+    with pytest.raises(UserError, match="order them at the gateway"):
+        poise.PoiseScheduler(World({"queue": "virtual_token_counter"}, ()))
+
+
 class Ranks(Keeps):
     """Says what is evicted first."""
 
