@@ -86,6 +86,11 @@ class InsideLane:
         return len(self.group) + len(self.paused)
 
     @property
+    def decoding_prompts(self) -> int:
+        """Prompt tokens of the requests in their decode phase."""
+        return sum([seat.request.prompt_tokens for seat in self.decodes()])
+
+    @property
     def running(self) -> int:
         """Admitted requests."""
         return len(self.prefilling) + self.decoding + self.leaving
@@ -149,7 +154,7 @@ class InsideLane:
             raise UserError(f"poise inside vLLM: {said}")
         if decodes == ALL:
             decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
-        piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0))
+        piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0)).at(context)
         return piece.base + piece.per_kv * context
 
     # Between steps ---------------------------------------------------------------------------------------------------
