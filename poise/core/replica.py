@@ -21,7 +21,7 @@ from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
-from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent
+from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent, Swapping
 from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
@@ -29,6 +29,7 @@ from poise.core.shortage import Shortage
 from poise.core.slowness import Spell
 from poise.core.space import Space
 from poise.core.spec import Engine
+from poise.core.swaps import Swaps
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
 
@@ -69,10 +70,12 @@ class Replica:
         self.pool = _pool(engine, blocks, listener, cache)
         self.space = Space(self.pool)
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
+        for lane in self.lanes:
+            lane.review_at = 0 if hasattr(preempt, "review") else NEVER
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
-        self.waiting: Fcfs | Ordered = Fcfs() if queue is None else Ordered(queue)
+        self.waiting: Fcfs | Ordered = _waiting(queue, preempt)
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
@@ -85,6 +88,7 @@ class Replica:
         self.pins = Pins(self.pool)
         self.handover = Handover(self)
         self.shortage = Shortage(self, preempt)
+        self.swaps = Swaps(self, getattr(preempt, "swapping", Swapping()))
         self._busy_from = NEVER
         self.out: list[Outcome] = []
 
@@ -134,7 +138,7 @@ class Replica:
         out: list[Outcome] = []
         self.out = out
         lane = self.space.only
-        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
+        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying:
             self._turn_all(now, passed)
             return out
         if lane.steps:
@@ -144,7 +148,9 @@ class Replica:
         if lane.steps:
             if self._busy_from == NEVER:
                 self._busy_from = now
-            self.next_at = lane.until if not self.pins.heap else min(lane.until, self.pins.next_at)
+            self.next_at = lane.until
+            if self.pins.heap or self.swaps.flying:
+                self.next_at = min(lane.until, self.pins.next_at, self.swaps.next_at)
         else:
             self._schedule(now)
         return out
@@ -165,10 +171,11 @@ class Replica:
             self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
         while self.pins.next_at <= now:
             self.pins.drop_first()
+        landed = self.swaps.land(now)
         for lane in lanes:
             if not lane.steps:
                 lane.start(now)
-            elif expired:
+            elif expired or landed:
                 lane.cut(now, True)
         while self.pins.heap and self.waiting and not self.running:
             self.pins.give_way()  # pins must not stop an engine that has nothing else to do
@@ -226,7 +233,7 @@ class Replica:
         self.waiting.remove(sequence)
         self.running += 1
         if sequence.swapped:
-            self.shortage.restore(sequence, lane)
+            self.swaps.back(sequence, lane)
             return False
         pool.admit(sequence)
         sequence.cached = sequence.computed
@@ -325,8 +332,8 @@ class Replica:
         """A sequence without blocks is gone from here."""
         if sequence.pinned:
             self.pins.release(sequence.request.session)
-        if sequence.swapped:
-            self.shortage.host_bytes += self.estimator.kv_bytes(sequence.swapped)
+        if sequence.swapped or sequence.kept:
+            self.swaps.end(sequence)
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
@@ -357,7 +364,14 @@ class Replica:
         elif self._busy_from != NEVER:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
-        self.next_at = min(until, self.pins.next_at)
+        self.next_at = min(until, self.pins.next_at, self.swaps.next_at)
+
+
+def _waiting(queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered:
+    """The queue in its policy's order, or in that of the preemption policy where it has one."""
+    if queue is not None:
+        return Ordered(queue)
+    return Ordered(preempt) if hasattr(preempt, "place") else Fcfs()
 
 
 def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None) -> KvPool:
