@@ -50,6 +50,7 @@ class Handover:
         sequence = replica.sequences[request]
         if sequence.phase == Phase.MOVING:
             replica.running -= 1
+        replica.catch_up(now, passed)
         replica.free(sequence)
         replica.look_again(now, passed)
 
@@ -80,6 +81,7 @@ class Handover:
         sequence = replica.sequences[request]
         replica.waiting.remove(sequence)
         replica.queued_tokens -= sequence.need
+        replica.catch_up(now, passed)
         replica.end(sequence)
         replica.look_again(now, passed)
 

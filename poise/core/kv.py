@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import ClassVar
 
 from poise.core.errors import PoiseError
 from poise.core.request import Sequence
@@ -35,7 +36,10 @@ class KvPool:
     explicit: private blocks of all sequences that are not in a decode group.
     listener: told of each extent that enters (True) or leaves (False) the cache.
     version: changes whenever a look-up could answer differently.
+    ranked: whether what is let go of later may be evicted sooner.
     """
+
+    ranked: ClassVar[bool] = False
 
     __slots__ = (
         "_anonymous",

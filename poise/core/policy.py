@@ -205,7 +205,7 @@ class Batcher(Protocol):
 
     A class may set `decodes_alone = True`: where no prompt waits or is under way it always answers with all decodes,
     held until something changes. It is then not even asked, which is where most of the time would go.
-    One object serves all lanes of a replica. Where a class has `observe(request, tokens, now)`, it is told of each
+    One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is told of each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from poise.core.errors import PoiseError
 from poise.core.kv import CacheListener, KvPool, Node
@@ -17,6 +17,8 @@ class RankedPool(KvPool):
     A rank is asked when nobody holds an extent any more and stands until somebody does again: were it to move with the
     clock, what is evicted would depend on how often one looks. The same ranks for all are LRU.
     """
+
+    ranked: ClassVar[bool] = True
 
     __slots__ = ("_count", "_entries", "_heap", "_last", "_rank", "_releasing")
 

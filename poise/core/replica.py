@@ -60,7 +60,7 @@ class Replica:
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
-        self.observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
+        self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self.cache = cache
         self.sends = sends
         self.one_step = one_step
@@ -116,6 +116,7 @@ class Replica:
         """Drop a request: at once if it waits or its KV is on its way, at the next step boundary if it runs."""
         sequence = self.sequences[request]
         sequence.cancelled = True
+        self.catch_up(now, passed)
         if sequence.phase == Phase.WAITING:
             self.waiting.remove(sequence)
             self.queued_tokens -= sequence.need
@@ -137,6 +138,7 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
+        self.catch_up(now, passed)
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying:
             self._turn_all(now, passed)
@@ -268,8 +270,8 @@ class Replica:
         sequence.produced += 1
         if sequence.produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, 1, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, 1, self.space.now)
         if sequence.produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
@@ -300,8 +302,8 @@ class Replica:
         self.end(sequence)
         if not sequence.cancelled:
             self.out.append((DONE, sequence))
-            if self.observe is not None:
-                self.observe(sequence.request, sequence.output_tokens, self.space.now)
+            if self.served is not None:
+                self.served(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
         """Take a cancelled sequence out, unless its lane is in the middle of a step."""
@@ -337,6 +339,11 @@ class Replica:
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
+
+    def catch_up(self, now: int, passed: bool) -> None:
+        """Evict by rank what the steps of a hold took so far, before anything of another rank is let go."""
+        if self.pool.ranked:
+            self.space.refresh(now, passed)
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""

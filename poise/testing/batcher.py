@@ -11,7 +11,7 @@ from poise.core.estimate import Estimator
 from poise.core.lane import ALL_DECODES, LaneState
 from poise.core.policy import Batcher, Victim
 from poise.core.replica import Replica
-from poise.core.request import Phase, Sequence
+from poise.core.request import Phase, RequestView, Sequence
 from poise.core.view import LaneView
 from poise.testing.invariants import check_replica
 from poise.testing.rule import RuleBroken, asked
@@ -84,6 +84,7 @@ class _Watched:
         self.swap = swap
         self.promised: bool = getattr(batcher, "decodes_alone", False)
         self.decodes_alone = self.promised and spared
+        self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self.lane: LaneView | None = None
         self.admitted: tuple[Sequence, ...] = ()
 

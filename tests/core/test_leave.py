@@ -59,7 +59,7 @@ class Urgent:
     def __init__(self) -> None:
         self.told: list[tuple[int, int, int]] = []
 
-    def observe(self, request: RequestView, tokens: int, now: int) -> None:
+    def served(self, request: RequestView, tokens: int, now: int) -> None:
         self.told.append((request.id, tokens, now))
 
     def compose(self, lane: LaneView) -> Batch:

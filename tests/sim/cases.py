@@ -503,8 +503,8 @@ def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, scaled_percent: int = 25) -> Case:
-    """One random case; `step` is the tick of its clock in picoseconds. So many of a hundred have a scaler."""
+def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -> Case:
+    """One random case; `step` is the tick of its clock in picoseconds. So many of a hundred have a scaler, or ranks."""
     step = 10 ** draw(st.sampled_from((2, 3, 6, 10)))
     unit = step / 1e12
     workload = _workload(draw, step)
@@ -566,7 +566,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25) -> Case:
         ttl=draw(st.sampled_from((0, 0, 30, 300))) * step,
         swap=_often(draw, 30),
         ordered=_often(draw, 30),
-        ranked=_often(draw, 25),
+        ranked=_often(draw, ranked_percent),
         until_s=draw(st.sampled_from((None, None, 100 * unit))),
         drain=_often(draw, 70),
         resume=_often(draw, 70),

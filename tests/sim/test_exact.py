@@ -54,6 +54,12 @@ def test_fast_path_equals_reference_where_replicas_come_and_go(case: Case) -> No
     compare(case)
 
 
+@given(cases(ranked_percent=100))
+@settings(max_examples=100)
+def test_fast_path_equals_reference_where_a_policy_ranks_evictions(case: Case) -> None:
+    compare(case)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_fast_path_equals_reference_on_many(number: int) -> None:

@@ -90,7 +90,8 @@ class Trial:
         made = np.array(records.output_tokens)
         tails = np.quantile(first - arrived, (0.95, 0.99, 0.999), method="inverted_cdf")
         per_token = np.quantile((ended - first) / np.maximum(made - 1, 1), 0.99, method="inverted_cdf")
-        return Seen(*map(float, tails), float(per_token), float(made.sum() / ended.max()))
+        p95, p99, p999 = map(float, tails)
+        return Seen(p95, p99, p999, float(per_token), float(made.sum() / ended.max()))
 
 
 Grid = Mapping[tuple[float, float], Mapping[str, Sequence[Seen]]]

@@ -7,6 +7,7 @@ prompt), response formats and `priority` (which vLLM ignores too under its defau
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from poise.live.engine.tokens import Speech, complete, converse, encode
 
 LIKELY: Final = 512
 """An answer that may end by itself has 1 to `LIKELY` tokens, each length equally likely, or fewer if the limit is."""
-
-
+LONGEST_S: Final = 30 * 86_400
+"""The longest time for which KV is kept on request."""
 _U64: Final = (1 << 64) - 1
+_TTL: Final = re.compile(r"(\d{1,6})([smh])")
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Ask:
     usage, continuous: of a stream: whether a last chunk tells the tokens, and whether each chunk does.
     limit: most tokens of the answer.  temperature, top_p: repeated in responses.
     salt: of the cache, "" for none.  whole: prompt tokens in whole KV blocks, which are cached.
+    keep_s: seconds for which its KV shall stay, 0 for as long as there is room.
     """
 
     kind: str
@@ -66,6 +70,7 @@ class Ask:
     top_p: float = 1.0
     salt: str = ""
     whole: int = 0
+    keep_s: int = 0
 
     @property
     def finish(self) -> str:
@@ -188,6 +193,7 @@ class Reader:
             top_p=_or_one(number(body, "top_p")),
             salt=str(body.get("cache_salt") or ""),
             whole=tokens - tokens % self.limits.block if self.limits.caching else 0,
+            keep_s=_keep_s(body),
         )  # fmt: skip
 
     def _speech(self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int) -> Speech:
@@ -262,6 +268,16 @@ def _no_prompt(given: object) -> Refused:
     errors = [invalid(kind, ("prompt",), said, given) for kind, said in (a_list, a_list, a_text, a_list)]
     told = "".join(each.message.partition(":")[2] for each in errors)
     return Refused(400, f"{len(errors)} validation errors:{told}", errors[0].kind, errors[0].param)
+
+
+def _keep_s(body: Mapping[str, Any]) -> int:
+    """Seconds of Dynamo's `nvext.cache_control`: a ttl as in `30s`, `5m`, `1h`; anything else says nothing."""
+    extension = body.get("nvext")
+    control = extension.get("cache_control") if isinstance(extension, Mapping) else None
+    if not isinstance(control, Mapping) or control.get("type") != "ephemeral":
+        return 0
+    found = _TTL.fullmatch(str(control.get("ttl")))
+    return min(int(found[1]) * _UNIT_S[found[2]], LONGEST_S) if found else 0
 
 
 def _or_one(value: float | None) -> float:

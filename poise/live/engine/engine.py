@@ -8,18 +8,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
 
 from poise.core.policy import Batcher, Preempt
 from poise.core.request import RequestView, Sequence
+from poise.core.units import SECOND
 from poise.live.engine.ask import Ask
 from poise.live.engine.drive import Driver
 from poise.live.engine.events import Ledger
-from poise.live.engine.identity import ends
+from poise.live.engine.identity import KeepOutputs, ends
 from poise.live.engine.metrics import Metrics
 from poise.live.engine.options import Plan
 from poise.live.engine.pace import Pace
 from poise.live.engine.publish import Publisher
 from poise.live.engine.reply import Outlet, Reply
+from poise.live.know.names import Begun
+
+SESSIONS: Final = 100_000
+"""Sessions of which is known when they began."""
 
 
 class Core:
@@ -45,21 +53,31 @@ class Core:
             self.publisher = Publisher(config, self.ledger)
         listener = self.ledger.listen if self.ledger is not None else None
         self.replica, self.slow = plan.replica(batcher, preempt, listener)
+        assert isinstance(self.replica.cache, KeepOutputs)
+        self._keep = self.replica.cache
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)
         self.pace = Pace(self._due, options.speed)
         self._numbers = count()
+        self._begun = Begun(SESSIONS)
         if self.publisher is not None:
             self.publisher.start()
 
-    def take(self, kind: Callable[..., Reply], ask: Ask, exchange: Outlet, name: str) -> Reply:
-        """Put a request into the queue, its answer to be made by `kind`."""
+    def take(
+        self, kind: Callable[..., Reply], ask: Ask, exchange: Outlet, name: str, session: bytes | None = None
+    ) -> Reply:
+        """Put a request into the queue, its answer to be made by `kind`; session: its name, None for none."""
         now = self.pace.now()
         ids = ask.ids
+        number = -1 if session is None else xxh3_64_intdigest(session)
+        turn, begun_at = self._begun.next(number, now)
         request = RequestView(
             next(self._numbers), now, len(ask.prompt), ask.speech.tokens,
             ids, ends(len(ids), self.plan.options.block_size), priority=ask.priority,
+            session=number, turn=turn, begun_at=begun_at,
         )  # fmt: skip
         sequence = Sequence(request, ask.speech.tokens, output_id=0 if ids else -1)
+        if ask.keep_s:
+            self._keep.asked[request.id] = ask.keep_s * SECOND
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
@@ -105,6 +123,7 @@ class Core:
             await self.publisher.stop()
 
     def _left(self, sequence: Sequence) -> None:
+        self._keep.asked.pop(sequence.id, None)
         if self.ledger is not None:
             self.ledger.release(sequence.request.ids)
 

@@ -42,18 +42,24 @@ def ends(blocks: int, block: int) -> tuple[int, ...]:
 
 
 class KeepOutputs(Cache):
-    """Cache the blocks of an output, under the ids that its request brought, when the request ends.
+    """Cache the blocks of an output, under the ids that its request brought, when the request ends; pin what was asked.
 
     vLLM does so whenever a decode fills a block; between steps of a held batch nobody looks, so the end is early enough
     for all but prompts that repeat an answer still being made. This is mechanism in the place of a policy: it is asked
     at the one moment when the output is complete and its blocks are still there.
+    asked: the picoseconds for which the KV of requests shall stay, by id, of those that ask for it.
     """
 
     def __init__(self) -> None:
         self.replica: Replica | None = None
+        self.asked: dict[int, int] = {}
+
+    def gives_way(self, request: RequestView) -> int:
+        """The session that began last first, so that pins never keep the oldest from going on."""
+        return -request.begun_at
 
     def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """Pin nothing."""
+        """Pin it for as long as it was asked."""
         replica = self.replica
         if replica is not None and request.ids:
             pool = replica.pool
@@ -62,4 +68,4 @@ class KeepOutputs(Cache):
             pool.explicit += private  # counted as in use while blocks change hands
             pool.register(running)
             pool.explicit -= pool.private(running)
-        return 0
+        return self.asked.get(request.id, 0)

@@ -25,6 +25,8 @@ from poise.live.wire import Exchange
 
 OUTPUT: Final = b"x-emulated-output-tokens"
 """A header that fixes how many tokens an answer has."""
+SESSION: Final = b"x-session-id"
+"""A header that names the conversation, as the gateway reads it too: KV that is kept for one goes when it is back."""
 KEPT: Final = 10_000
 """Responses that are known by their ids."""
 
@@ -157,7 +159,7 @@ class Service:
         name = _name(ask, exchange, body)
         if ask.kind == "response":
             self._keep(name)
-        reply = core.take(kind, ask, exchange, name)
+        reply = core.take(kind, ask, exchange, name, exchange.header(SESSION))
         exchange.gone = lambda: core.drop(reply)
         arm(reply, exchange, core, self.engine.faults)
         reply.begin()

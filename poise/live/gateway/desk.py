@@ -13,10 +13,10 @@ from xxhash import xxh3_128_hexdigest
 
 from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
-from poise.live.gateway.names import Begun, Names
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
 from poise.live.know.asked import READERS, Asked, BadRequest
+from poise.live.know.names import Begun, Names
 from poise.live.know.tenant import Tenant, Tenants
 from poise.live.know.text import Pieces
 from poise.live.know.tokens import Identity, Tokenising

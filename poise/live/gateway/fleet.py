@@ -21,6 +21,7 @@ class EngineAt:
 
     api_key: sent to it in place of the client's.  models: their names, empty to ask it.  prefill_rate: prompt tokens
     per second, 0 for unknown.  kv_events, kv_replay: endpoints of its KV events, empty for none; kv_topic: theirs.
+    hints: whether it is told for how long to keep the KV of sessions.
     """
 
     place: Place
@@ -31,6 +32,7 @@ class EngineAt:
     kv_events: str = ""
     kv_replay: str = ""
     kv_topic: str = ""
+    hints: bool = False
 
     @property
     def name(self) -> str:

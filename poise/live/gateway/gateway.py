@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poise.core.control import Control
+from poise.core.policy import Cache
 from poise.core.units import SECOND
 from poise.live.clock import now
 from poise.live.gateway.caches import Caches
 from poise.live.gateway.desk import Desk
 from poise.live.gateway.fleet import Engine, EngineAt
+from poise.live.gateway.hints import Hints
 from poise.live.gateway.scout import Scout
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
@@ -39,6 +41,7 @@ class Gateway:
     """Receives clients, decides with `control`, and sends on to engines.
 
     kv_bind: an endpoint that engines connect to with their KV events.
+    cache: says for how long engines that take hints shall keep the KV of sessions.
     The rest is as `Desk` and `Scout` have it.
     """
 
@@ -53,6 +56,7 @@ class Gateway:
         exact: Tokenising | None = None,
         every: Every | None = None,
         kv_bind: str = "",
+        cache: Cache | None = None,
         watchers: Sequence[Callable[[Trip, int], None]] = (),
     ) -> None:
         self.settings = settings or Settings()
@@ -61,6 +65,8 @@ class Gateway:
             control, self.settings, now, self._later, self._connect,
             watcher=self._ended, note=self._note,
         )  # fmt: skip
+        if cache is not None:
+            self.world.hints = Hints(cache, now, self.world.policy_failed)
         self.desk = Desk(
             self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
             ready=lambda: not self._draining,

@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 
 from poise.core.errors import UserError
 from poise.core.units import SECOND
-from poise.live.gateway.names import Listed
 from poise.live.gateway.trip import Trip
+from poise.live.know.names import Listed
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMS: Final = ("text", "json")

@@ -19,9 +19,9 @@ from typing import Any, Final
 from poise.core.errors import UserError
 from poise.core.units import SECOND
 from poise.live.gateway.fleet import Engine
-from poise.live.gateway.names import Listed
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
+from poise.live.know.names import Listed
 
 PATHS: Final = (("chat", "chat"), ("responses", "chat"), ("messages", "chat"), ("embeddings", "embeddings"))
 """Operations by a part of the path; any other is `text_completion`."""

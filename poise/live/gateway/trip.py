@@ -14,6 +14,7 @@ from poise.live.wire.refuse import error_body
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
+    from poise.live.gateway.hints import Hint
     from poise.live.gateway.world import World
     from poise.live.wire.call import Call, Failure, Heard
     from poise.live.wire.exchange import Exchange
@@ -34,10 +35,11 @@ class Trip:
 
     sent_at, first_at: picoseconds, -1 for not yet.  engine: the last that had it.
     told: is told of the first bytes of the answer's body.  twin: its copy at another engine, while both may answer.
+    hint: what engines are told of its KV, None for nothing.
     """
 
     __slots__ = (
-        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at",
+        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at", "hint",
         "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
     )  # fmt: skip
 
@@ -54,6 +56,7 @@ class Trip:
         self.usage = Usage(stream)
         self.told: Callable[[Trip, bytes], None] | None = None
         self.twin: Twin | None = None
+        self.hint: Hint | None = None
         self._head: tuple[int, Headers] | None = None
         self._error = b""
         self._flowing = True
@@ -98,9 +101,13 @@ class Trip:
         self.engine = engine
         self._again = body, heard
         self._head, self._error = None, b""
-        self.call = engine.post(self.exchange, body, heard)
+        self.call = self.post(engine, body, heard)
         if not self._flowing:
             self.call.pause()
+
+    def post(self, engine: Engine, body: bytes, heard: Heard) -> Call:
+        """Send an engine this body, with the hint that goes with it."""
+        return engine.post(self.exchange, body if self.hint is None else self.hint.body(engine, body), heard)
 
     def hedge(self, engine: Engine) -> None:
         """Send a copy to a second engine; the first byte of a good answer decides."""
@@ -221,6 +228,8 @@ class Trip:
             if self.told is not None:
                 self.told(self, data)
         self.usage.see(data)
+        if self.hint is not None:
+            self.hint.see(data)
         self.exchange.write(data)
 
     def _keep_error(self, data: bytes) -> None:
@@ -259,6 +268,8 @@ class Trip:
         if self.state != ANSWERING:
             self._begin()
         tokens = self.usage.end()
+        if self.hint is not None:
+            self.hint.end(tokens)
         self.state = ENDED
         self.exchange.end()
         engine.well(self.sent_at)

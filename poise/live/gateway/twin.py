@@ -36,8 +36,7 @@ class Twin:
         self.call: Call = self._post()
 
     def _post(self) -> Call:
-        exchange = self._trip.exchange
-        return self.engine.post(exchange, exchange.body, self)
+        return self._trip.post(self.engine, self._trip.exchange.body, self)
 
     # What the engine does --------------------------------------------------------------------------------------------
 

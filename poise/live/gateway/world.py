@@ -12,6 +12,7 @@ from poise.core.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, Refused, Stayed, Tick
 from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
+from poise.live.gateway.hints import Hints
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
 from poise.live.wire.pool import Pool
@@ -51,6 +52,8 @@ class World:
         self.sending: Callable[[Trip, Engine], None] | None = None
         """Told of a request that goes to an engine, before it does."""
         self.keep: Callable[[Event | Action], None] | None = None
+        self.hints: Hints | None = None
+        """Says for how long engines shall keep KV."""
         self.keep_body: Callable[[int, bytes], None] | None = None
         """Told the body of every request that arrives, where bodies are kept."""
         self._later = later
@@ -82,7 +85,7 @@ class World:
         try:
             actions = self.control.handle(event)
         except Exception as error:  # a policy is the user's code: its faults must not stop everybody
-            self._policy_failed(event, error)
+            self._decided_nothing(event, error)
             return
         if self.onlooker is not None and (actions or type(event) is Arrived):
             self.onlooker(event, actions)
@@ -91,11 +94,16 @@ class World:
                 keep(action)
             self._perform(action)
 
-    def _policy_failed(self, event: Event, error: Exception) -> None:
+    def policy_failed(self, at: str, error: Exception) -> None:
+        """A policy raised, `at` something that it was asked or told."""
         self.policy_errors += 1
         said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
         self.policy_error = said
-        log.error("a policy failed at %s: %s", type(event).__name__, said, exc_info=self.policy_errors == 1)
+        log.error("a policy failed at %s: %s", at, said, exc_info=error if self.policy_errors == 1 else None)
+
+    def _decided_nothing(self, event: Event, error: Exception) -> None:
+        """A policy failed to decide on an event."""
+        self.policy_failed(type(event).__name__, error)
         if isinstance(event, Arrived):
             trip = self.trips.get(event.request.id)
             if trip is not None:
@@ -167,12 +175,12 @@ class World:
         """Who has no byte yet starts anew elsewhere; engines hand nothing over between them on a gateway's word."""
         source, target = action.source, action.target
         trip, engine = self.trips.get(action.request), self.fleet.slots[target]
-        now = self.clock()
-        if trip is not None and trip.state == SENT and trip.call is not None and engine is not None:
+        now, flight = self.clock(), self.control.flights[action.request]
+        if trip is not None and trip.state == SENT and trip.call is not None and engine is not None and not flight.half:
             trip.stop()
             if self.sending is not None:
                 self.sending(trip, engine)
-            trip.send(engine)
+            trip.send(engine, None if flight.decode == flight.replica else self.fleet.slots[flight.decode])
             self._waiting.append(Moved(now, action.request, source, target))
         else:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
@@ -200,6 +208,8 @@ class World:
         self.trips[view.id] = trip
         if self.keep_body is not None:
             self.keep_body(view.id, trip.exchange.body)
+        if self.hints is not None:
+            trip.hint = self.hints.arrived(view, trip.exchange.path)
         self.turn(Arrived(view.arrived_at, view))
 
     def ended(self, trip: Trip, status: int) -> None:

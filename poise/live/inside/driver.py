@@ -52,7 +52,7 @@ class Driver:
         self._batcher = batcher
         self._preempt = preempt
         self._pinned = pinned
-        self._observe: Callable[[RequestView, int, int], None] | None = getattr(batcher, "observe", None)
+        self._served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self._alone: bool = getattr(batcher, "decodes_alone", False)
         self._chunks: list[Seat] = []
         self._plan = Plan()
@@ -197,14 +197,14 @@ class Driver:
             raise self._wrong(f"lets {self.lane.running} requests run, of {engine.max_sequences} at most")
 
     def _tell(self, seat: Seat, ended: bool) -> None:
-        """Tell a batcher that observes of a request's first token, and of its last."""
-        if self._observe is None:
+        """Tell a batcher that asks to be told of a request's first token, and of its last."""
+        if self._served is None:
             return
         if not seat.answered:
             seat.answered = True
-            self._observe(seat.request, 1, self.lane.now)
+            self._served(seat.request, 1, self.lane.now)
         if ended:
-            self._observe(seat.request, seat.produced, self.lane.now)
+            self._served(seat.request, seat.produced, self.lane.now)
 
     def _wrong(self, said: str) -> PolicyError:
         return PolicyError(f"{type(self._batcher).__name__} {said}")

@@ -63,7 +63,7 @@ class SemiPd(Chunked):
         if not 0 < self.least <= 0.5 or not self.least <= self.share <= 1 - self.least or not 0 < self.quantile <= 1:
             raise ValueError("least lies in (0, 0.5], share in [least, 1 - least], and quantile in (0, 1]")
 
-    def observe(self, request: RequestView, tokens: int, now: int) -> None:
+    def served(self, request: RequestView, tokens: int, now: int) -> None:
         """A request made its first token, or its last."""
         begun = self._first_at.pop(request.id, None)
         if begun is None:

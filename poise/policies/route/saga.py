@@ -5,7 +5,8 @@ session's last one while the load there is below θ, else to the least loaded, w
 idled for `idle_s` takes a session from the most loaded one, where that has at least `steal` times the mean load: the
 request of it that was sent last and has no first token moves (one that waits is queued anew), and its home with it.
 
-Load is the share of a replica's KV that its requests fill, or will when they are admitted (`tokens`).
+Load is the share of a replica's KV that its requests fill, or will when they are admitted (`tokens`); the mean is over
+those that may serve what the most loaded one serves. Before engines that do not tell their KV, no home is ever full.
 θ 0.8, `steal` 2.0 and `idle_s` 0.1 are the paper's; its epoch of 100 ms is the period of reports.
 """
 
@@ -22,6 +23,8 @@ from poise.core.view import ClusterView
 
 HOMES = 100_000
 """Sessions whose homes are known at most; the one that was set first is forgotten first."""
+UNTOLD = 1 << 40
+"""KV tokens of a replica that does not tell them."""
 
 
 @dataclass(slots=True)
@@ -64,24 +67,30 @@ class Saga:
         moves: list[Move] = []
         for thief in self._idlers(cluster):
             victim = max(range(len(load)), key=lambda replica: load[replica])
-            mean = sum(load) / len(load)
+            mean = self._mean(cluster, load, victim)
             if load[victim] < self.steal * mean or not mean:
                 break
             taken = self._take(cluster, victim, thief, {move.request for move in moves})
             if taken is not None:
                 moves.append(Move(taken.id, victim, thief))
                 for replica, sign in ((victim, -1), (thief, 1)):
-                    load[replica] += sign * taken.prompt_tokens / self._room(cluster, replica)
+                    load[replica] += sign * taken.prompt_tokens / self._room(cluster.total_blocks[replica])
                 self._settle(taken.session, thief)
         return moves
 
     def _load(self, cluster: ClusterView) -> list[float]:
-        block, rooms = self.block_tokens, cluster.total_blocks
-        return [tokens / ((blocks or 1) * block) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
+        rooms = cluster.total_blocks
+        return [tokens / self._room(blocks) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
 
-    def _room(self, cluster: ClusterView, replica: int) -> int:
-        """KV tokens that a replica can hold."""
-        return max(cluster.total_blocks[replica], 1) * self.block_tokens
+    def _room(self, blocks: int) -> int:
+        """KV tokens that a replica of so many blocks can hold."""
+        return blocks * self.block_tokens or UNTOLD
+
+    def _mean(self, cluster: ClusterView, load: Sequence[float], victim: int) -> float:
+        """The mean load of `victim` and of those that may take its requests; a gateway has places without an engine."""
+        flights = cluster.flights(victim)
+        alike = sorted((victim, *cluster.peers(flights[0].request, victim))) if flights else range(len(load))
+        return sum(load[replica] for replica in alike) / len(alike)
 
     def _idlers(self, cluster: ClusterView) -> list[int]:
         """Replicas without a request for `idle_s`, in order."""

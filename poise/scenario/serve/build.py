@@ -14,9 +14,10 @@ import poise
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.core.control import Control
-from poise.core.errors import UserError
+from poise.core.errors import PolicyError, UserError
 from poise.core.estimate import Chunk, StepShape
 from poise.core.header import header
+from poise.core.policy import Cache
 from poise.core.shadow import shadowed
 from poise.core.spec import Belief, Engine, Pool, PoolSpec, ReplicaSpec
 from poise.core.units import SECOND, seconds
@@ -24,6 +25,7 @@ from poise.cost import Roofline
 from poise.live.fronts.choice import Fallback, Subset
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
+from poise.live.gateway.hints import try_out
 from poise.live.gateway.logs import Access
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.traces import Traces
@@ -70,6 +72,7 @@ class Plan:
     policies: dict[str, Any]
     tls: ssl.SSLContext | None
     pools: list[PoolSpec]
+    cache: Cache | None
 
 
 def plan(loaded: LoadedGateway) -> Plan:
@@ -119,6 +122,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
         {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
+        _cache(loaded),
     )  # fmt: skip
 
 
@@ -130,7 +134,7 @@ def gateway_of(plan: Plan) -> Gateway:
         pieces=Pieces(), tenants=plan.tenants, tenant_header=(section.tenants.header or "").lower().encode(),
         exact=Tokenising(plan.exact) if plan.exact else None,
         every=Every(section.belief.period_s, section.belief.timeout_s),
-        kv_bind=section.belief.kv_bind or "",
+        kv_bind=section.belief.kv_bind or "", cache=plan.cache,
     )  # fmt: skip
     if section.log.access:
         gateway.watch(Access(gateway.desk.models.listed, gateway.world.clock))
@@ -199,14 +203,16 @@ def _url(place: Place) -> str:
 def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     """One policy for each of the gateway's slots."""
     sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
-    filled = {}
-    for slot in GATE:
-        offered = offers(sheet, slot)
-        if len(offered) > 1:
-            cure = "a gateway has one; keep it, and compare the others by `poise whatif`"
-            raise loaded.places.error(("policies", slot), f"names {len(offered)}; {cure}")
-        filled[slot] = offered[0][1]
-    return filled
+    return {slot: _only(sheet, slot) for slot in GATE}
+
+
+def _only(sheet: Sheet, slot: str) -> Any:
+    """The one policy of a slot."""
+    offered = offers(sheet, slot)
+    if len(offered) > 1:
+        cure = "a gateway has one; keep it, and compare the others by `poise whatif`"
+        raise sheet.places.error(("policies", slot), f"names {len(offered)}; {cure}")
+    return offered[0][1]
 
 
 def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], *, scaled: bool) -> list[PoolSpec]:
@@ -229,6 +235,27 @@ def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], *, scaled: bool) 
     return told
 
 
+def _cache(loaded: LoadedGateway) -> Cache | None:
+    """The policy that says what engines are told of KV; None where none of them is told."""
+    gateway, places = loaded.gateway, loaded.places
+    hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
+    if not hinted:
+        return None
+    if gateway.envoy is not None:
+        cure = "a proxy sends requests on itself; leave out hints, or envoy"
+        raise places.error(("engines", hinted[0], "hints"), cure)
+    if gateway.policies.cache is None:
+        raise places.error(
+            ("engines", hinted[0], "hints"), "nobody says how long; name policies.cache, as in fixed_ttl"
+        )
+    cache: Cache = _only(Sheet(gateway.policies, places, loaded.folder), "cache")
+    try:
+        try_out(cache)
+    except PolicyError as error:
+        raise places.error(("policies", "cache"), str(error)) from None
+    return cache
+
+
 def _shadow(loaded: LoadedGateway) -> Any:
     try:
         name, parameters = choice(loaded.gateway.shadow)
@@ -249,6 +276,7 @@ def _engine(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> En
         kv_events=section.kv_events or "",
         kv_replay=section.kv_replay or "",
         kv_topic=section.kv_topic,
+        hints=section.hints is not None,
     )
 
 

@@ -49,6 +49,9 @@ class EngineSection(Section):
         default=None, description="where missed KV events can be asked for, as in tcp://10.0.0.1:5558"
     )
     kv_topic: str = Field(default="", description="the topic that its KV events have, as in kv@8001")
+    hints: Literal["dynamo"] | None = Field(
+        default=None, description="dynamo to tell it in Dynamo's field how long policies.cache keeps KV, or null"
+    )
     model: str | None = Field(default=None, description="a model of the catalogue, to know how fast prompts go")
     device: str | None = Field(default=None, description="an accelerator of the catalogue, as in H100")
     tensor: Whole = Field(default=1, ge=1, description="the tensor-parallel degree in devices")

@@ -91,7 +91,8 @@ class Answer:
 class Live:
     """Engines, gateway and a client's connections.
 
-    engines: how many, or their options.  speed: of the engines' clock.  settle: wait until all engines have joined.
+    engines: how many, or their options.  speed: of the engines' clock.  hints: whether engines are told how long to
+    keep KV.  settle: wait until all engines have joined.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Live:
         build: Callable[..., Gateway] = Gateway,
         scaler: Scaler | None = None,
         pools: Sequence[PoolSpec] = (),
+        hints: bool = False,
         **given: Any,
     ) -> None:
         options = [Options(MODEL, port=0, speed=speed, faults=True)] * engines if isinstance(engines, int) else engines
@@ -123,6 +125,7 @@ class Live:
             held_s=10, engines=PoolLimits(connect_s=1.0, head_s=1.0, stall_s=1.0, idle_s=2.0)
         )
         self._build = build
+        self._hints = hints
         self._given = {"every": Every(period_s, 0.5), **given}
         self.trace = Trace()
 
@@ -135,7 +138,8 @@ class Live:
         for number, engine in enumerate(self.engines):
             events = engine.plan.options.kv_events_config
             topic = events.topic if events is not None else ""
-            at = EngineAt(place(engine.url, "test", f"e{number}"), kv_events=engine.kv_endpoint, kv_topic=topic)
+            where = place(engine.url, "test", f"e{number}")
+            at = EngineAt(where, kv_events=engine.kv_endpoint, kv_topic=topic, hints=self._hints)
             self.gateway.scout.add(at)
         self.pool = Pool(Address("127.0.0.1", self.port), PoolLimits(idle=1000, head_s=0, stall_s=0))
         await self.until(lambda: len(self.gateway.world.fleet.serving) == len(self.engines))

@@ -6,7 +6,7 @@ from poise.core.action import Dispatch
 from poise.core.control import Control
 from poise.core.event import Arrived, Finished
 from poise.core.spec import ReplicaSpec
-from poise.live.gateway.names import Begun
+from poise.live.know.names import Begun
 from poise.live.wire.loop import run
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.program_fcfs import ProgramOrder

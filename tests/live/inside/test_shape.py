@@ -294,24 +294,24 @@ def test_with_a_cost_a_batcher_keeps_its_limit(poise: Any, tmp_path: Path) -> No
     assert [tokens[1] for _, tokens, _ in steps if 1 in tokens] == [40, 40, 20], "10 ms, and one more for each token"
 
 
-class Observes(Chunked):
+class Notes(Chunked):
     """Notes what it is told."""
 
     told: ClassVar[list[tuple[int, int]]] = []
 
-    def observe(self, request: RequestView, tokens: int, now: int) -> None:
+    def served(self, request: RequestView, tokens: int, now: int) -> None:
         self.told.append((request.id, tokens))
 
 
 @pytest.mark.parametrize("crowded", [False, True])
 def test_first_and_last_tokens_are_told_as_simulated(crowded: bool) -> None:
-    world = a_world(4, {"batcher": f"{__name__}:Observes"}, crowded=crowded, caching=False)
-    Observes.told.clear()
+    world = a_world(4, {"batcher": f"{__name__}:Notes"}, crowded=crowded, caching=False)
+    Notes.told.clear()
     inside(world)
-    here = sorted(Observes.told)
-    Observes.told.clear()
+    here = sorted(Notes.told)
+    Notes.told.clear()
     world.simulated()
-    assert here == sorted(Observes.told) and len(here) == 2 * len(world.asks)
+    assert here == sorted(Notes.told) and len(here) == 2 * len(world.asks)
 
 
 def test_swapping_is_refused_at_the_start(poise: Any) -> None:

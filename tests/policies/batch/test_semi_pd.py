@@ -26,8 +26,8 @@ def looked(ttft_s: float, tpot_s: float) -> SemiPd:
     batcher.compose(lane)
     for number in range(10):
         request = a_request(id=number, prompt_tokens=1000)
-        batcher.observe(request, 1, ps(ttft_s))
-        batcher.observe(request, 11, ps(ttft_s + 10 * tpot_s))
+        batcher.served(request, 1, ps(ttft_s))
+        batcher.served(request, 11, ps(ttft_s + 10 * tpot_s))
     lane.space.now = ps(6.0)
     batcher.compose(lane)
     return batcher

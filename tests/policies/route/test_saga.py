@@ -74,3 +74,21 @@ def test_is_a_router() -> None:
 def test_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is"):
         Saga(**wrong)  # type: ignore[arg-type]
+
+
+def test_places_without_an_engine_make_nobody_look_full() -> None:
+    """A gateway has more slots than engines; those idle for ever, and are no part of the mean."""
+    flight = a_flight(a_request(session=1, prompt_tokens=1000))
+    loaded = a_replica(requests=1, tokens=1000, flights=(flight,))
+    spare = [a_replica(able=False)] * 6
+    other = a_replica(requests=1, tokens=800, flights=(a_flight(a_request(id=1)),))
+    assert Saga(idle_s=0.0).rebalance(a_cluster(loaded, other, a_replica(), *spare, needs=NEEDS)) == []
+    assert Saga(idle_s=0.0).rebalance(a_cluster(loaded, a_replica(), *spare, needs=NEEDS)) == [Move(0, 0, 1)]
+
+
+def test_a_home_that_does_not_tell_its_kv_is_never_full() -> None:
+    router = Saga()
+    untold = [a_replica(tokens=each, total_blocks=0) for each in (9000, 100, 5000)]
+    for tokens in (100, 90_000):
+        untold[1] = a_replica(tokens=tokens, total_blocks=0)
+        assert router.route(a_request(session=1), a_cluster(*untold, needs=NEEDS), a_chance()).replica == 1

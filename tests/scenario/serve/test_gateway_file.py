@@ -30,6 +30,7 @@ WRONG = {
     "engines.0.api_key_env": "engines: [{url: 'http://x', api_key_env: NO_SUCH_VARIABLE}]",
     "engines.0.prefill_tokens_per_s": "engines: [{url: 'http://x', prefill_tokens_per_s: -1}]",
     "engines.0": "engines: [{url: 'http://x', model: gpt-x, device: H100}]",
+    "engines.0.hints": "engines: [{url: 'http://x', hints: vllm}]",
     "engines.0.name": "engines: [{url: 'http://x', name: 5}]",
     "discover.file": "discover: {file: 5}",
     "discover.period_s": "discover: {period_s: 0}",

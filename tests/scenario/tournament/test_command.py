@@ -11,6 +11,7 @@ import pytest
 
 from poise.cli import main
 from poise.scenario.tournament.command import play
+from poise.scenario.tournament.factor import alone
 from poise.scenario.tournament.read import read
 
 FILE = """\
@@ -169,3 +170,10 @@ def test_a_path_may_begin_with_a_variable(
     assert "the variable TRACES is not set" in capsys.readouterr().err
     monkeypatch.setenv("TRACES", str(home))
     assert played(home, *options) == 0
+
+
+@pytest.mark.parametrize("name", ["tournament", "tournament_generated"])
+def test_the_examples_are_read(name: str) -> None:
+    """Whether or not the recorded traces are there."""
+    asked = read(Path(__file__).parents[3] / "examples" / f"{name}.yaml")
+    assert len(asked.names()) >= 4 and asked.file.screen.runs >= len(asked.names()) * len(alone(asked.factors))

@@ -1,0 +1,61 @@
+"""Which tool an answer calls, read as it passes, without being parsed as a whole."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from poise.core.request import NO_TOOL, UNTOLD
+
+_NAME: Final = re.compile(rb'"function":\s*\{\s*"name":\s*"([^"\\]{1,64})"')
+_FINISH: Final = re.compile(rb'"finish_reason":\s*"(\w{1,32})"')
+_TAIL: Final = 160
+"""Bytes kept of what has passed, for what is cut in two by a chunk's end; longer than either of the above can be."""
+TOOLS: Final = 1_000
+"""Tools that are told apart, since names are clients' words; further ones are like a tool of which nobody is told."""
+
+
+class Tools:
+    """Numbers for the names of tools; none is forgotten, so that what was learnt of one stays its own."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def number(self, name: bytes) -> int:
+        """The number of a name; `UNTOLD` for the empty one, and for new ones beyond `TOOLS`."""
+        if name and name not in self._numbers and len(self._numbers) < TOOLS:
+            self._numbers[name] = len(self._numbers)
+        return self._numbers.get(name, UNTOLD)
+
+
+class Called:
+    """The first tool that one answer of /v1/chat/completions calls, whole or streamed.
+
+    name: of it, empty for none so far.  finish: why the answer ended, as OpenAI has it; empty until that is known.
+    Quotes inside a JSON text are escaped, so that what an answer says of tools is not taken for a call.
+    """
+
+    __slots__ = ("_tail", "finish", "name")
+
+    def __init__(self) -> None:
+        self.name = self.finish = b""
+        self._tail = b""
+
+    def see(self, data: bytes) -> None:
+        """More of the answer's body has come."""
+        seen = self._tail + data
+        if not self.name:
+            found = _NAME.search(seen)
+            self.name = found[1] if found else b""
+        finish = _FINISH.search(seen)
+        if finish:
+            self.finish = finish[1]
+        self._tail = seen[-_TAIL:]
+
+    def tool(self, tools: Tools) -> int:
+        """Its number; `NO_TOOL` where the answer ended of itself, `UNTOLD` where it was cut short or says nothing."""
+        if self.finish == b"tool_calls":
+            return tools.number(self.name)
+        return NO_TOOL if self.finish == b"stop" else UNTOLD
