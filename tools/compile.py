@@ -33,7 +33,8 @@ MODULES = {
 }
 """What is compiled, by folder. Every file of these folders counts as a source, for constants are written in place.
 
-Left out: `core/spec.py`, whose frozen classes could not be copied; `core/waiting.py`, which is a deque; and protocols.
+Left out: `core/spec.py`, whose frozen classes could not be copied; `core/waiting.py`, which is a deque;
+`core/flows.py`, which asks a policy at every turn; and protocols.
 """
 
 COPYABLE = {"core": "books chance control flight held prefix state", "cost": "coefficients step"}

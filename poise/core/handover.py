@@ -102,6 +102,8 @@ class Handover:
             sequence.extent = 0
             sequence.move(Phase.PULLING)
             replica.sequences[sequence.id] = sequence
+            if replica.flows is not None:
+                replica.flows.admit(sequence, 0)
             replica.running += 1
             replica.queued_tokens += sequence.need
         replica.queued_tokens += produced - sequence.produced

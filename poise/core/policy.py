@@ -192,11 +192,39 @@ class Queue(Protocol):
     """The order in which an engine admits waiting requests.
 
     A class may have `place(sequence)` as well, which is asked instead: so the order can tell who was preempted, or
-    whose session has KV pinned. It is asked once for each time that the request begins to wait.
+    whose session has KV pinned. It is asked once for each time that the request begins to wait. One with `charge` is a
+    `FlowQueue`.
     """
 
     def key(self, request: RequestView) -> Any:
         """A value to sort by, the least first; fixed while the request waits. Ties go by arrival, then id."""
+        ...
+
+
+class FlowQueue(Queue, Protocol):
+    """A queue whose order follows what was served: requests queue in flows, and the flow of the least rank goes first.
+
+    What `charge` and `joined` tell is brought up to date when who waits, runs or computes a prompt has changed; ranks
+    must change with what they tell, and with `now`, alone.
+    """
+
+    def flow(self, request: RequestView) -> Hashable:
+        """The flow that a request joins."""
+        ...
+
+    def rank(self, flow: Hashable, ahead: Sequence[RequestView], now: int) -> Any:
+        """The place of a waiting flow, the least first, once the requests `ahead` of it are admitted as well.
+
+        now: the instant up to which the flow was told what was served.
+        """
+        ...
+
+    def joined(self, request: RequestView, waiting: Sequence[Hashable]) -> None:
+        """A flow begins to wait, with this request; `waiting` are the others that do."""
+        ...
+
+    def charge(self, request: RequestView, prompt_tokens: int, output_tokens: int) -> None:
+        """So many tokens of a request's prompt were admitted (once), or so many of its output were made."""
         ...
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from poise.core.action import UNTIL_CHANGE
 from poise.core.estimate import Estimator
+from poise.core.flows import Flows
 from poise.core.handover import Handover
 from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
@@ -75,7 +76,8 @@ class Replica:
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
-        self.waiting: Fcfs | Ordered = _waiting(queue, preempt)
+        self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
+        self.waiting: Fcfs | Ordered | Flows = _waiting(self, queue, preempt)
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
@@ -159,10 +161,10 @@ class Replica:
 
     def _turn_all(self, now: int, passed: bool) -> None:
         """A turn with several lanes, pins, or requests that are cancelled or leave."""
-        lanes = self.lanes
-        expired = self.pins.next_at <= now
+        lanes, pins = self.lanes, self.pins
+        expired = pins.next_at <= now
         for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
-            if not passed and lane.ends_at(now):
+            if lane.steps > 1 and lane.until != now and not passed and lane.ends_at(now):
                 lane.cut(now, False)
         for lane in lanes:
             if lane.until == now and lane.steps:
@@ -171,16 +173,18 @@ class Replica:
             self._cancelled = [sequence for sequence in self._cancelled if not self._drop(sequence)]
         if self.handover.leaving:
             self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
-        while self.pins.next_at <= now:
-            self.pins.drop_first()
+        while pins.next_at <= now:
+            pins.drop_first()
         landed = self.swaps.land(now)
+        if (expired or landed) and self.flows is not None:
+            self.flows.stir()
         for lane in lanes:
             if not lane.steps:
                 lane.start(now)
             elif expired or landed:
                 lane.cut(now, True)
-        while self.pins.heap and self.waiting and not self.running:
-            self.pins.give_way()  # pins must not stop an engine that has nothing else to do
+        while pins.heap and self.waiting and not self.running:
+            pins.give_way()  # pins must not stop an engine that has nothing else to do
             for lane in lanes:
                 lane.start(now)
         self._schedule(now)
@@ -200,9 +204,12 @@ class Replica:
 
     def progress(self, request: int, now: int, passed: bool = False) -> int:
         """Output tokens that a request has made by `now`."""
-        sequence = self.sequences[request]
+        return self.made(self.sequences[request], now, passed)
+
+    def made(self, sequence: Sequence, now: int, passed: bool = False) -> int:
+        """The same of a sequence, which may be cancelled."""
         lane = self.decode_lane
-        if lane.group.members.get(request) is sequence:
+        if lane.group.members.get(sequence.id) is sequence:
             step = lane.group.step + lane.done(now, passed)
             return sequence.output_tokens - (sequence.done_at_step - step)
         return sequence.produced
@@ -233,6 +240,8 @@ class Replica:
         """Take a waiting sequence into the lane; False if there is nothing to compute, its KV coming from elsewhere."""
         pool = self.pool
         self.waiting.remove(sequence)
+        if self.flows is not None:
+            self.flows.admit(sequence, 0 if sequence.source >= 0 else sequence.request.prompt_tokens)
         self.running += 1
         if sequence.swapped:
             self.swaps.back(sequence, lane)
@@ -260,6 +269,8 @@ class Replica:
         sequence.computed += tokens
         self.queued_tokens -= tokens
         sequence.chunk = sequence.layer = 0
+        if self.flows is not None:
+            self.flows.stir()
         if sequence.computed < sequence.need or sequence.cancelled:
             return
         lane.prefilling.remove(sequence)
@@ -332,6 +343,8 @@ class Replica:
 
     def end(self, sequence: Sequence) -> None:
         """A sequence without blocks is gone from here."""
+        if self.flows is not None:
+            self.flows.end(sequence)
         if sequence.pinned:
             self.pins.release(sequence.request.session)
         if sequence.swapped or sequence.kept:
@@ -347,6 +360,8 @@ class Replica:
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""
+        if self.flows is not None:
+            self.flows.stir()
         for lane in self.lanes:
             lane.cut(now, passed)
         self._schedule(now)
@@ -364,18 +379,23 @@ class Replica:
         if self.waiting and not any(lane.steps for lane in lanes) and any(lane.preempted for lane in lanes):
             for lane in lanes:  # who gave way in a step that never began can be admitted in the next
                 lane.preempted, lane.until = False, now
-        until = min([lane.until for lane in lanes])
-        if any(lane.steps for lane in lanes):
+        until, busy = min(self.pins.next_at, self.swaps.next_at), False
+        for lane in lanes:
+            busy = busy or lane.steps > 0
+            until = min(until, lane.until)
+        if busy:
             if self._busy_from == NEVER:
                 self._busy_from = now
         elif self._busy_from != NEVER:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
-        self.next_at = min(until, self.pins.next_at, self.swaps.next_at)
+        self.next_at = until
 
 
-def _waiting(queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered:
+def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows:
     """The queue in its policy's order, or in that of the preemption policy where it has one."""
+    if replica.flows is not None:
+        return replica.flows
     if queue is not None:
         return Ordered(queue)
     return Ordered(preempt) if hasattr(preempt, "place") else Fcfs()

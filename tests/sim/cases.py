@@ -36,6 +36,7 @@ from poise.policies.predict.history import History
 from poise.policies.preempt.fast_switch import FastSwitch
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.queue.virtual_token_counter import VirtualTokenCounter as FairQueue
 from poise.policies.recover.migrate import Migrate
 from poise.policies.recover.recompute import Recompute
 from poise.policies.recover.restart import Restart
@@ -121,6 +122,10 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
 )
+
+
+FAIR: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 3, FairQueue, partial(FairQueue, weights={1: 3.0}))
+"""Queues of an engine that follow what was served; else it goes by priority, or by arrival."""
 
 
 def nobody(unit: float) -> tuple[Any, ...]:
@@ -301,6 +306,7 @@ class Case:
     scaler: Callable[[], Any] = NOBODY
     recovery: Callable[[], Any] = NOBODY
     batcher: Callable[[], Any] | None = None
+    fair: Callable[[], Any] = NOBODY
     churn: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
@@ -315,7 +321,8 @@ class Case:
                 self.blocks,
                 batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
                 preempt=self.churn() if self.churn else LastAdmitted(self.swap),
-                queue=(PinnedFirst() if self.ranked else Priority()) if self.ordered else None,
+                queue=(None if self.churn else self.fair())
+                or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
                 cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
                 layers=LAYERS,
                 sends=self.roles[number] == "prefill",
@@ -580,4 +587,5 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         recovery=partial(draw(st.sampled_from(RECOVERIES)), unit),
         churn=_churn(draw),
         scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit) if scaled else NOBODY,
+        fair=draw(st.sampled_from(FAIR)),
     )

@@ -6,17 +6,17 @@ from typing import Any
 
 from poise.core.action import Batch
 from poise.core.errors import UserError
-from poise.core.policy import Cache, Preempt
+from poise.core.policy import Cache, Preempt, Queue
 
 
-def refuse(scheduler: Any, preempt: Preempt, cache: Cache | None = None) -> None:
+def refuse(scheduler: Any, preempt: Preempt, cache: Cache | None = None, queue: Queue | None = None) -> None:
     """UserError for the first thing that the view could not tell, or that a policy asks and vLLM cannot do."""
-    for said, why in _reasons(scheduler, preempt, cache):
+    for said, why in _reasons(scheduler, preempt, cache, queue):
         if said:
             raise UserError(f"poise inside vLLM: {why}")
 
 
-def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None) -> list[tuple[bool, str]]:
+def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None, queue: Queue | None) -> list[tuple[bool, str]]:
     """Each thing that may be so, and what to say of it."""
     config = scheduler.scheduler_config
     parallel = scheduler.parallel_config
@@ -24,10 +24,6 @@ def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None) -> list[tupl
         (
             not hasattr(scheduler, "_reserve_prefill_lookahead"),
             "this vLLM has no place to say how many tokens a request computes in a step; use 0.32",
-        ),
-        (
-            bool(config.async_scheduling),
-            "asynchronous scheduling composes a step before the last has ended; start vLLM with --no-async-scheduling",
         ),
         (
             config.policy != "fcfs",
@@ -49,6 +45,11 @@ def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None) -> list[tupl
         (
             hasattr(cache, "reveal"),
             "the cache policy is told the future, and here nobody knows it; it can be simulated",
+        ),
+        (
+            hasattr(queue, "charge"),
+            "the queue policy goes by what tenants or programs were served, and vLLM knows neither; order them at the "
+            "gateway (`policies.order`)",
         ),
         (
             scheduler.vllm_config.speculative_config is not None,
