@@ -27,6 +27,7 @@ from poise.policies.hedge.tail import Tail
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
+from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.edf import Edf
 from poise.policies.order.shortest_predicted import ShortestPredicted
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
@@ -120,6 +121,7 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     VirtualTokenCounter,
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
+    partial(DeficitRoundRobin, 20.0),
 )
 
 
