@@ -36,6 +36,7 @@ from poise.policies.predict.constant import Constant
 from poise.policies.predict.history import History
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.queue.saga import Saga as FairPrograms
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter as FairQueue
 from poise.policies.recover.migrate import Migrate
 from poise.policies.recover.recompute import Recompute
@@ -125,7 +126,12 @@ ORDERS: tuple[Callable[[], Any], ...] = (
 )
 
 
-FAIR: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 3, FairQueue, partial(FairQueue, weights={1: 3.0}))
+FAIR: tuple[Callable[[], Any], ...] = (
+    *(NOBODY,) * 3,
+    FairQueue,
+    partial(FairQueue, weights={1: 3.0}),
+    partial(FairPrograms, 60.0, 1e-7),
+)
 """Queues of an engine that follow what was served; else it goes by priority, or by arrival."""
 
 

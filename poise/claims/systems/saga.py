@@ -32,14 +32,14 @@ CLAIM = Claim(
     policies=("route/saga",),
     others=("cache/saga", "queue/saga", "belady", "session_affinity", "prefix_cache", "least_requests"),
     headline="tasks in 203 s where vLLM with prefix caching and affinity takes 352 s; without affinity +96 %, without "
-    "its eviction +54 %, without times-to-live +42 %, without stealing +31 %, without fair shares of agents +8 %; evictions cost 1.31 times Bélády's, "
-    "LRU's 2.84 times",
+    "its eviction +54 %, without times-to-live +42 %, without stealing +31 %, without fair shares of agents +8 %; "
+    "evictions cost 1.31 times Bélády's, LRU's 2.84 times",
     conditions="16 workers of 4 A100 each, Llama-3-70B, SWE-bench and WebArena; prefetching as well",
     here="16 replicas of Llama-3.1-8B on an A100 each (451,504 KV tokens; the paper's workers have about as many); "
     "jobs of 10.9 turns, each some 6,000 tokens longer than the last, tools log-normal with a mean of 10 s and a "
-    "coefficient of variation of 1.5, Poisson; reports every 0.1 s; no prefetching. For fair shares programs "
-    "demand what they do in the mean, and their deadline is 300 s after they began. Tokens computed again "
-    "are counted with sessions on fixed replicas, where Bélády's rule knows when each is back",
+    "coefficient of variation of 1.5, Poisson; reports every 0.1 s; no prefetching. For fair shares programs demand "
+    "what they do in the mean, and their deadline is 300 s after they began. Tokens computed again are counted with "
+    "sessions on fixed replicas, where Bélády's rule knows when each is back",
     trust="notes",
 )
 

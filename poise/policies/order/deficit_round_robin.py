@@ -18,7 +18,7 @@ the service charged to two tenants of equal weight over any time in which both w
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import ceil
@@ -59,6 +59,7 @@ class DeficitRoundRobin:
     _ledger: Ledger = field(default_factory=Ledger, init=False, repr=False, compare=False)
     _round: dict[int, int] = field(default_factory=dict, init=False, repr=False)
     _turns: int = field(default=0, init=False, repr=False)
+    _places: dict[int, tuple[int, int, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.quantum > 0:
@@ -91,7 +92,8 @@ class DeficitRoundRobin:
             self._turns += 1
             tenant.turn = self._turns
         cost = self.input_weight * request.prompt_tokens + self.output_weight * request.predicted_tokens
-        insort(tenant.waits, (request.arrived_at, request.id, cost))
+        place = self._places[request.id] = request.arrived_at, request.id, cost
+        insort(tenant.waits, place)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """Take its cost off the deficit; the ring has come to its tenant."""
@@ -114,12 +116,12 @@ class DeficitRoundRobin:
 
     def _leave(self, request: RequestView) -> float:
         """Its cost, taken out of what waits; 0 where it does not."""
+        place = self._places.pop(request.id, None)
+        if place is None:
+            return 0.0
         waits = self._tenants[self.flow(request)].waits
-        for place, (_, number, cost) in enumerate(waits):
-            if number == request.id:
-                del waits[place]
-                return cost
-        return 0.0
+        del waits[bisect_left(waits, place)]
+        return place[2]
 
     def _current(self, flow: tuple[int, int]) -> int:
         """The last round that is over for everybody of its model."""
