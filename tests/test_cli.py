@@ -289,7 +289,10 @@ def test_the_list_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
         assert told["router", router]["about"].endswith(".")
     assert told["router", "prefix_cache"]["parameters"] == {"imbalance": 16, "deviations": 2.0}
     assert main(["policies"]) == 0
-    assert "prefix_cache" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("  prefix_cache: "))
+    assert "router" in lines[:at] and "imbalance=16, deviations=2.0" in lines[at + 1 : at + 3][-1].strip()
+    assert max(map(len, lines)) <= 110
 
 
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:

@@ -20,13 +20,14 @@ _ID_MASK: Final = (1 << _ID_BITS) - 1
 class DecodeGroup:
     """Members, their sums, and the steps at which one of them finishes or outgrows the window.
 
-    members: by id, in order of joining.  offsets: Σ offset.  shared: blocks of members that lie in shared extents.
+    members: by id, in order of joining.  prompts: Σ prompt tokens.  offsets: Σ offset.
+    shared: blocks of members that lie in shared extents.
     window: tokens a sliding-window layer sees (0: none); short: members still below it, `short_offsets` their Σ offset.
     """
 
     __slots__ = (
-        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "offsets", "shared", "short",
-        "short_offsets", "step", "window",
+        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "offsets", "prompts", "shared",
+        "short", "short_offsets", "step", "window",
     )  # fmt: skip
 
     def __init__(self, block: int, window: int = 0) -> None:
@@ -35,6 +36,7 @@ class DecodeGroup:
         self.members: dict[int, Sequence] = {}
         self.n = 0
         self.step = 0
+        self.prompts = 0
         self.offsets = 0
         self.shared = 0
         self.short = 0
@@ -54,6 +56,7 @@ class DecodeGroup:
         sequence.offset = offset
         self.members[sequence.id] = sequence
         self.n += 1
+        self.prompts += sequence.request.prompt_tokens
         self.offsets += offset
         self.shared += sequence.shared
         self._phases[offset % self.block] += 1
@@ -68,6 +71,7 @@ class DecodeGroup:
         del self.members[sequence.id]
         offset = sequence.offset
         self.n -= 1
+        self.prompts -= sequence.request.prompt_tokens
         self.offsets -= offset
         self.shared -= sequence.shared
         self._phases[offset % self.block] -= 1
@@ -162,6 +166,7 @@ class DecodeGroup:
         """Assert that every sum equals what a scan over the members gives."""
         members = self.members.values()
         assert self.n == len(self.members)
+        assert self.prompts == sum(member.request.prompt_tokens for member in members)
         assert self.offsets == sum(member.offset for member in members)
         assert self.shared == sum(member.shared for member in members)
         tokens = [member.offset + self.step for member in members]

@@ -85,6 +85,11 @@ class LaneState:
         return self.group.n + len(self.paused)
 
     @property
+    def decoding_prompts(self) -> int:
+        """Prompt tokens of the requests in their decode phase on this lane."""
+        return self.group.prompts + sum([sequence.request.prompt_tokens for sequence in self.paused.values()])
+
+    @property
     def decode_steps(self) -> int:
         """Steps with decodes that this lane has done."""
         return self.group.step
@@ -149,17 +154,25 @@ class LaneState:
         At the device's usual speed: that it is slow for a time is not foretold.
         """
         group = self.group
-        window = group.window
-        seen = min(context, decodes * window)
         if decodes == ALL:
-            decodes = self.decoding
-            apart = [sequence.computed + 1 for sequence in self.paused.values()]
-            context = group.context(group.step) + sum(apart)
-            if window:
-                group.steps_to_crossing()
-                seen = group.window_context(group.step) + sum([min(tokens, window) for tokens in apart])
-        piece = self.replica.estimator.step(StepShape(decodes, tuple(chunks), share or self.spec.share))
+            decodes, context = group.n, group.context(group.step)
+            if self.paused:
+                decodes += len(self.paused)
+                context += sum([sequence.computed + 1 for sequence in self.paused.values()])
+            seen = self._seen() if group.window else 0
+        else:
+            seen = min(context, decodes * group.window)
+        piece = self.replica.estimator.step(made(StepShape, (decodes, tuple(chunks), share or self.spec.share)))
+        if context > piece.until_kv:
+            piece = piece.at(context)
         return piece.base + piece.per_kv * context + piece.per_window * seen
+
+    def _seen(self) -> int:
+        """KV tokens that the sliding windows of this lane's decodes see."""
+        group = self.group
+        group.steps_to_crossing()
+        apart = sum([min(sequence.computed + 1, group.window) for sequence in self.paused.values()])
+        return group.window_context(group.step) + apart
 
     # The batch under way ---------------------------------------------------------------------------------------------
 
@@ -292,7 +305,10 @@ class LaneState:
         self.first = passing.leave(now - self.began_at, passed)
         self.until = self.began_at + self.first
         if passing.last < before:
-            self.chunks = [(sequence, entry._replace(last_layer=passing.last)) for sequence, entry in self.chunks]
+            self.chunks = [
+                (sequence, made(Entry, (request, tokens, layer, passing.last)))
+                for sequence, (request, tokens, layer, _) in self.chunks
+            ]
 
     def _passes_on(self, passing: Pass) -> bool:
         """Whether a pass is only between two layers, as the slow reference looks at it; if not, it is over."""
@@ -361,25 +377,27 @@ class LaneState:
     def _take(self, entry: Entry) -> None:
         """Put one entry's tokens into the batch, admitting its request if it waits."""
         replica = self.replica
-        sequence = replica.sequences.get(entry.request)
-        if sequence is None or sequence.phase not in (Phase.WAITING, Phase.PREFILL):
+        request, tokens, first_layer, last_layer = entry
+        sequence = replica.sequences.get(request)
+        phase = Phase.HELD if sequence is None else sequence.phase
+        if sequence is None or (phase != Phase.PREFILL and phase != Phase.WAITING):
             raise PolicyError(f"entry {entry} names a request that has no prompt to compute here")
-        if sequence.phase == Phase.WAITING:
+        if phase == Phase.WAITING:
             if self.preempted:
                 return  # a step that had to preempt admits nobody, least of all its victims
             if not replica.admit(sequence, self):
                 return  # its KV comes from elsewhere
         elif sequence.lane != self.index:
-            raise PolicyError(f"entry {entry}: request {entry.request} is prefilled on another lane")
+            raise PolicyError(f"entry {entry}: request {request} is prefilled on another lane")
         left = sequence.need - sequence.computed
-        if entry.tokens > left or entry.last_layer == self.model_layers > entry.first_layer == 0:
+        if tokens > left or (not first_layer and last_layer == self.model_layers > 0):
             entry = self._fit(entry, left)
-        tokens = entry.tokens
-        if tokens < 1 or sequence.layer != entry.first_layer or (sequence.layer and tokens != sequence.chunk):
+            tokens = entry.tokens
+        if tokens < 1 or sequence.layer != first_layer or (first_layer and tokens != sequence.chunk):
             raise PolicyError(
                 f"entry {entry} does not go on where {sequence!r} is (layer {sequence.layer}, chunk {sequence.chunk})"
             )
-        if not sequence.layer:
+        if not first_layer:
             blocks = self.space.blocks_for(sequence, tokens)
             while not self.space.fits(blocks):
                 if replica.shortage.give_way(self) is sequence:
@@ -458,7 +476,7 @@ class LaneState:
         if steps > 1:
             pool = replica.pool  # the bound first, as in `Space.fits`
             taken = pool.held + pool.explicit + group.private_at_most(step + steps)
-            if taken > pool.total or len(replica.lanes) > 1:
+            if taken > pool.total or len(replica.lanes) > 1 or pool.ranked:
                 steps = self.space.steps(self, steps)
         if batch.wake_at:
             self._check_wake(batch, now)

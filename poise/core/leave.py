@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk, StepShape
+from poise.core.made import made
 
 if TYPE_CHECKING:
     from poise.core.estimate import Piece
@@ -51,8 +52,9 @@ class Pass:
     def until(self, layer: int) -> int:
         """Picoseconds from the pass's begin until its chunks are through the layers before `layer`."""
         last = 0 if self.origin == 0 and layer == self._lane.model_layers else layer
-        chunks = tuple([Chunk(each.tokens, each.context, self.origin, last) for each in self._chunks])
-        piece: Piece = self._estimate(StepShape(0, chunks, self._share))
+        origin = self.origin
+        chunks = tuple([made(Chunk, (tokens, context, origin, last)) for tokens, context, *_ in self._chunks])
+        piece: Piece = self._estimate(made(StepShape, (0, chunks, self._share)))
         return piece.base - self.spent
 
     def leave(self, elapsed: int, passed: bool) -> int:
@@ -68,18 +70,21 @@ class Pass:
     def next_after(self, elapsed: int) -> tuple[int, int]:
         """The first boundary more than `elapsed` picoseconds after the begin: its layer and its picoseconds.
 
-        Of several boundaries at one instant, where layers cost nothing, it is the last.
+        Of several boundaries at one instant, where layers cost nothing, it is the last. Searched between two boundaries
+        by their times, which are nearly on a line.
         """
-        low, high = self.layer + 1, self.last
-        if elapsed >= self.duration:
-            return high, self.duration
+        low, high, at = self.layer + 1, self.last, self.duration
+        if elapsed >= at:
+            return high, at
+        behind, since = self.layer, 0
         while low < high:
-            middle = (low + high) // 2
-            if self.until(middle) > elapsed:
-                high = middle
+            guess = behind + 1 + (elapsed - since) * (high - behind) // max(at - since, 1)
+            guess = min(max(guess, low), high - 1)
+            time = self.until(guess)
+            if time > elapsed:
+                high, at = guess, time
             else:
-                low = middle + 1
-        at = self.until(low)
+                low, behind, since = guess + 1, guess, time
         while low < self.last and self.until(low + 1) == at:
             low += 1
         return low, at

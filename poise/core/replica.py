@@ -157,10 +157,10 @@ class Replica:
 
     def _turn_all(self, now: int, passed: bool) -> None:
         """A turn with several lanes, pins, or requests that are cancelled or leave."""
-        lanes = self.lanes
-        expired = self.pins.next_at <= now
+        lanes, pins = self.lanes, self.pins
+        expired = pins.next_at <= now
         for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
-            if not passed and lane.ends_at(now):
+            if lane.steps > 1 and lane.until != now and not passed and lane.ends_at(now):
                 lane.cut(now, False)
         for lane in lanes:
             if lane.until == now and lane.steps:
@@ -169,8 +169,8 @@ class Replica:
             self._cancelled = [sequence for sequence in self._cancelled if not self._drop(sequence)]
         if self.handover.leaving:
             self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
-        while self.pins.next_at <= now:
-            self.pins.drop_first()
+        while pins.next_at <= now:
+            pins.drop_first()
         if expired and self.flows is not None:
             self.flows.stir()
         for lane in lanes:
@@ -178,8 +178,8 @@ class Replica:
                 lane.start(now)
             elif expired:
                 lane.cut(now, True)
-        while self.pins.heap and self.waiting and not self.running:
-            self.pins.give_way()  # pins must not stop an engine that has nothing else to do
+        while pins.heap and self.waiting and not self.running:
+            pins.give_way()  # pins must not stop an engine that has nothing else to do
             for lane in lanes:
                 lane.start(now)
         self._schedule(now)
@@ -374,14 +374,17 @@ class Replica:
         if self.waiting and not any(lane.steps for lane in lanes) and any(lane.preempted for lane in lanes):
             for lane in lanes:  # who gave way in a step that never began can be admitted in the next
                 lane.preempted, lane.until = False, now
-        until = min([lane.until for lane in lanes])
-        if any(lane.steps for lane in lanes):
+        until, busy = self.pins.next_at, False
+        for lane in lanes:
+            busy = busy or lane.steps > 0
+            until = min(until, lane.until)
+        if busy:
             if self._busy_from == NEVER:
                 self._busy_from = now
         elif self._busy_from != NEVER:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
-        self.next_at = min(until, self.pins.next_at)
+        self.next_at = until
 
 
 def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None) -> KvPool:

@@ -45,6 +45,8 @@ class Space:
             group = self.only.group  # the bound first: it settles most questions
             if left >= group.private_at_most(group.step + 1):
                 return True
+        elif left >= self._taken_ahead_at_most():
+            return True
         return left >= self._taken_ahead()
 
     def left(self) -> int:
@@ -79,8 +81,14 @@ class Space:
 
     def steps(self, lane: LaneState, limit: int) -> int:
         """How many of `limit` decode steps the lane may hold before the KV blocks run out; at least 1."""
-        pool, group = self.pool, lane.group
-        left = pool.total - pool.held - pool.explicit
+        group = lane.group
+        left = self._unchanged()
+        at_most = group.private_at_most(group.step + limit)
+        for other in self.lanes:
+            if other is not lane:
+                at_most += _taken_at_end_at_most(other)
+        if at_most <= left:
+            return limit
         for other in self.lanes:
             if other is not lane:
                 left -= _taken_at_end(other)
@@ -93,12 +101,39 @@ class Space:
             taken += lane.group.private(lane.reach(now) if lane.steps else lane.group.step + 1)
         return taken
 
+    def _taken_ahead_at_most(self) -> int:
+        """A bound of `_taken_ahead` from above, in O(1) a lane: a lane under way is counted to its hold's end."""
+        taken = 0
+        for lane in self.lanes:
+            group = lane.group
+            if group.n:
+                taken += group.private_at_most(group.step + (lane.steps or 1))
+        return taken
+
     def crowded(self) -> bool:
         """Whether the lanes' holds together may take more blocks than there are."""
+        left = self._unchanged()
+        if sum(map(_taken_at_end_at_most, self.lanes)) <= left:
+            return False
+        return sum(map(_taken_at_end, self.lanes)) > left
+
+    def _unchanged(self) -> int:
+        """Blocks that holds may take before somebody who waits could be admitted, or has to give way.
+
+        Evictions of the least recently used, tails of prefixes first, never make room for one that had none. By rank
+        the head of a prefix may go first, and with it all reason to keep the rest free for who waits.
+        """
         pool = self.pool
-        return sum(map(_taken_at_end, self.lanes)) > pool.total - pool.held - pool.explicit
+        left = pool.total - pool.held - pool.explicit
+        return left - pool.cached if pool.ranked and self.lanes[0].replica.waiting else left
 
 
 def _taken_at_end(lane: LaneState) -> int:
     """Blocks that a lane's decodes alone use when its hold ends."""
     return lane.group.private(lane.group.step + (lane.steps if lane.decoded else 0))
+
+
+def _taken_at_end_at_most(lane: LaneState) -> int:
+    """A bound of `_taken_at_end` from above, in O(1)."""
+    group = lane.group
+    return group.private_at_most(group.step + lane.steps) if group.n else 0

@@ -213,6 +213,11 @@ class LaneView(Protocol):
         ...
 
     @property
+    def decoding_prompts(self) -> int:
+        """Prompt tokens of the requests in their decode phase on this lane."""
+        ...
+
+    @property
     def decode_steps(self) -> int:
         """Steps with decodes that this lane has done."""
         ...

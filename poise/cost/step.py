@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import Protocol
 
@@ -16,6 +16,9 @@ from poise.cost.layout import check, kv_copies, swap
 
 FULL = (1.0, 1.0)
 """The clocks of devices without a power cap."""
+
+Decodes = tuple[float, float, int, int]
+"""Decodes beside chunks: tokens of a rank, their fixed picoseconds, those per KV token and per KV token in a window."""
 
 
 class Costs(Protocol):
@@ -83,6 +86,7 @@ class Steps:
     """
 
     __slots__ = (
+        "_beside",
         "_calm",
         "_clocks",
         "_lanes",
@@ -107,6 +111,7 @@ class Steps:
         self._lanes: dict[float, Costs] = {}
         self._calm: dict[float, Costs] = {}
         self._pieces: dict[tuple[int, float], Piece] = {}
+        self._beside: dict[tuple[int, float], Decodes] = {}
         self._lane(1.0)
 
     def step(self, shape: StepShape) -> Piece:
@@ -191,16 +196,16 @@ class Steps:
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
-        part = self._spread(chunks)
-        tokens = decodes * self._part_decode
-        if 0.0 < tokens < 1.0:
-            tokens = 1.0
-        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
-        base = self._host(k, decodes + len(chunks)) + fixed
+        first, last = chunks[0][2:]
+        if last and last - first != self._layers:
+            return self._ranges(k, decodes, chunks, share)
+        part = self._part_chunk if len(chunks) == 1 else self._spread(chunks)
+        tokens, fixed, kv, window_kv = self._beside.get((decodes, share)) or self._decodes_beside(k, decodes, share)
+        base = k.step + k.sequence * self._part_chunk * (decodes + len(chunks)) + fixed
         new, attending, costliest = 0, 0.0, 0.0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
-                return self._ranges(k, decodes, tokens, chunks, part)
+                return self._ranges(k, decodes, chunks, share)
             new += count
             one = k.attention(count, context, self.window)
             attending += one
@@ -212,8 +217,17 @@ class Steps:
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         if k.scan:
             base += k.scan * max(chunk.tokens for chunk in chunks)
+        return Piece(round(base), kv, window_kv)
+
+    def _decodes_beside(self, k: Costs, decodes: int, share: float) -> Decodes:
+        """What decodes add to a step with chunks, remembered."""
+        tokens = decodes * self._part_decode
+        if 0.0 < tokens < 1.0:
+            tokens = 1.0
+        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
         rank = tokens / decodes if decodes else 0.0
-        return Piece(round(base), round(kv * rank), round(window_kv * rank))
+        found = self._beside[decodes, share] = (tokens, fixed, round(kv * rank), round(window_kv * rank))
+        return found
 
     def _spread(self, chunks: tuple[Chunk, ...]) -> float:
         """The part of all chunks that a rank's microbatch has: an even one, and no less than the longest chunk."""
@@ -236,25 +250,20 @@ class Steps:
         """The part of all layers that a chunk passes."""
         return ((chunk.last_layer or self._layers) - chunk.first_layer) / self._layers
 
-    def _ranges(self, k: Costs, decodes: int, tokens: float, chunks: tuple[Chunk, ...], part: float) -> Piece:
+    def _ranges(self, k: Costs, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
-        layers = self._layers
-        fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
+        layers, window, part = self._layers, self.window, self._spread(chunks)
+        tokens, fixed, kv, window_kv = self._beside.get((decodes, share)) or self._decodes_beside(k, decodes, share)
         base = self._host(k, decodes + len(chunks)) + fixed
-        change: dict[int, int] = {0: 0, layers: 0}
         finishing, attending = 0, []
         for count, context, first, last in chunks:
             last = last or layers
-            finishing += last == layers
-            change[first] = change.get(first, 0) + count
-            change[last] = change.get(last, 0) - count
-            attending.append((last - first) / layers * k.attention(count, context, self.window))
+            if last == layers:
+                finishing += 1
+            attending.append((last - first) / layers * k.attention(count, context, window))
         whole = sum(attending)
         base += self._part_chunk * (max(max(attending), whole / self._stages) if self._stages > 1 else whole)
-        edges = sorted(change)
-        passing = 0
-        for low, high in pairwise(edges):
-            passing += change[low]
+        for low, high, passing in self._stretches(chunks):
             if decodes or passing:
                 base += (high - low) * k.layer(tokens + passing * part)
             if passing and self._part_chunk < 1.0:
@@ -266,8 +275,24 @@ class Steps:
             base += k.last(tokens + finishing * part)
         if k.scan:
             base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
-        rank = tokens / decodes if decodes else 0.0
-        return Piece(round(base), round(kv * rank), round(window_kv * rank))
+        return Piece(round(base), kv, window_kv)
+
+    def _stretches(self, chunks: tuple[Chunk, ...]) -> list[tuple[int, int, int]]:
+        """Stretches of layers in which the same tokens pass: the first layer, the one after the last, the tokens."""
+        layers = self._layers
+        _, _, begin, end = chunks[0]
+        alike = [count for count, _, first, last in chunks if first == begin and last == end]
+        if len(alike) == len(chunks):
+            through = (begin, end or layers, sum(alike))
+            return [each for each in ((0, begin, 0), through, (through[1], layers, 0)) if each[0] < each[1]]
+        change: dict[int, int] = {0: 0, layers: 0}
+        for count, _, first, last in chunks:
+            last = last or layers
+            change[first] = change.get(first, 0) + count
+            change[last] = change.get(last, 0) - count
+        edges = sorted(change)
+        passing = accumulate([change[edge] for edge in edges[:-1]])
+        return [(low, high, tokens) for (low, high), tokens in zip(pairwise(edges), passing, strict=True)]
 
 
 class RooflineEstimator(Steps):

@@ -27,6 +27,9 @@ class Foresight:
     sigma: float = 0.0
     constant_s: float = 0.0
     _whole: dict[tuple[int, int], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _left: dict[int, tuple[tuple[int, int, int], int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _error: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -35,20 +38,29 @@ class Foresight:
 
     def whole(self, lane: LaneView, sequence: SequenceView) -> int:
         """Of all tokens that the request needs, from nothing; remembered."""
-        key = sequence.id, sequence.need
+        need = sequence.need
+        key = sequence.id, need
         time = self._whole.get(key)
         if time is None:
             if len(self._whole) >= REMEMBERED:
                 self._whole.clear()
-            time = self._whole[key] = self._time(lane, sequence, Chunk(sequence.need, 0), 1.0)
+            time = self._whole[key] = self._time(lane, sequence, Chunk(need, 0), 1.0)
         return time
 
     def left(self, lane: LaneView, sequence: SequenceView, tokens: int) -> int:
         """Of its last `tokens` tokens, in those layers that they have not passed."""
-        if tokens >= sequence.need and not sequence.layer:
+        need, layer = sequence.need, sequence.layer
+        if tokens >= need and not layer:
             return self.whole(lane, sequence)
-        rest = Chunk(tokens, sequence.need - tokens, sequence.layer, lane.model_layers if sequence.layer else 0)
-        return self._time(lane, sequence, rest, tokens / sequence.need)
+        last = self._left.get(sequence.id)
+        if last is not None and last[0] == (need, tokens, layer):
+            return last[1]
+        if len(self._left) >= REMEMBERED:
+            self._left.clear()
+        rest = Chunk(tokens, need - tokens, layer, lane.model_layers if layer else 0)
+        time = self._time(lane, sequence, rest, tokens / need)
+        self._left[sequence.id] = (need, tokens, layer), time
+        return time
 
     def _time(self, lane: LaneView, sequence: SequenceView, chunk: Chunk, part: float) -> int:
         if self.constant_s:

@@ -153,11 +153,10 @@ def _show_demo(planned: Demo, comparison: Comparison) -> None:
 
 def show_listing(what: str, as_json: bool) -> None:
     """Print what Poise knows by name."""
-    from poise.report.table import show
     from poise.scenario.listing import LISTINGS
 
     listing = LISTINGS[what]()
     if as_json:
         print(json.dumps(listing.data, indent=2, ensure_ascii=False))
     else:
-        show(listing.title, listing.headers, listing.rows, keys=listing.keys)
+        listing.show()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
+from textwrap import fill
 from typing import Any
 
+from poise.report.table import show
 from poise.report.wording import MISSING, significant
+
+WIDTH = 110
+"""Characters of a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table and the same as plain data; `keys` columns lead each part of a table that is too wide."""
+    """What is known as plain data, and how to print it for people."""
 
-    title: str
-    headers: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
     data: list[dict[str, Any]]
-    keys: int = 1
+    show: Callable[[], None]
 
 
 def models() -> Listing:
@@ -51,7 +54,8 @@ def models() -> Listing:
         )
         for each in data
     ]
-    return Listing("Built-in models (any other: the path of its config.json)", headers, rows, data)
+    title = "Built-in models (any other: the path of its config.json)"
+    return Listing(data, lambda: show(title, headers, rows))
 
 
 def devices() -> Listing:
@@ -76,7 +80,7 @@ def devices() -> Listing:
     headers = ("device", "memory GB", "GB/s", "BF16 TFLOP/s", "FP8 TFLOP/s", "W", "$ / hour", "price of")
     names = ("memory_gb", "memory_gb_s", "bf16_tflops", "fp8_tflops", "tdp_w", "usd_per_hour")
     rows = [(str(each["name"]), *(_known(each[name]) for name in names), str(each["price_basis"])) for each in data]
-    return Listing("Built-in devices (dense peaks; prices are examples)", headers, rows, data)
+    return Listing(data, lambda: show("Built-in devices (dense peaks; prices are examples)", headers, rows))
 
 
 def _known(value: object) -> str:
@@ -93,17 +97,19 @@ def policies() -> Listing:
         for name in names(slot):
             kind = find(slot, name)
             data.append({"slot": slot, "name": name, "parameters": _parameters(kind), "about": _about(kind)})
-    rows = [
-        (
-            str(each["slot"]),
-            str(each["name"]),
-            ", ".join(f"{key}={value}" for key, value in each["parameters"].items()) or MISSING,
-            each["about"],
-        )
-        for each in data
-    ]
-    title = "Policies (your own: package.module:Class)"
-    return Listing(title, ("slot", "name", "parameters", "what it does"), rows, data, keys=2)
+    lines = ["Policies (your own: package.module:Class)"]
+    for slot, some in groupby(data, key=lambda each: str(each["slot"])):
+        lines += ["", slot]
+        for each in some:
+            given = ", ".join(f"{key}={value}" for key, value in each["parameters"].items())
+            lines.append(_wrapped(f"{each['name']}: {each['about']}", 2))
+            lines += [_wrapped(given, 6)] if given else []
+    return Listing(data, lambda: print("\n".join(lines)))
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Text in lines of `WIDTH` characters, further ones 4 deeper."""
+    return fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))
 
 
 def _parameters(kind: type) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from poise.core.action import ALL, NONE, UNTIL_CHANGE, Batch, Entry
 from poise.core.errors import PolicyError
-from poise.core.estimate import Chunk
+from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.leave import Pass
 from poise.core.replica import Replica
 from poise.core.request import RequestView
@@ -135,3 +135,16 @@ def test_predictions_are_the_cost_models() -> None:
     assert lane.predict((), 4, 100) == ps(1.0 + 2.0 + 1.0)
     assert lane.predict(()) == ps(1.0 + 1.0 + 0.01 * 2 * 17)
     assert lane.total_blocks - lane.free_blocks == 4  # 17 tokens each
+    assert lane.decoding_prompts == 32
+
+
+def test_predictions_follow_the_pieces_of_a_cost() -> None:
+    """Up to 20 KV tokens a step takes a second, with more as many tenths as there are tokens."""
+
+    class Bent(LinearCost):
+        def step(self, shape: StepShape) -> Piece:
+            return Piece(ps(1.0), until_kv=20, then=Piece(0, ps(0.1)))
+
+    lane = a_lane(cost=Bent(), decoding=[(a_request(prompt_tokens=29, ids=()), 1)])
+    assert lane.predict((Chunk(10, 0),), 1, 20) == ps(1.0)
+    assert lane.predict((Chunk(10, 0),), 1, 30) == lane.predict((Chunk(10, 0),)) == ps(3.0)

@@ -18,6 +18,10 @@ from poise.live.inside.seat import Inner, Seat
 class Outward(Inward, Protocol):
     """What a driver asks and tells of its engine."""
 
+    def newest_leaves(self) -> Inner | None:
+        """The request that was admitted last, if its last token is being made."""
+        ...
+
     def preempt(self, inner: Inner) -> None:
         """Free a running request's blocks and put it back into the queue."""
         ...
@@ -62,9 +66,10 @@ class Driver:
         lane, pinned = self.lane, self._pinned
         lane.begin(now, self._chunks)
         self._plan = Plan()
-        for seat in self._chunks:
-            if seat.admitted and seat.produced and not seat.answered:
-                self._tell(seat, False)
+        if self._served is not None:
+            for seat in lane.decodes():
+                if not seat.answered and seat.inner.num_output_tokens:
+                    self._tell(seat, False)
         if pinned is not None:
             pinned.expire(now)
         self._compose()
@@ -93,16 +98,20 @@ class Driver:
         if not finished:
             return
         seat.refresh()
+        seat.produced = inner.num_output_tokens  # a token that is still being made is for nobody
         self._tell(seat, True)
         if self._pinned is not None:
             self._pinned.keep(seat, self.lane)
 
     def _compose(self) -> None:
-        """Ask until there is something to compute; whoever gave way for nothing may be admitted at once."""
+        """Ask until there is something to compute; whoever gave way for nothing may be admitted at once.
+
+        Not while a step is under way that makes the last token of somebody: the engine looks again as it ends.
+        """
         lane = self.lane
         for _ in range(1 + lane.running):
             asked = self._ask() if lane.running or lane.waiting else ()
-            if self._plan.tokens or not (asked or lane.preempted):
+            if self._plan.tokens or lane.leaving or not (asked or lane.preempted):
                 return
             lane.preempted = False
 
@@ -164,10 +173,15 @@ class Driver:
             self._give_way()
 
     def _give_way(self) -> Seat | None:
-        """Let a pin go, or preempt one request; the one that gave way (None for a pin)."""
+        """Let a pin go, or preempt one request; the one that gave way (None for a pin, or who leaves anyway)."""
         lane = self.lane
         if self._pinned is not None and self._pinned.pins.heap:
             self._unpin()
+            return None
+        leaver = self._outward.newest_leaves()
+        if leaver is not None:  # as vLLM does; its last token is told all the same
+            self._outward.preempt(leaver)
+            lane.left()
             return None
         victim = self._preempt.victim(lane)
         seat = lane.seats.find(victim.request)

@@ -18,7 +18,11 @@ class Inward(Protocol):
     """What the lane asks of an engine."""
 
     def running(self) -> Iterable[Inner]:
-        """The admitted requests, in order of admission."""
+        """The admitted requests that have tokens left to compute, in order of admission."""
+        ...
+
+    def leaving(self) -> int:
+        """How many others are admitted: those whose last token is being made."""
         ...
 
     def waiting(self) -> Iterable[Inner]:
@@ -43,6 +47,7 @@ class InsideLane:
 
     prefilling, group, paused: running requests by what they do next, as in `core.lane.LaneState`; the latter two by id.
     planned: blocks that this step takes already, for entries that were taken into it.
+    leaving: requests that have their place and their blocks until the step that makes their last token has ended.
     step: what a step costs, None where nobody said.
     """
 
@@ -63,6 +68,7 @@ class InsideLane:
         self.group: dict[int, Seat] = {}
         self.paused: dict[int, Seat] = {}
         self.planned = 0
+        self.leaving = 0
         self.now = 0
         self.seats = Seats(engine.block_tokens, engine.prefix_caching)
         self._inward = inward
@@ -80,9 +86,14 @@ class InsideLane:
         return len(self.group) + len(self.paused)
 
     @property
+    def decoding_prompts(self) -> int:
+        """Prompt tokens of the requests in their decode phase."""
+        return sum([seat.request.prompt_tokens for seat in self.decodes()])
+
+    @property
     def running(self) -> int:
         """Admitted requests."""
-        return len(self.prefilling) + self.decoding
+        return len(self.prefilling) + self.decoding + self.leaving
 
     @property
     def waiting(self) -> int:
@@ -143,7 +154,7 @@ class InsideLane:
             raise UserError(f"poise inside vLLM: {said}")
         if decodes == ALL:
             decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
-        piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0))
+        piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0)).at(context)
         return piece.base + piece.per_kv * context
 
     # Between steps ---------------------------------------------------------------------------------------------------
@@ -153,6 +164,7 @@ class InsideLane:
         self.now = now
         self.preempted = False
         self.planned = 0
+        self.leaving = self._inward.leaving()
         running = {inner.request_id: inner for inner in self._inward.running()}
         for seat in [*self.prefilling, *self.decodes()]:
             if running.get(seat.inner.request_id) is not seat.inner:
@@ -161,7 +173,7 @@ class InsideLane:
             if seat in self.prefilling and not seat.inner.is_prefill_chunk:
                 self.prefilling.remove(seat)
                 self.group[seat.id] = seat
-        if len(running) > self.running:
+        if len(running) > self.running - self.leaving:
             self._adopt(running.values())
         for seat in (*self.prefilling, *self.decodes()):
             seat.refresh()
@@ -191,6 +203,12 @@ class InsideLane:
         self.preempted = True
         seat.preemptions += 1
         self._lose(seat)
+        self.look_again()
+
+    def left(self) -> None:
+        """A request whose last token is being made lost its blocks."""
+        self.preempted = True
+        self.leaving -= 1
         self.look_again()
 
     def _lose(self, seat: Seat) -> None:

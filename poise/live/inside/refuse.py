@@ -26,10 +26,6 @@ def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None, queue: Queue
             "this vLLM has no place to say how many tokens a request computes in a step; use 0.32",
         ),
         (
-            bool(config.async_scheduling),
-            "asynchronous scheduling composes a step before the last has ended; start vLLM with --no-async-scheduling",
-        ),
-        (
             config.policy != "fcfs",
             f"--scheduling-policy {config.policy} orders the queue as well; leave it out and name `queue: priority`",
         ),

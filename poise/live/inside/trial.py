@@ -33,6 +33,9 @@ class _TwoWait:
     def running(self) -> tuple[Any, ...]:
         return ()
 
+    def leaving(self) -> int:
+        return 0
+
     def waiting(self) -> tuple[SimpleNamespace, ...]:
         return self._prompts
 

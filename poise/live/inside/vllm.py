@@ -26,16 +26,19 @@ from poise.live.inside.trial import try_out
 
 try:
     import vllm
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
     from vllm.v1.core.sched.interface import PauseState
-    from vllm.v1.core.sched.scheduler import Scheduler
 except ModuleNotFoundError as error:
     raise UserError(f"this scheduler runs inside vLLM, and there is no {error.name}; install vllm") from None
 
 log = logging.getLogger("vllm.poise")
 
 
-class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there when types are checked
-    """Asks policies that a subclass hands to `begin`."""
+class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not there when types are checked
+    """Asks policies that a subclass hands to `begin`.
+
+    Under asynchronous scheduling a step is decided while the last one runs; without it, `AsyncScheduler` is passed by.
+    """
 
     running: list[Inner]
     waiting: Any
@@ -99,6 +102,16 @@ class SteeredScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there wh
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, min(num_new_tokens, planned))
         return tokens
 
+    def _update_after_schedule(self, *given: Any) -> None:
+        """Count what a step will have computed; under asynchronous scheduling, the tokens that it makes as well."""
+        above: Any = super() if self.scheduler_config.async_scheduling else super(AsyncScheduler, self)
+        above._update_after_schedule(*given)
+
+    def _update_request_with_output(self, *given: Any, **named: Any) -> Any:
+        """Take the tokens that a step has made."""
+        above: Any = super() if self.scheduler_config.async_scheduling else super(AsyncScheduler, self)
+        return above._update_request_with_output(*given, **named)
+
     def _free_request(self, request: Any, *given: Any, **named: Any) -> Any:
         """A request has ended."""
         self._driver.ending(request, request.get_finished_reason() is not None and _complete(request))
@@ -113,8 +126,12 @@ class _Inside:
         self._pool = scheduler.kv_cache_manager.block_pool
 
     def running(self) -> list[Inner]:
-        """The admitted requests, in order of admission."""
-        return self._scheduler.running
+        """The admitted requests that have tokens left to compute, in order of admission."""
+        return [inner for inner in self._scheduler.running if not _leaves(inner)]
+
+    def leaving(self) -> int:
+        """How many others are admitted: those whose last token is being made."""
+        return sum(map(_leaves, self._scheduler.running))
 
     def waiting(self) -> Iterable[Inner]:
         """Those that may be admitted now: not while new ones are held up, nor before their grammar is compiled."""
@@ -142,6 +159,11 @@ class _Inside:
         """Tokens of a waiting request that the prefix cache holds, and the blocks of these that nobody holds."""
         found, tokens, *_ = self._scheduler.kv_cache_manager.get_computed_blocks(inner)
         return tokens, sum(not block.ref_cnt for block in found.blocks[0])
+
+    def newest_leaves(self) -> Inner | None:
+        """The request that was admitted last, if its last token is being made."""
+        running = self._scheduler.running
+        return running[-1] if running and _leaves(running[-1]) else None
 
     def preempt(self, inner: Inner) -> None:
         """Free a running request's blocks and put it back into the queue."""
@@ -173,6 +195,12 @@ def _engine(scheduler: Any) -> Engine:
         kv_blocks=scheduler.kv_cache_manager.block_pool.num_gpu_blocks - 1,  # vLLM keeps one for itself
         reserve_prompt=scheduler.scheduler_reserve_full_isl,
     )
+
+
+def _leaves(inner: Inner) -> bool:
+    """Whether the steps under way make all of a request's output; a stop that nobody foresees is not known yet."""
+    made = inner.num_computed_tokens + 1 - inner.num_output_placeholders
+    return inner.num_output_placeholders > 0 and made + 1 >= inner.num_prompt_tokens + inner.max_tokens
 
 
 def _complete(request: Any) -> bool:

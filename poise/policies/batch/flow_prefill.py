@@ -110,7 +110,8 @@ class FlowPrefill:
         if not entries:
             return PREEMPTED if lane.preempted else BLOCKED
         leave = self.leave and not lane.decoding
-        passing = [e._replace(last_layer=lane.model_layers) if e.first_layer else e for e in entries]
+        layers = lane.model_layers
+        passing = [Entry(e.request, e.tokens, e.first_layer, layers) if e.first_layer else e for e in entries]
         return Batch(tuple(passing), NONE if leave else ALL, leave=leave)
 
     def _due(self, sequence: SequenceView) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poise.core.action import Batch, Entry
+from poise.core.made import made
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
 from poise.policies.prompts import Prompts, left_of
@@ -79,4 +80,5 @@ class LayeredPrefill:
         layers, cut = lane.model_layers, self._cut[lane.spec.name]
         at = min(sequence.layer for sequence in under_way)
         last = next(bound for bound in (layers * group // cut for group in range(1, cut + 1)) if bound > at)
-        return Batch(tuple([Entry(each.id, each.chunk, each.layer, last) for each in under_way if each.layer == at]))
+        entries = [made(Entry, (each.id, each.chunk, at, last)) for each in under_way if each.layer == at]
+        return Batch(tuple(entries))

@@ -17,11 +17,12 @@ from typing import Literal, NamedTuple
 
 from poise.core.action import Batch
 from poise.core.estimate import Chunk
+from poise.core.made import made
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
 from poise.policies.foresight import Foresight
-from poise.policies.prompts import Prompts, left_of
+from poise.policies.prompts import Prompts
 
 RANKS = ("lars", "lrs", "edf", "fcfs")
 
@@ -76,40 +77,50 @@ class Medha:
         some_short = any(not self._long(each.sequence) for each in ranked)
         target, base = ps(self.tbt_s), lane.predict(())
         chunks: list[Chunk] = []
-        one_long = False
+        time, one_long = base, False
         for each in ranked:
-            limit = target
-            if self._long(each.sequence):
+            limit, long = target, self._long(each.sequence)
+            if long:
                 if one_long:
                     continue
                 limit -= round((target - base) * self._yielded(each.slack)) if some_short else 0
-            tokens = self._fitting(lane, chunks, each, min(each.left, prompts.budget), limit)
-            if not tokens and chunks and not self._long(each.sequence):
+            tokens, longer = self._fitting(lane, chunks, time, each, min(each.left, prompts.budget), limit)
+            if not tokens and chunks and not long:
                 break  # the step is full
             if not tokens and not chunks:
                 tokens = min(each.left, self.least, prompts.budget)
+                longer = lane.predict((Chunk(tokens, each.sequence.need - each.left),))
             if not prompts.take(each.sequence, each.waits, tokens):
                 continue
             if prompts.entries[-1].tokens:
                 chunks.append(Chunk(tokens, each.sequence.need - each.left))
-                one_long = one_long or self._long(each.sequence)
-            if tokens < each.left and not self._long(each.sequence):
+                time, one_long = longer, one_long or long
+            if tokens < each.left and not long:
                 break  # the step is full
         if not prompts.entries:
             return PREEMPTED if lane.preempted else BLOCKED
         return Batch(tuple(prompts.entries))
 
     def _ranked(self, lane: LaneView, waiting: bool) -> list[Ranked]:
-        found = [self._place(lane, sequence, False) for sequence in lane.prefilling]
-        return found + [self._place(lane, sequence, True) for sequence in lane.queue()] if waiting else found
+        now, ttft = lane.now, ps(self.ttft_s)
+        found = [self._place(lane, sequence, False, now, ttft) for sequence in lane.prefilling]
+        return found + [self._place(lane, each, True, now, ttft) for each in lane.queue()] if waiting else found
 
-    def _place(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Ranked:
-        request, left = sequence.request, left_of(lane, sequence, waits)
-        whole = max(1, self._foresight.whole(lane, sequence))
-        due = request.deadline_at or request.arrived_at + max(ps(self.ttft_s), round(self.stretch * whole))
-        slack = due - lane.now - self._foresight.left(lane, sequence, left)
-        place = {"lars": slack / whole, "lrs": slack, "edf": due, "fcfs": request.arrived_at}[self.rank]
-        return Ranked(place, sequence.id, sequence, waits, left, slack / whole)
+    def _place(self, lane: LaneView, sequence: SequenceView, waits: bool, now: int, ttft: int) -> Ranked:
+        request, need = sequence.request, sequence.need
+        left = need - (lane.cached(sequence) if waits else sequence.computed)
+        whole = time = self._foresight.whole(lane, sequence)
+        if left < need:
+            time = self._foresight.left(lane, sequence, left)
+        whole = whole or 1
+        if self.stretch:
+            ttft = max(ttft, round(self.stretch * whole))
+        due = request.deadline_at or request.arrived_at + ttft
+        slack = due - now - time
+        relative = slack / whole
+        rank = self.rank
+        place = relative if rank == "lars" else slack if rank == "lrs" else due if rank == "edf" else request.arrived_at
+        return made(Ranked, (place, request.id, sequence, waits, left, relative))
 
     def _long(self, sequence: SequenceView) -> bool:
         return 0 < self.long_tokens <= sequence.request.prompt_tokens
@@ -118,26 +129,26 @@ class Medha:
         """The part of a step that a long prompt leaves to others."""
         return min(max(slack, 0.0), self.most_yield)
 
-    def _fitting(self, lane: LaneView, chunks: list[Chunk], each: Ranked, most: int, limit: int) -> int:
-        """The largest chunk of at most `most` tokens with which the step stays within `limit`, 0 for none.
+    def _fitting(
+        self, lane: LaneView, chunks: list[Chunk], under: int, each: Ranked, most: int, limit: int
+    ) -> tuple[int, int]:
+        """The largest chunk of at most `most` tokens with which the step stays within `limit`, and the step's time.
 
-        Searched between two bounds by their times, which are nearly on a line, to `least` tokens.
+        0 tokens for none. Searched between two bounds by their times, which are nearly on a line, to `least` tokens;
+        `under` is the time of the step without it.
         """
-        done = each.sequence.need - each.left
-        if most < 1:
-            return 0
-        low, under = 0, lane.predict(chunks)
-        if under >= limit:
-            return 0
-        high, over = most, lane.predict((*chunks, Chunk(most, done)))
+        done, least = each.sequence.need - each.left, self.least
+        if most < 1 or under >= limit:
+            return 0, under
+        low, high, over = 0, most, lane.predict((*chunks, Chunk(most, done)))
         if over <= limit:
-            return most
-        while high - low > self.least and under < limit:
+            return most, over
+        while high - low > least and under < limit:
             guess = low + (high - low) * (limit - under) // (over - under)
-            guess = min(max(guess, low + self.least // 2 + 1), high - self.least // 2 - 1)
+            guess = min(max(guess, low + least // 2 + 1), high - least // 2 - 1)
             time = lane.predict((*chunks, Chunk(guess, done)))
             if time <= limit:
                 low, under = guess, time
             else:
                 high, over = guess, time
-        return low
+        return low, under

@@ -56,15 +56,15 @@ class Nexus(Chunked):
         if lane.spec.prefill and lane.spec.decode:
             return batch
         if lane.spec.decode:
-            self._decodes = lane.decoding, sum([each.request.prompt_tokens for each in lane.decodes()])
+            self._decodes = lane.decoding, lane.decoding_prompts
             prompts = lane.waiting or lane.running > lane.decoding
-            return batch._replace(share=round(1 - self.share, 6), hold=ONE_STEP if prompts else batch.hold)
+            return Batch(batch.entries, batch.decode, ONE_STEP if prompts else batch.hold, round(1 - self.share, 6))
         chunks = self._chunks(lane, batch)
         if chunks:
             share = self._search(lane, chunks)
             if abs(share - self.share) >= self.buffer - 1e-9:
                 self.share = share
-        return batch._replace(share=self.share)
+        return Batch(batch.entries, batch.decode, batch.hold, self.share)
 
     def _chunks(self, lane: LaneView, batch: Batch) -> tuple[Chunk, ...]:
         """What the batch computes, as the cost model is asked for it."""

@@ -85,7 +85,7 @@ class SemiPd(Chunked):
         if lane.spec.prefill and lane.spec.decode:
             return batch
         share = self.share if lane.spec.prefill else round(1 - self.share, 6)
-        return batch._replace(share=share, wake_at=self._ends_at if lane.decoding else 0)
+        return Batch(batch.entries, batch.decode, batch.hold, share, wake_at=self._ends_at if lane.decoding else 0)
 
     def _look(self, lane: LaneView) -> None:
         """A window is over: move the shares if one limit is missed and the other is not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import deque
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,34 @@ class Stage:
         self.engine = LLMEngine.from_engine_args(arguments)
         self.core = self.engine.engine_core.engine_core  # type: ignore[attr-defined]
 
+    def play_ahead(self, number: int, world: World) -> list[Step]:
+        """The same, each step scheduled while the last is under way. CPUs cannot, so the tokens are made up."""
+        self.core.scheduler = scheduler = self._scheduler(world)
+        ids: dict[str, int] = {}
+        steps: list[Step] = []
+        under_way = deque[Any]([None])
+        asks = deque(enumerate(world.asks))
+        at = 0
+        while asks or scheduler.has_unfinished_requests():
+            while asks and asks[0][1].at <= at:
+                id, ask = asks.popleft()
+                ids[self._add(f"{number}.{id}", id, ask)] = id
+            output = scheduler.schedule()
+            if output.num_scheduled_tokens:
+                tokens = {ids[name]: count for name, count in output.num_scheduled_tokens.items()}
+                steps.append((at, tokens, [ids[name] for name in sorted(output.preempted_req_ids or ())]))
+            under_way.append((output, _makes(scheduler, output)))
+            ended = under_way.popleft()
+            if ended is not None:
+                scheduler.update_from_output(*ended)
+            at += 1
+            assert at < 10_000, "it comes to an end"
+        return steps
+
     def play(self, number: int, world: World) -> list[Step]:
         """Let the requests come at their steps, until all have ended."""
+        if world.ahead:
+            return self.play_ahead(number, world)
         self.core.scheduler = scheduler = self._scheduler(world)
         ids: dict[str, int] = {}
         steps: list[Step] = []
@@ -57,6 +84,7 @@ class Stage:
 
     def _scheduler(self, world: World) -> Any:
         """A scheduler in the place of the engine's own, with the limits of the world."""
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
         from vllm.v1.core.sched.scheduler import Scheduler
 
         from poise.scenario.serve.vllm import PoiseScheduler
@@ -67,18 +95,32 @@ class Stage:
         config.scheduler_config.max_num_batched_tokens = world.budget
         config.scheduler_config.max_num_scheduled_tokens = None
         config.scheduler_config.scheduler_reserve_full_isl = world.reserve
+        config.scheduler_config.async_scheduling = world.ahead
         config.cache_config = copy(config.cache_config)
         config.cache_config.enable_prefix_caching = world.caching
         config.additional_config = {"poise": world.told}
         blocks = copy(self.core.scheduler.kv_cache_config)
         blocks.num_blocks = world.blocks + 1  # vLLM keeps one for itself
-        return (Scheduler if world.told is None else PoiseScheduler)(
+        own = AsyncScheduler if world.ahead else Scheduler
+        return (own if world.told is None else PoiseScheduler)(
             vllm_config=config,
             kv_cache_config=blocks,
             structured_output_manager=self.core.structured_output_manager,
             block_size=BLOCK,
             hash_block_size=BLOCK,
         )
+
+
+def _makes(scheduler: Any, output: Any) -> Any:
+    """What the model makes in a step that was scheduled just now: a token for each request that has no prompt left."""
+    from vllm.v1.outputs import ModelRunnerOutput
+
+    names = list(output.num_scheduled_tokens)
+    return ModelRunnerOutput(
+        req_ids=names,
+        req_id_to_index={name: place for place, name in enumerate(names)},
+        sampled_token_ids=[[] if scheduler.requests[name].is_prefill_chunk else [7] for name in names],
+    )
 
 
 def _watch(scheduler: Any) -> list[tuple[dict[str, int], list[str]]]:

@@ -38,6 +38,7 @@ class Request:
         self.sampling_params = SimpleNamespace(extra_args=None)
         self.lora_request = None
         self.reason: str | None = None
+        self.stale = 0
 
     @property
     def num_output_tokens(self) -> int:
@@ -137,6 +138,14 @@ class Blocks:
         return block
 
 
+class Output(dict[str, int]):
+    """Tokens of each request that takes part in a step, and which of them make one in it."""
+
+    def __init__(self, tokens: dict[str, int]) -> None:
+        super().__init__(tokens)
+        self.makes: list[Request] = []
+
+
 class Waiting(deque[Request]):
     def remove_requests(self, requests: Iterable[Request]) -> None:
         gone = set(requests)
@@ -181,13 +190,13 @@ class Scheduler:
         self.requests[request.request_id] = request
         self.waiting.append(request)
 
-    def schedule(self, throttle_prefills: bool = False) -> dict[str, int]:
+    def schedule(self, throttle_prefills: bool = False) -> Output:
         """Tokens of each request that takes part."""
         budget = 0 if self.pause_state == PauseState.PAUSED_ALL else self.max_num_scheduled_tokens
         tokens: dict[str, int] = {}
         gave_way = False
         for request in list(self.running):
-            if request not in self.running or not budget:
+            if request not in self.running or not budget or self._leaves(request):
                 continue
             wanted = self._wanted(request, request.num_computed_tokens, budget)
             while wanted and not self.kv_cache_manager.allocate(request, wanted, [], False):
@@ -211,25 +220,39 @@ class Scheduler:
             request.num_computed_tokens = hit
             tokens[request.request_id] = wanted
             budget -= wanted
-        for name, count in tokens.items():
-            request = self.requests[name]
-            request.num_computed_tokens += count
-            request.is_prefill_chunk = request.num_computed_tokens < request.num_tokens
-        return tokens
+        output = Output(tokens)
+        self._update_after_schedule(output)
+        return output
 
-    def update(self, tokens: dict[str, int]) -> None:
-        """Make up the output of a step."""
-        for name in tokens:
-            request = self.requests[name]
-            if not request.is_prefill_chunk:
-                request.output.append(7)
+    def update(self, output: Output) -> None:
+        """Make up the tokens of a step."""
+        for request in output.makes:
+            if request.request_id in self.requests:
+                self._update_request_with_output(request, [7])
                 if len(request.output) >= request.max_tokens:
                     request.reason = "length"
-                    self.running.remove(request)
+                    (self.running if request in self.running else self.waiting).remove(request)
                     self._free_request(request)
 
+    def _update_after_schedule(self, output: Output) -> None:
+        for name, count in output.items():
+            request = self.requests[name]
+            request.num_computed_tokens += count
+            known = request.num_tokens + request.num_output_placeholders
+            request.is_prefill_chunk = request.num_computed_tokens < known
+            if not request.is_prefill_chunk:
+                output.makes.append(request)
+
+    def _update_request_with_output(self, request: Request, made: list[int]) -> None:
+        request.output += made
+
+    def _leaves(self, request: Request) -> bool:
+        ahead = request.num_output_placeholders
+        return ahead > 0 and len(request.output) + ahead >= request.max_tokens
+
     def _wanted(self, request: Request, computed: int, budget: int) -> int:
-        return self._reserve_prefill_lookahead(request, computed, min(request.num_tokens - computed, budget))
+        known = request.num_tokens + request.num_output_placeholders
+        return self._reserve_prefill_lookahead(request, computed, min(known - computed, budget))
 
     def _reserve_prefill_lookahead(self, request: Request, computed: int, tokens: int) -> int:
         return tokens
@@ -240,12 +263,29 @@ class Scheduler:
     def _preempt_request(self, request: Request, at: float) -> None:
         self.kv_cache_manager.free(request)
         request.num_computed_tokens = 0
+        request.stale, request.num_output_placeholders = request.num_output_placeholders, 0
         self.waiting.appendleft(request)
         self.preempted.append(request.request_id)
 
     def _free_request(self, request: Request) -> None:
         self.kv_cache_manager.free(request)
         del self.requests[request.request_id]
+
+
+class AsyncScheduler(Scheduler):
+    """Schedules a step before the tokens of the last are known."""
+
+    def _update_after_schedule(self, output: Output) -> None:
+        super()._update_after_schedule(output)
+        for request in output.makes:
+            request.num_output_placeholders += 1
+
+    def _update_request_with_output(self, request: Request, made: list[int]) -> None:
+        super()._update_request_with_output(request, made)
+        if request.stale:  # preempted meanwhile
+            request.stale -= 1
+        else:
+            request.num_output_placeholders -= 1
 
 
 @contextmanager
@@ -260,8 +300,8 @@ def pretended() -> Iterator[None]:
             sys.modules[name] = ModuleType(name)
         vars(sys.modules["vllm"])["__version__"] = "0.32.0"
         sys.modules["vllm.v1.core.sched.interface"] = interface = ModuleType("interface")
-        sys.modules["vllm.v1.core.sched.scheduler"] = scheduler = ModuleType("scheduler")
-        vars(interface)["PauseState"], vars(scheduler)["Scheduler"] = PauseState, Scheduler
+        sys.modules["vllm.v1.core.sched.async_scheduler"] = scheduler = ModuleType("async_scheduler")
+        vars(interface)["PauseState"], vars(scheduler)["AsyncScheduler"] = PauseState, AsyncScheduler
         yield
     finally:
         for name in set(sys.modules) - set(before):
@@ -271,9 +311,10 @@ def pretended() -> Iterator[None]:
 
 
 def play(world: World, scheduler: Any) -> list[Step]:
-    """Let the requests come at their steps, until all have ended."""
+    """Let the requests come at their steps, until all have ended; a step ahead under asynchronous scheduling."""
     steps: list[Step] = []
     ahead = list(enumerate(world.asks))
+    under_way = deque([Output({})] if scheduler.scheduler_config.async_scheduling else [])
     at = 0
     while ahead or scheduler.requests:
         while ahead and ahead[0][1].at <= at:
@@ -284,7 +325,8 @@ def play(world: World, scheduler: Any) -> list[Step]:
         if tokens:
             gave_way = [int(name) for name in scheduler.preempted]
             steps.append((at, {int(name): count for name, count in tokens.items()}, gave_way))
-        scheduler.update(tokens)
+        under_way.append(tokens)
+        scheduler.update(under_way.popleft())
         at += 1
         assert at < 10_000, "it comes to an end"
     return steps

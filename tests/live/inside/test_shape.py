@@ -20,7 +20,7 @@ from poise.cost.fitted import Fitted, save_fitted
 from poise.live.inside.refuse import refuse
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
-from tests.live.inside.shape import PauseState, Request, Scheduler, play, pretended
+from tests.live.inside.shape import AsyncScheduler, PauseState, Request, Scheduler, play, pretended
 from tests.live.inside.worlds import Ask, Step, World, a_world, in_order
 
 TOLD: tuple[dict[str, Any], ...] = (
@@ -45,11 +45,12 @@ def poise() -> Iterator[Any]:
         yield module
 
 
-def inside(world: World, *, simulated: bool = False) -> list[Step]:
+def inside(world: World, *, simulated: bool = False, ahead: bool = False) -> list[Step]:
     with pretended():
         from poise.scenario.serve.vllm import PoiseScheduler
 
-        return in_order(play(world, PoiseScheduler(world, simulated=simulated)))
+        limits = {"simulated": simulated, "scheduler_config__async_scheduling": ahead}
+        return in_order(play(world, PoiseScheduler(world, **limits)))
 
 
 @settings(max_examples=60)
@@ -64,6 +65,26 @@ def test_decides_as_simulated(seed: int, told: dict[str, Any], crowded: bool, ca
 def test_the_shape_alone_does_what_chunked_asks(seed: int, crowded: bool) -> None:
     world = a_world(seed, None, crowded=crowded, caching=not crowded)
     assert in_order(play(world, Scheduler(world))) == in_order(world.simulated())
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.booleans(), st.booleans())
+def test_a_step_ahead_it_does_what_vllm_does_alone(seed: int, crowded: bool, reserve: bool) -> None:
+    """Asynchronous scheduling: each step is decided before the tokens of the last are known."""
+    world = a_world(seed, {"batcher": "chunked"}, crowded=crowded, caching=not crowded, reserve=reserve)
+    alone = AsyncScheduler(world, scheduler_config__async_scheduling=True)
+    assert inside(world, ahead=True) == in_order(play(world, alone))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from(TOLD))
+def test_a_step_ahead_each_policy_computes_every_token_once(seed: int, told: dict[str, Any]) -> None:
+    world = a_world(seed, told, caching=False)
+    computed = [0] * len(world.asks)
+    for _, tokens, _ in inside(world, ahead=True):
+        for id, count in tokens.items():
+            computed[id] += count
+    assert computed == [ask.prompt + ask.output - 1 for ask in world.asks]
 
 
 def test_two_rules_of_vllm_explain_most_of_what_differs_where_prefixes_are_evicted() -> None:
@@ -248,7 +269,6 @@ def test_a_victim_that_does_not_run_is_named(poise: Any) -> None:
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"scheduler_config__async_scheduling": True}, "start vLLM with --no-async-scheduling"),
         ({"scheduler_config__policy": "priority"}, "leave it out and name `queue: priority`"),
         ({"vllm_config__speculative_config": object()}, "leave --speculative-config out"),
         ({"connector": object()}, "leave --kv-transfer-config out"),
@@ -309,6 +329,9 @@ def test_first_and_last_tokens_are_told_as_simulated(crowded: bool) -> None:
     Notes.told.clear()
     inside(world)
     here = sorted(Notes.told)
+    Notes.told.clear()
+    inside(world, ahead=True)
+    assert here == sorted(Notes.told), "no token is told before it is made"
     Notes.told.clear()
     world.simulated()
     assert here == sorted(Notes.told) and len(here) == 2 * len(world.asks)

@@ -59,7 +59,13 @@ BESIDE: Final = {
     for told in (OWN, STEERED)
     for seed in EVICTED
 }
-WORLDS: Final = {**SIMULATED, **BESIDE}
+AHEAD: Final = {
+    _name(told, f"ahead, {kind}", seed): a_world(seed, told, reserve=False, ahead=True, **given)
+    for told in (OWN, STEERED)
+    for kind, given in KINDS.items()
+    for seed in (1, 2, 47, 52)
+}
+WORLDS: Final = {**SIMULATED, **BESIDE, **AHEAD}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +99,15 @@ def test_computes_what_is_simulated(happened: dict[str, list[Step]], name: str) 
 @pytest.mark.parametrize("seed", EVICTED)
 def test_computes_what_vllm_computes_alone(happened: dict[str, list[Step]], seed: int) -> None:
     assert happened[_name(STEERED, "evicted", seed)] == happened[_name(OWN, "evicted", seed)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [1, 2, 47, 52])
+def test_a_step_ahead_it_computes_what_vllm_computes_alone(
+    happened: dict[str, list[Step]], kind: str, seed: int
+) -> None:
+    """Asynchronous scheduling, before vLLM's own scheduler without a model: CPUs run no step ahead."""
+    assert happened[_name(STEERED, f"ahead, {kind}", seed)] == happened[_name(OWN, f"ahead, {kind}", seed)]
 
 
 def test_there_is_something_to_decide(happened: dict[str, list[Step]]) -> None:

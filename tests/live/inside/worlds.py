@@ -45,7 +45,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class World:
-    """An engine, its policies as vLLM's configuration names them (None: vLLM's own scheduler), and its requests."""
+    """An engine, its policies as vLLM's configuration names them (None: vLLM's own scheduler), and its requests.
+
+    ahead: whether each step is scheduled before the last has ended (asynchronous scheduling).
+    """
 
     told: dict[str, Any] | None
     asks: tuple[Ask, ...]
@@ -54,6 +57,7 @@ class World:
     sequences: int = 8
     caching: bool = True
     reserve: bool = True
+    ahead: bool = False
 
     def simulated(self) -> list[Step]:
         """What the replica of the simulator does, each step a second long."""
