@@ -147,7 +147,8 @@ def test_under_torchrun(text: Path, tmp_path: Path) -> None:
     command += [f"--{word}={value}" for word, value in {**options, "seed": 3}.items()]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
     run(wish(text, tmp_path / "alone"))
-    assert losses(out) == losses(tmp_path / "alone")
+    # torchrun gives each rank one thread, and sums of several threads end in other bits.
+    assert losses(out) == pytest.approx(losses(tmp_path / "alone"), rel=1e-6)
     assert len(Recording.load(record).ranks) == 2
 
 
