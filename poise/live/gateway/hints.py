@@ -55,9 +55,9 @@ class Hints:
     def __init__(self, cache: Cache, clock: Callable[[], int], failed: Callable[[str, Exception], None]) -> None:
         self.clock = clock
         self.tools = Tools()
-        self._cache = deepcopy(cache)
-        self._returned: Callable[[RequestView, int], None] | None = getattr(self._cache, "returned", None)
-        self._admitted: Callable[[Running, int], None] | None = getattr(self._cache, "admitted", None)
+        self.cache = deepcopy(cache)
+        self._returned: Callable[[RequestView, int], None] | None = getattr(self.cache, "returned", None)
+        self._admitted: Callable[[Running, int], None] | None = getattr(self.cache, "admitted", None)
         self._failed = failed
         self._until: OrderedDict[int, int] = OrderedDict()
 
@@ -82,7 +82,7 @@ class Hints:
     def ask(self, running: Running, prefill_rate: float) -> int:
         """The policy's answer; 0 where it fails."""
         lane = cast(LaneView, Lane(self.clock(), prefill_rate))
-        return int(self._try("keep", self._cache.keep, running.request, running, lane) or 0)
+        return int(self._try("keep", self.cache.keep, running.request, running, lane) or 0)
 
     def _note(self, session: int, until: int) -> None:
         self._until.pop(session, None)

@@ -10,18 +10,19 @@ from typing import Any
 from poise.core.control import Control
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.gateway import Gateway
+from poise.live.gateway.hints import Hints
 from poise.live.page.merge import Json
 from poise.live.page.seen import plain
 
 PLAIN = (bool, int, float, str)
-PARTS = ("route", "admit", "rank", "rebalance", "foretell", "second", "scale", "foresee")
+PARTS = ("route", "admit", "rank", "rebalance", "foretell", "keep", "second", "scale", "foresee")
 """Methods by which a parameter is known to be a policy itself."""
 
 
 def resolved(gateway: Gateway) -> Json:
     """Policies with their parameters, limits and engines."""
     return {
-        "policies": _policies(gateway.control),
+        "policies": _policies(gateway.control, gateway.world.hints),
         "tries": gateway.control.tries,
         "seed": gateway.control.seed,
         "belief": asdict(gateway.control.state.belief),
@@ -31,11 +32,12 @@ def resolved(gateway: Gateway) -> Json:
     }
 
 
-def _policies(control: Control) -> Json:
+def _policies(control: Control, hints: Hints | None) -> Json:
     slots: dict[str, Any] = {"router": control.router, "mover": control.mover, "order": control.order}
     slots |= {"predictor": control.predictor, "hedge": control.hedges and control.hedges.hedger}
     if control.scaling is not None:
         slots |= {"scaler": control.scaling.scaler, "forecast": control.scaling.forecast}
+    slots["cache"] = hints and hints.cache
     told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
     told["admission"] = [policy(each) for each in control.admission]
     return told
@@ -68,4 +70,5 @@ def _engine(engine: Engine) -> Json:
         "prefill_rate": at.prefill_rate,
         "own_key": bool(at.api_key),
         "kv_events": at.kv_events,
+        "hints": at.hints,
     }

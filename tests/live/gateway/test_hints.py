@@ -99,7 +99,7 @@ def a_bench(cache: Cache, engines: int = 2) -> Bench:
 
 def asked_of(bench: Bench) -> list[tuple[int, int, int]]:
     assert bench.world.hints is not None
-    return bench.world.hints._cache.asked  # type: ignore[attr-defined, no-any-return]
+    return bench.world.hints.cache.asked  # type: ignore[attr-defined, no-any-return]
 
 
 def test_the_policy_is_asked_as_a_request_is_sent_and_as_its_answer_ends() -> None:

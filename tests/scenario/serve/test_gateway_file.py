@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from poise.core.errors import UserError
+from poise.policies.cache.fixed_ttl import FixedTtl
 from poise.scenario.serve.build import plan
 from poise.scenario.serve.load import load_gateway
 from poise.scenario.serve.schema import Gateway
@@ -96,6 +97,34 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
     said = str(caught.value)
     assert said.startswith((f"{file}:{line}: {field}: ", f"{file}:{line}: {field} ")), said
     assert "\n" not in said and ("; " in said or "did you mean" in said), said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", r":1: engines\.0\.hints: nobody says how long; name policies\.cache"),
+        ("policies: {cache: saga}", r":2: policies\.cache: ranks what is evicted, which no hint can say; take"),
+        ("policies: {cache: oracle_ttl}", r":2: policies\.cache: is told the future"),
+        ("policies: {cache: [continuum, fixed_ttl]}", r":2: policies\.cache: names 2; a gateway has one"),
+        ("policies: {cache: fixed_ttl}\nenvoy: {port: 0}", r":1: engines\.0\.hints: a proxy sends requests on itself"),
+    ],
+)
+def test_hints_that_nobody_can_give_are_refused(tmp_path: Path, more: str, said: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"engines: [{{url: 'http://127.0.0.1:1', hints: dynamo}}]\n{more}\n")
+    with pytest.raises(UserError, match=said):
+        plan(load_gateway(file))
+
+
+def test_a_cache_policy_serves_hints_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        "engines: [{url: 'http://127.0.0.1:1', hints: dynamo}]\npolicies: {cache: {fixed_ttl: {ttl_s: 9}}}\n"
+    )
+    made = plan(load_gateway(file))
+    assert made.cache == FixedTtl(9) and made.engines[0].hints
+    file.write_text(f"{ENGINES}policies: {{cache: fixed_ttl}}\n")
+    assert plan(load_gateway(file)).cache is None
 
 
 def test_every_section_is_among_them() -> None:
