@@ -138,7 +138,8 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
-        self.catch_up(now, passed)
+        if self.pool.ranked:
+            self.catch_up(now, passed)
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
             self._turn_all(now, passed)
