@@ -27,6 +27,7 @@ from poise.policies.hedge.tail import Tail
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
+from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.edf import Edf
 from poise.policies.order.shortest_predicted import ShortestPredicted
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
@@ -36,6 +37,7 @@ from poise.policies.predict.history import History
 from poise.policies.preempt.fast_switch import FastSwitch
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.queue.saga import Saga as FairPrograms
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter as FairQueue
 from poise.policies.recover.migrate import Migrate
 from poise.policies.recover.recompute import Recompute
@@ -121,10 +123,16 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     VirtualTokenCounter,
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
+    partial(DeficitRoundRobin, 20.0),
 )
 
 
-FAIR: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 3, FairQueue, partial(FairQueue, weights={1: 3.0}))
+FAIR: tuple[Callable[[], Any], ...] = (
+    *(NOBODY,) * 3,
+    FairQueue,
+    partial(FairQueue, weights={1: 3.0}),
+    partial(FairPrograms, 60.0, 1e-7),
+)
 """Queues of an engine that follow what was served; else it goes by priority, or by arrival."""
 
 
