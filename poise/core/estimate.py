@@ -71,8 +71,11 @@ class Estimator(Protocol):
         """Bytes of KV cache (and constant state) of one request of `tokens` tokens, on all devices of a replica."""
         ...
 
-    def swap(self, kv_bytes: int) -> int:
-        """Picoseconds to move `kv_bytes` between the devices of a replica and host memory, one way."""
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
+        """Picoseconds to move `kv_bytes` between the devices of a replica and host memory, one way.
+
+        runs: stretches of memory that they lie in, in each layer; each is a copy that has to be begun.
+        """
         ...
 
     def describe(self) -> dict[str, object]:

@@ -108,6 +108,10 @@ class Flows:
         """Others than before may fit: bring the books up to date before the next look."""
         self._stale = True
 
+    def sort_anew(self) -> None:
+        """Others than before may run, by a review of the preemption policy."""
+        self._stale = True
+
     def _settle(self) -> None:
         """Charge what was made, then tell of the flows that began to wait, in the order in which they came."""
         self._stale, self._at = False, self._replica.space.now

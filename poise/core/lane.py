@@ -36,7 +36,7 @@ class LaneState:
     __slots__ = (
         "_decodes_alone", "alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first",
         "group", "growth", "hold", "index", "joining", "left", "left_at", "model_layers", "passing", "paused", "pieces",
-        "preempted", "prefilling", "replica", "space", "spec", "steps", "swapping", "tokens", "until",
+        "preempted", "prefilling", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -71,6 +71,7 @@ class LaneState:
         self.passing: Pass | None = None  # the batch under way, where it may be left between two layers
         self.left: Pass | None = None  # what was left at `left_at`
         self.left_at = 0
+        self.review_at = NEVER  # the decode step at which the preemption policy is asked who else should run
 
     # What batchers read ----------------------------------------------------------------------------------------------
 
@@ -276,6 +277,9 @@ class LaneState:
         if not (group.n or prompts or self.paused):
             return
         self.preempted = False
+        if group.step >= self.review_at:
+            replica.shortage.review(self)
+            prompts = self.prefilling or replica.waiting
         if group.n and not self.space.fits(0):
             replica.shortage.make_room(self)
         if replica.pool.cached:
@@ -473,6 +477,8 @@ class LaneState:
             steps = min(steps, group.steps_to_crossing())
             first += per_window * group.window_context(step)
             growth += per_window * group.short
+        if steps > self.review_at - step:
+            steps = self.review_at - step
         if steps > 1:
             pool = replica.pool  # the bound first, as in `Space.fits`
             taken = pool.held + pool.explicit + group.private_at_most(step + steps)

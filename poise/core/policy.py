@@ -254,8 +254,29 @@ class Victim(NamedTuple):
     swap: bool = False
 
 
+class Swapping(NamedTuple):
+    """What copies of KV to host memory and back are like.
+
+    run_blocks: KV blocks that lie side by side, which one copy takes of each layer.  beside: copies go on beside the
+    steps, which wait for one only where they need its blocks; otherwise they lengthen a step.  keeps: what came back is
+    kept in host memory too while there is room, so that only what is new goes out the next time.
+    """
+
+    run_blocks: int = 1
+    beside: bool = False
+    keeps: bool = False
+
+
 class Preempt(Protocol):
-    """Who gives way when the KV cache is full."""
+    """Who gives way when the KV cache is full.
+
+    A class may have any of
+
+    - `swapping`: what copies are like, a `Swapping`;
+    - `review(lane) -> (victims, step)`: who gives way between two steps although there is room, so that others run, and
+      at which decode step of the lane it is asked again; first asked before the first;
+    - `place(sequence)`, a queue's: then it orders the queue where no queue policy does, anew after each review.
+    """
 
     def victim(self, lane: LaneView) -> Victim:
         """One of the lane's running requests; asked until the step fits."""

@@ -22,7 +22,7 @@ from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
-from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent
+from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent, Swapping
 from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
@@ -30,6 +30,7 @@ from poise.core.shortage import Shortage
 from poise.core.slowness import Spell
 from poise.core.space import Space
 from poise.core.spec import Engine
+from poise.core.swaps import Swaps
 from poise.core.units import NEVER
 from poise.core.waiting import Fcfs, Ordered
 
@@ -70,13 +71,13 @@ class Replica:
         self.pool = _pool(engine, blocks, listener, cache)
         self.space = Space(self.pool)
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
+        for lane in self.lanes:
+            lane.review_at = 0 if hasattr(preempt, "review") else NEVER
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
         self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
-        self.waiting: Fcfs | Ordered | Flows = (
-            Fcfs() if queue is None else Ordered(queue) if self.flows is None else self.flows
-        )
+        self.waiting: Fcfs | Ordered | Flows = _waiting(self, queue, preempt)
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
@@ -89,6 +90,7 @@ class Replica:
         self.pins = Pins(self.pool)
         self.handover = Handover(self)
         self.shortage = Shortage(self, preempt)
+        self.swaps = Swaps(self, getattr(preempt, "swapping", Swapping()))
         self._busy_from = NEVER
         self.out: list[Outcome] = []
 
@@ -138,9 +140,10 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
-        self.catch_up(now, passed)
+        if self.pool.ranked:
+            self.catch_up(now, passed)
         lane = self.space.only
-        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap:
+        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying:
             self._turn_all(now, passed)
             return out
         if lane.steps:
@@ -150,7 +153,9 @@ class Replica:
         if lane.steps:
             if self._busy_from == NEVER:
                 self._busy_from = now
-            self.next_at = lane.until if not self.pins.heap else min(lane.until, self.pins.next_at)
+            self.next_at = lane.until
+            if self.pins.heap or self.swaps.flying:
+                self.next_at = min(lane.until, self.pins.next_at, self.swaps.next_at)
         else:
             self._schedule(now)
         return out
@@ -171,12 +176,13 @@ class Replica:
             self.out += [(PARKED, sequence) for sequence in self.handover.let_go()]
         while pins.next_at <= now:
             pins.drop_first()
-        if expired and self.flows is not None:
+        landed = self.swaps.land(now)
+        if (expired or landed) and self.flows is not None:
             self.flows.stir()
         for lane in lanes:
             if not lane.steps:
                 lane.start(now)
-            elif expired:
+            elif expired or landed:
                 lane.cut(now, True)
         while pins.heap and self.waiting and not self.running:
             pins.give_way()  # pins must not stop an engine that has nothing else to do
@@ -239,7 +245,7 @@ class Replica:
             self.flows.admit(sequence, 0 if sequence.source >= 0 else sequence.request.prompt_tokens)
         self.running += 1
         if sequence.swapped:
-            self.shortage.restore(sequence, lane)
+            self.swaps.back(sequence, lane)
             return False
         pool.admit(sequence)
         sequence.cached = sequence.computed
@@ -342,8 +348,8 @@ class Replica:
             self.flows.end(sequence)
         if sequence.pinned:
             self.pins.release(sequence.request.session)
-        if sequence.swapped:
-            self.shortage.host_bytes += self.estimator.kv_bytes(sequence.swapped)
+        if sequence.swapped or sequence.kept:
+            self.swaps.end(sequence)
         sequence.move(Phase.ENDED)
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
@@ -374,7 +380,7 @@ class Replica:
         if self.waiting and not any(lane.steps for lane in lanes) and any(lane.preempted for lane in lanes):
             for lane in lanes:  # who gave way in a step that never began can be admitted in the next
                 lane.preempted, lane.until = False, now
-        until, busy = self.pins.next_at, False
+        until, busy = min(self.pins.next_at, self.swaps.next_at), False
         for lane in lanes:
             busy = busy or lane.steps > 0
             until = min(until, lane.until)
@@ -385,6 +391,15 @@ class Replica:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
         self.next_at = until
+
+
+def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows:
+    """The queue in its policy's order, or in that of the preemption policy where it has one."""
+    if replica.flows is not None:
+        return replica.flows
+    if queue is not None:
+        return Ordered(queue)
+    return Ordered(preempt) if hasattr(preempt, "place") else Fcfs()
 
 
 def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None) -> KvPool:

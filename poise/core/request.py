@@ -89,6 +89,7 @@ class Sequence:
     chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
     nodes, shared: prefix extents held, and how many of its blocks lie in them.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
+    kept: tokens of which host memory keeps a copy while they are here too, whole blocks of them.
     tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
     pinned: whether KV of its session was pinned here when it arrived.
     account: where its time is charged; None unless the run was asked for it.
@@ -96,8 +97,8 @@ class Sequence:
 
     __slots__ = (
         "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
-        "hit_version", "id", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase", "pinned",
-        "preemptions", "produced", "request", "shared", "short", "source", "swapped", "tool",
+        "hit_version", "id", "kept", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase",
+        "pinned", "preemptions", "produced", "request", "shared", "short", "source", "swapped", "tool",
     )  # fmt: skip
 
     done_at_step: int
@@ -126,6 +127,7 @@ class Sequence:
         self.shared = 0
         self.source = -1
         self.swapped = 0
+        self.kept = 0
         self.cancelled = False
         self.cached = 0
         self.hit_version = -1

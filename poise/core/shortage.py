@@ -1,4 +1,4 @@
-"""Who gives way when a replica runs out of KV blocks, and how what was swapped to host memory comes back."""
+"""Who gives way when a replica runs out of KV blocks, and when its preemption policy has others run instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import PolicyError
 from poise.core.outcome import PREEMPTED
-from poise.core.policy import Preempt
+from poise.core.policy import Preempt, Victim
 from poise.core.request import Phase, Sequence
 
 if TYPE_CHECKING:
@@ -15,17 +15,13 @@ if TYPE_CHECKING:
 
 
 class Shortage:
-    """One replica's side of it.
+    """One replica's side of it.  unpinned: whether a pin gave way since the last turn."""
 
-    host_bytes: host memory that is left for swapped KV.  unpinned: whether a pin gave way since the last turn.
-    """
-
-    __slots__ = ("host_bytes", "preempt", "replica", "unpinned")
+    __slots__ = ("preempt", "replica", "unpinned")
 
     def __init__(self, replica: Replica, preempt: Preempt) -> None:
         self.replica = replica
         self.preempt = preempt
-        self.host_bytes = replica.engine.host_kv_bytes
         self.unpinned = False
 
     def make_room(self, lane: LaneState) -> None:
@@ -34,50 +30,50 @@ class Shortage:
             self.give_way(lane)
 
     def give_way(self, lane: LaneState) -> Sequence | None:
-        """Let a pin go, or preempt one request of the lane; the one that gave way (None for a pin)."""
+        """Let a pin go, wait for a copy, or preempt one request of the lane; who gave way (None: nobody had to)."""
         replica = self.replica
         if replica.pins.heap:
             replica.pins.give_way()
             self.unpinned = True
             return None
-        victim = self.preempt.victim(lane)
+        if replica.swaps.flying and replica.swaps.wait(lane):
+            return None
+        sequence = self._preempt(lane, self.preempt.victim(lane))
+        lane.preempted = True
+        return sequence
+
+    def review(self, lane: LaneState) -> None:
+        """Have those give way whom the policy names between two steps; others may be admitted in the next."""
+        victims, again = self.preempt.review(lane)  # type: ignore[attr-defined]  # only asked where it has one
+        if again <= lane.group.step:
+            raise PolicyError(
+                f"{type(self.preempt).__name__} asks to review again at decode step {again}, and it is "
+                f"{lane.group.step}; give a later one"
+            )
+        lane.review_at = again
+        for victim in victims:
+            self._preempt(lane, victim)
+        self.replica.waiting.sort_anew()
+
+    def _preempt(self, lane: LaneState, victim: Victim) -> Sequence:
+        replica, pool = self.replica, self.replica.pool
         sequence = replica.sequences.get(victim.request)
-        if sequence is None or sequence.lane != lane.index:
+        if sequence is None or sequence.lane != lane.index or sequence.phase not in (Phase.PREFILL, Phase.DECODE):
             raise PolicyError(
                 f"{type(self.preempt).__name__} names {victim}, which does not run on lane {lane.spec.name!r}"
             )
-        lane.preempted = True
-        self._preempt(lane, sequence, victim.swap)
-        return sequence
-
-    def restore(self, sequence: Sequence, lane: LaneState) -> None:
-        """Bring swapped KV back; the step under composition takes the longer for it."""
-        replica, tokens = self.replica, sequence.swapped
-        kv_bytes = replica.estimator.kv_bytes(tokens)
-        time = replica.estimator.swap(kv_bytes)
-        lane.swapping += time
-        self.host_bytes += kv_bytes
-        replica.queued_tokens -= tokens
-        replica.pool.explicit += replica.pool.blocks(tokens)
-        sequence.computed, sequence.swapped, sequence.shared, sequence.extent = tokens, 0, 0, len(sequence.request.ids)
-        replica.handover.resume(sequence)
-        if sequence.account is not None:
-            sequence.account.swap = time
-
-    def _preempt(self, lane: LaneState, sequence: Sequence, swap: bool) -> None:
-        replica, pool = self.replica, self.replica.pool
         if lane.take_out(sequence):
             replica.queued_tokens += sequence.need
         else:
             lane.prefilling.remove(sequence)
             replica.queued_tokens += sequence.computed
             lane.chunks = [chunk for chunk in lane.chunks if chunk[0] is not sequence]
-        pool.explicit -= pool.private(sequence)
-        kv_bytes = replica.estimator.kv_bytes(sequence.computed) if swap else 0
-        if swap and sequence.computed and kv_bytes <= self.host_bytes:
-            self.host_bytes -= kv_bytes
-            lane.swapping += replica.estimator.swap(kv_bytes)
-            sequence.swapped = sequence.computed
+        private = pool.private(sequence)
+        swapped = victim.swap and sequence.computed > 0 and replica.swaps.out(sequence, lane, private)
+        if swapped and replica.swaps.how.beside:
+            sequence.shared += private  # none of its blocks is free yet
+        else:
+            pool.explicit -= private
         pool.drop(pool.release(sequence))
         sequence.preemptions += 1
         sequence.move(Phase.WAITING)
@@ -85,3 +81,4 @@ class Shortage:
         replica.running -= 1
         replica.waiting.push_front(sequence)
         replica.out.append((PREEMPTED, sequence))
+        return sequence

@@ -61,6 +61,7 @@ class Engine:
     kv_blocks: the number of KV blocks, where it is known; 0 derives it from memory.
     reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
     host_kv_bytes: host memory for KV that preemption swaps out.
+    swap_launch_s: what it takes to begin one copy to or from host memory, beside its bytes.
     first_token: which side of a prefill/decode pair sends the first token to the client.
     """
 
@@ -74,6 +75,7 @@ class Engine:
     kv_blocks: int = 0
     reserve_prompt: bool = True
     host_kv_bytes: int = 0
+    swap_launch_s: float = 0.0
     first_token: Literal["decode", "prefill"] = "decode"
     lanes: tuple[Lane, ...] = (Lane(),)
 

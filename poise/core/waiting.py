@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from poise.core.policy import Queue
+from poise.core.policy import Preempt, Queue
 from poise.core.request import Sequence
 
 
@@ -23,15 +23,18 @@ class Fcfs(deque[Sequence]):
         """Add a sequence that was preempted."""
         self.appendleft(sequence)
 
+    def sort_anew(self) -> None:
+        """There are no keys that could have changed."""
+
 
 class Ordered:
     """Sorted by a policy's key, then arrival, then id; who was preempted finds a place anew."""
 
     __slots__ = ("_items", "_key", "_places")
 
-    def __init__(self, policy: Queue) -> None:
+    def __init__(self, policy: Queue | Preempt) -> None:
         place = getattr(policy, "place", None)
-        self._key: Callable[[Sequence], Any] = place or (lambda sequence: policy.key(sequence.request))
+        self._key: Callable[[Sequence], Any] = place or (lambda sequence: policy.key(sequence.request))  # type: ignore[union-attr]
         self._items: list[tuple[Any, int, int, Sequence]] = []
         self._places: dict[int, tuple[Any, int, int]] = {}
 
@@ -49,6 +52,13 @@ class Ordered:
         return self._items[0][3] is sequence
 
     push_front = push
+
+    def sort_anew(self) -> None:
+        """Find everybody a place by what the policy says now."""
+        waiting = [item[3] for item in self._items]
+        self._items.clear()
+        for sequence in waiting:
+            self.push(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out."""

@@ -30,9 +30,9 @@ class Around:
         """Bytes of KV of so many tokens."""
         return self.inner.kv_bytes(tokens)
 
-    def swap(self, kv_bytes: int) -> int:
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move so many bytes to or from host memory."""
-        return self.inner.swap(kv_bytes)
+        return self.inner.swap(kv_bytes, runs)
 
     def describe(self) -> dict[str, object]:
         """What the inner one says of itself."""

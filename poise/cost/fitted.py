@@ -89,9 +89,9 @@ class FittedEstimator:
         """Bytes of KV cache of one request, by the model's shape."""
         return self.pool.model.kv_bytes(tokens, BITS[self.pool.kv])
 
-    def swap(self, kv_bytes: int) -> int:
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds over all devices' PCIe links at once; ScenarioError where no bandwidth is stated."""
-        return swap(self.pool, kv_bytes)
+        return swap(self.pool, kv_bytes, runs)
 
     def describe(self) -> dict[str, object]:
         """The coefficients in seconds and where they come from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from poise.core.errors import ScenarioError
 from poise.core.spec import BITS, Device, Pool
@@ -120,9 +121,16 @@ def link_of(
     return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
 
 
-def swap(pool: Pool, kv_bytes: int) -> int:
-    """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
+def swap(pool: Pool, kv_bytes: int, runs: int) -> int:
+    """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated.
+
+    Each device begins a copy for each of the `runs` and each layer that keeps KV, of keys and of values apart (a latent
+    is one): n · launch + bytes / bandwidth, with `Engine.swap_launch_s`.
+    """
     device = pool.device
     if device.host_bw <= 0:
         raise ScenarioError(f"device.{device.name} states no host_bw, so KV cannot be swapped; give it bytes/s one way")
-    return ps(kv_bytes / (device.host_bw * pool.devices))
+    model = pool.model
+    layers = ceil((model.layers - model.linear_layers) / pool.pipeline)
+    copies = runs * layers * (1 if model.mla else 2)
+    return ps(kv_bytes / (device.host_bw * pool.devices) + copies * pool.engine.swap_launch_s)

@@ -130,9 +130,9 @@ class Steps:
         rows = self.pool.model.kv_bytes(tokens, BITS[self.pool.kv]) - state
         return ceil(rows * kv_copies(self.pool)) + state
 
-    def swap(self, kv_bytes: int) -> int:
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""
-        return swap(self.pool, kv_bytes)
+        return swap(self.pool, kv_bytes, runs)
 
     def _about(self, name: str) -> dict[str, object]:
         """How `describe` begins: the estimator's name and the pool."""

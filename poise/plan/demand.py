@@ -10,6 +10,7 @@ import numpy as np
 from poise.core.errors import UserError
 from poise.core.units import SECOND
 from poise.workload import Workload
+from poise.workload.paths import programs
 from poise.workload.rows import take
 
 REQUESTS = 4000
@@ -28,6 +29,7 @@ class Demand:
     percentile of prompts.  longest: the most tokens of one request.  hit: the share of prompt tokens that an unlimited
     prefix cache would find.  stretches: what is simulated in the search.  fresh: the same under other seeds, to confirm
     what was found; none where the load is recorded.  whole: all of the traffic.  notes: what was left out.
+    turns: requests of a program in the mean, 0 where there are no programs.
     """
 
     rate: float
@@ -40,6 +42,7 @@ class Demand:
     fresh: tuple[Workload, ...]
     whole: Workload
     notes: tuple[str, ...] = ()
+    turns: float = 0.0
 
     @property
     def warmup_s(self) -> float:
@@ -72,6 +75,7 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
         fresh=tuple(stretches),
         whole=first,
         notes=tuple(notes),
+        turns=_turns(told),
     )
 
 
@@ -107,6 +111,12 @@ def span_s(workload: Workload) -> float:
     if workload.after_offsets is not None:
         own = own[np.diff(workload.after_offsets) == 0]
     return (float(own[-1] - own[0]) + waited) / SECOND if len(own) else 0.0
+
+
+def _turns(workload: Workload) -> float:
+    of = programs(workload)
+    mine = of[of >= 0] if of is not None else np.zeros(0, np.int64)
+    return len(mine) / len(np.unique(mine)) if len(mine) else 0.0
 
 
 def _rows(workload: Workload, requests: int) -> int:

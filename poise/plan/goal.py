@@ -11,7 +11,7 @@ from poise.core.spec import Slo
 
 Aim = Literal["cost", "energy", "gpus"]
 AIMS: tuple[str, ...] = get_args(Aim)
-PARTS = tuple(each.name for each in fields(Slo) if each.name != "program_s")
+PARTS = tuple(each.name for each in fields(Slo))
 
 
 @dataclass(frozen=True, slots=True)

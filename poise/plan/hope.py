@@ -62,7 +62,10 @@ class Hope:
 
 
 def looser(slo: Slo, times: float, before_s: float = 0.0) -> Slo:
-    """Limits `times` as wide, less `before_s` seconds that are spent before the first token."""
+    """Limits `times` as wide, less `before_s` seconds that are spent before the first token.
+
+    None on programs: how much of one is still to come is not told by what it has missed.
+    """
     least = 1 / SECOND
 
     def wider(limit: float | None, less: float) -> float | None:

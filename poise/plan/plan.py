@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poise.catalogue.engines import engine_defaults
-from poise.core.errors import CapacityError
+from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.plan.autoscale import Autoscale, autoscale
@@ -164,6 +164,8 @@ def plan(ask: Ask, ways: Ways | None = None) -> Plan:
     """
     since, ways = time.perf_counter(), ways or Ways()
     demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.seeds, ask.requests)
+    if ask.goal.slo.program_s is not None and not demand.turns:
+        raise UserError("--slo program_s: the traffic has no programs; give e2e_s, or traffic with sessions or joins")
     kinds = _units(ask, demand)
     available = {name: each.limit for name, each in ask.prices.items() if each.limit is not None}
     limits = Limits(ask.goal, available)

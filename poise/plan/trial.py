@@ -20,6 +20,7 @@ from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
 from poise.report.metrics import measure, met
+from poise.report.programs import spans
 from poise.report.seeds import half_width, mean
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
@@ -33,7 +34,8 @@ class Trial:
     """What a fleet came to, means over stretches. attainment: share of arrivals that met the SLO; `spread` is the half
     width of its 95 % interval (over seeds, or over blocks of time of one run; None where it cannot be said).
 
-    ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished).
+    ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished); program_s: the
+    same of programs (None as well where there are none).
     watts, usd_per_mtok, j_per_mtok: of all devices; utilisation: share of time with a step under way.
     cut: ended once it could not hold; then attainment is what it could have reached at most, the figures are None, and
     watts, utilisation, hit and misses are those until then.
@@ -45,6 +47,7 @@ class Trial:
     ttft_s: float | None
     tpot_s: float | None
     e2e_s: float | None
+    program_s: float | None
     watts: float
     usd_per_mtok: float | None
     j_per_mtok: float | None
@@ -78,7 +81,8 @@ class Trial:
 class Bench:
     """Where fleets are tried: the demand, the goal, the cost recipe and what the gateway believes.
 
-    front_s: seconds that an engine's server adds before the first token, which the simulation does not have.
+    front_s: seconds that an engine's server adds before the first token, which the simulation does not have; a program
+    pays them once for each of its requests, as if these followed one another.
     """
 
     demand: Demand
@@ -90,10 +94,9 @@ class Bench:
     @property
     def slo(self) -> Slo:
         """What is left of the SLO for what is simulated."""
-        slo, least = self.goal.slo, 1e-9
-        ttft_s = None if slo.ttft_s is None else max(slo.ttft_s - self.front_s, least)
-        e2e_s = None if slo.e2e_s is None else max(slo.e2e_s - self.front_s, least)
-        return Slo(ttft_s, slo.tpot_s, e2e_s)
+        slo, front_s = self.goal.slo, self.front_s
+        program_s = _less(slo.program_s, front_s * self.demand.turns)
+        return Slo(_less(slo.ttft_s, front_s), slo.tpot_s, _less(slo.e2e_s, front_s), program_s)
 
     def trial(self, fleet: Fleet, workloads: Sequence[Workload] = (), *, patience: float = inf) -> Trial:
         """The trial of a fleet under the demand's stretches, or under `workloads` in their place.
@@ -116,6 +119,7 @@ class Bench:
             ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
             tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
             e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
+            program_s=_plus(_programs_within(runs, self.goal.attainment, warmup), self.front_s * self.demand.turns),
             watts=_watts(fleet, runs),
             usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
             j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
@@ -134,7 +138,7 @@ class Bench:
         return Trial(
             fleet=fleet,
             attainment=Hope(self.slo, hope.share, hope.warmup_s).left(run, run.ended_at),
-            spread=None, ttft_s=None, tpot_s=None, e2e_s=None,
+            spread=None, ttft_s=None, tpot_s=None, e2e_s=None, program_s=None,
             watts=_watts(fleet, [run]),
             usd_per_mtok=None, j_per_mtok=None,
             utilisation=figures.utilisation.mean or 0.0,
@@ -185,6 +189,24 @@ def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> fl
             return None
         limits.append(int(values[rank]) / SECOND)
     return mean(limits)
+
+
+def _programs_within(runs: Sequence[Run], share: float, warmup_s: float) -> float | None:
+    """What `share` of the programs begun in each run took at most, the mean over runs; None where fewer finished."""
+    limits = []
+    for run in runs:
+        found = spans(run, warmup_s)
+        took = np.zeros(0) if found is None else np.sort(found.took[found.finished])
+        rank = -1 if found is None else ceil(share * int(found.begun.sum())) - 1
+        if not 0 <= rank < len(took):
+            return None
+        limits.append(int(took[rank]) / SECOND)
+    return mean(limits)
+
+
+def _less(limit: float | None, seconds: float) -> float | None:
+    """What is left of a limit, never nothing."""
+    return None if limit is None else max(limit - seconds, 1e-9)
 
 
 def _plus(value: float | None, more: float) -> float | None:

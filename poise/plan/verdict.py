@@ -10,7 +10,12 @@ from poise.plan.near import closest, smaller
 from poise.plan.plan import Plan
 from poise.plan.trial import Trial
 
-SAID = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "time to the end"}
+SAID = {
+    "ttft_s": "time to first token",
+    "tpot_s": "time per output token",
+    "e2e_s": "time to the end",
+    "program_s": "time of a program",
+}
 LIMITS = {
     "kv": "the KV cache holds no more at once",
     "sequences": "the engine runs no more at once (max_sequences)",

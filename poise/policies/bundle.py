@@ -53,3 +53,8 @@ class Policies:
     def __post_init__(self) -> None:
         if not isinstance(self.admission, tuple):
             raise PolicyError(f"admission is {self.admission!r}; give a tuple of admissions, as in (Ceiling(64),)")
+        if self.queue is not None and hasattr(self.preempt, "place"):
+            raise PolicyError(
+                f"preempt {type(self.preempt).__name__} orders the queue by its own priorities; leave queue out, not "
+                f"{type(self.queue).__name__}"
+            )

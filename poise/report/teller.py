@@ -96,7 +96,7 @@ class Teller:
         waited = told.at - self._queued_at
         said = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
         if self._swapped:
-            return f"{said}; the KV of {count(computed, 'token')} comes back from host memory"
+            return f"{said}; the KV of {count(self._swapped, 'token')} comes back from host memory"
         if computed or ideal:
             said += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
         return said + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
@@ -127,7 +127,7 @@ class Teller:
     # On its way between replicas -------------------------------------------------------------------------------------
 
     def _pulling(self, _: Happening, tokens: int, source: int) -> str:
-        return f"fetches the KV of {count(tokens, 'token')} from replica {source}"
+        return f"fetches the KV of {count(tokens, 'token')} from replica {source}" if source >= 0 else ""
 
     def _pulled(self, _: Happening, waited: int, took: int) -> str:
         told = f"has it after {duration(seconds(waited + took))}"

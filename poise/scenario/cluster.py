@@ -250,6 +250,7 @@ def _engine(section: EngineSection) -> Engine:
         kv_blocks=section.kv_blocks,
         reserve_prompt=section.reserve_prompt,
         host_kv_bytes=round(section.host_kv_gb * 1e9),
+        swap_launch_s=section.swap_launch_us / 1e6,
         first_token=section.first_token,
         lanes=tuple(Lane(each.name, each.prefill, each.decode, each.share) for each in section.lanes),
     )

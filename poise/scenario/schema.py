@@ -70,6 +70,11 @@ class EngineSection(Section):
     host_kv_gb: float = Field(
         default=_ENGINE.host_kv_bytes / 1e9, ge=0, description="GB of host memory for KV that preemption swaps out"
     )
+    swap_launch_us: float = Field(
+        default=_ENGINE.swap_launch_s * 1e6,
+        ge=0,
+        description="microseconds to begin one copy of KV to or from host memory, as in 10",
+    )
     first_token: Literal["decode", "prefill"] = Field(
         default=_ENGINE.first_token, description="which side of a prefill/decode pair sends the first token"
     )

@@ -24,6 +24,7 @@ class LinearCost:
     layers: int = 1
     token_bytes: int = 1000
     swap_bw: float = 1e9
+    swap_run_s: float = 0.0
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of one step."""
@@ -37,9 +38,9 @@ class LinearCost:
         """Bytes of the KV cache of `tokens` tokens."""
         return tokens * self.token_bytes
 
-    def swap(self, kv_bytes: int) -> int:
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` to host memory or back."""
-        return ps(kv_bytes / self.swap_bw)
+        return ps(kv_bytes / self.swap_bw + runs * self.swap_run_s)
 
     def describe(self) -> dict[str, object]:
         """The coefficients."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
     """Every block is in one place, and every running sum equals a scan."""
     pool = replica.pool
-    private = explicit = running = queued = 0
+    private = running = queued = 0
+    explicit = replica.swaps.leaving
     for lane in replica.lanes:
         lane.group.check()
         private += lane.group.private(lane.reach(now, passed))

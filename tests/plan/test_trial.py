@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from poise.core.spec import Fault
+from poise.core.spec import Fault, Slo
+from poise.plan.demand import demand_of
 from poise.plan.fleet import Fleet, unit_name
+from poise.plan.goal import Goal
 from poise.plan.prices import Price
 from poise.plan.spot import poisson_below, spot
 from poise.plan.trial import Bench
 from poise.report.metrics import measure
 from poise.report.spending import IDLE_SHARE
 from poise.scenario.simulate import simulate
+from poise.workload import poisson, sessions
 
 from .cases import COST, a_bench, a_demand, a_goal, pools
 
@@ -63,3 +66,32 @@ def test_spares_follow_the_poisson_law() -> None:
     assert 0 <= often.reclaimed <= 1
     taken = bench.trial(replace(fleet, faults=(Fault(1.0, "reclaimed", 0, 0.0),)))
     assert taken.attainment <= bench.trial(fleet).attainment
+
+
+def conversations() -> Bench:
+    """Programs of three turns with two seconds between them, and a limit on their time that some of them miss."""
+    starts = poisson(rate=8.0, requests=200, prompt_tokens={"lognormal": {"mean": 600, "cv": 0.8}}, output_tokens=60)
+    load = sessions(starts, turns=3, think_s=2.0, user_tokens=100)
+    return Bench(demand_of([load], name="load", requests=2000), Goal(Slo(program_s=5.5), 0.9), COST)
+
+
+def test_programs_are_held_to_their_time() -> None:
+    bench = conversations()
+    fleet = Fleet((replace(pools()[0], replicas=1),))
+    trial = bench.trial(fleet)
+    load, warmup_s = bench.demand.stretches[0], bench.demand.warmup_s
+    run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST)
+    figures = measure(run, fleet.cluster(), bench.goal.slo, warmup_s=warmup_s)
+    assert trial.attainment == pytest.approx(figures.slo_attainment) and 0 < trial.attainment < 1
+    assert set(trial.misses) == {"program_s"}
+    at_99 = Bench(bench.demand, replace(bench.goal, attainment=0.99), COST).trial(fleet)
+    assert figures.program_s is not None and at_99.program_s == pytest.approx(figures.program_s.p99)
+
+
+def test_a_program_pays_for_the_server_once_a_turn() -> None:
+    fleet, bench = Fleet((replace(pools()[0], replicas=1),)), conversations()
+    plain, late = bench.trial(fleet), replace(bench, front_s=0.1).trial(fleet)
+    assert bench.demand.turns == 3
+    assert plain.program_s is not None and late.program_s == pytest.approx(plain.program_s + 0.3)
+    assert late.attainment < plain.attainment
+    assert a_bench().trial(fleet).program_s is None

@@ -27,14 +27,17 @@ from poise.policies.hedge.tail import Tail
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
+from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.edf import Edf
 from poise.policies.order.shortest_predicted import ShortestPredicted
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
 from poise.policies.order.weighted_round_robin import WeightedRoundRobin
 from poise.policies.predict.constant import Constant
 from poise.policies.predict.history import History
+from poise.policies.preempt.fast_switch import FastSwitch
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.priority import Priority
+from poise.policies.queue.saga import Saga as FairPrograms
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter as FairQueue
 from poise.policies.recover.migrate import Migrate
 from poise.policies.recover.recompute import Recompute
@@ -121,10 +124,16 @@ ORDERS: tuple[Callable[[], Any], ...] = (
     VirtualTokenCounter,
     partial(VirtualTokenCounter, uncached=True),
     partial(DeficitLongestPrefix, 20.0),
+    partial(DeficitRoundRobin, 20.0),
 )
 
 
-FAIR: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 3, FairQueue, partial(FairQueue, weights={1: 3.0}))
+FAIR: tuple[Callable[[], Any], ...] = (
+    *(NOBODY,) * 3,
+    FairQueue,
+    partial(FairQueue, weights={1: 3.0}),
+    partial(FairPrograms, 60.0, 1e-7),
+)
 """Queues of an engine that follow what was served; else it goes by priority, or by arrival."""
 
 
@@ -319,6 +328,7 @@ class Case:
     recovery: Callable[[], Any] = NOBODY
     batcher: Callable[[], Any] | None = None
     fair: Callable[[], Any] = NOBODY
+    churn: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -331,8 +341,9 @@ class Case:
                 self.cost,
                 self.blocks,
                 batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
-                preempt=LastAdmitted(self.swap),
-                queue=self.fair() or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
+                preempt=self.churn() if self.churn else LastAdmitted(self.swap),
+                queue=(None if self.churn else self.fair())
+                or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
                 cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
                 layers=LAYERS,
                 sends=self.roles[number] == "prefill",
@@ -445,6 +456,20 @@ def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
     return draw(st.sampled_from(hedgers))
 
 
+def _churn(draw: st.DrawFn) -> Callable[[], Any] | None:
+    """Nobody mostly; else priorities that change every few steps."""
+    if not _often(draw, 25):
+        return None
+    return partial(
+        FastSwitch,
+        draw(st.sampled_from((0.0, 0.05, 0.2))),
+        draw(st.sampled_from(("random", "markov"))),
+        run_blocks=draw(st.sampled_from((1, 3))),
+        beside=_often(draw, 70),
+        keeps=_often(draw, 50),
+    )
+
+
 def _joins(draw: st.DrawFn, rows: int, step: int) -> dict[str, Any]:
     offsets, before = [0, 0], []
     for row in range(1, rows):
@@ -522,7 +547,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         block_tokens=block,
         prefix_caching=_often(draw, 80),
         reserve_prompt=_often(draw, 50),
-        host_kv_bytes=draw(st.sampled_from((0, 50_000))),
+        host_kv_bytes=draw(st.sampled_from((0, 50_000, 300_000))),
         first_token=draw(st.sampled_from(("decode", "prefill"))),
         lanes=draw(st.sampled_from((ALONE, ALONE, PREFILL_FIRST, DECODE_FIRST))),
     )
@@ -536,6 +561,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         window=window,
         layers=LAYERS,
         swap_bw=draw(st.sampled_from((1e3, 1e5))) / unit,
+        swap_run_s=draw(st.sampled_from((0, 0, 2))) * unit,
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas
@@ -580,6 +606,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         predictor=draw(st.sampled_from(PREDICTORS)),
         hedge=_hedge(draw, step),
         recovery=partial(draw(st.sampled_from(RECOVERIES)), unit),
+        churn=_churn(draw),
         scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit, _often(draw, 50)) if scaled else NOBODY,
         fair=draw(st.sampled_from(FAIR)),
     )

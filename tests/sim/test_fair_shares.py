@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.find import build
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
+from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.fcfs import Fcfs
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
 from poise.scenario.simulate import build_world
@@ -168,6 +170,15 @@ def test_dlpm_keeps_its_bound(crowd: Crowd, quantum: float) -> None:
     assert difference <= 2 * (quantum + LONGEST + 2 * (told_at_most(crowd) + 2 * crowd.at_once * error))
 
 
+@given(crowds(), st.sampled_from([1.0, 50.0, 500.0]))
+@settings(max_examples=60)
+def test_deficit_round_robin_keeps_its_bound(crowd: Crowd, quantum: float) -> None:
+    """Shreedhar and Varghese's 2·Max + Quantum, with corrections of the output foretold."""
+    difference, error = widest(crowd, crowd.trace(DeficitRoundRobin(quantum)))
+    cost = LONGEST + 2 * told_at_most(crowd)
+    assert difference <= quantum + 2 * (cost + 2 * 2 * crowd.at_once * error)
+
+
 def flood(predictor: str = "oracle") -> Crowd:
     """200 requests of tenant 0 and 30 of tenant 1 behind them, all at once, of the largest size."""
     workload = Workload(
@@ -193,9 +204,10 @@ def test_the_bound_is_nearly_met() -> None:
 
 
 @pytest.mark.parametrize(("weight", "share"), [(1.0, 0.5), (3.0, 0.75)])
-def test_service_follows_weights(weight: float, share: float) -> None:
+@pytest.mark.parametrize("order", [VirtualTokenCounter, partial(DeficitRoundRobin, 50.0)])
+def test_service_follows_weights(order: Any, weight: float, share: float) -> None:
     """While both wait, tenant 1 is served its weight's share."""
-    trace = flood().trace(VirtualTokenCounter(weights={1: weight}))
+    trace = flood().trace(order(weights={1: weight}))
     sent = [item.request for item in trace.items() if isinstance(item, Dispatch)]
     both = sent[4 : 4 + 24]  # behind the first ones that found free slots, and before tenant 1 runs out
     assert sum(request >= 200 for request in both) / len(both) == pytest.approx(share, abs=0.1)

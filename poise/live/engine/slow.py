@@ -30,9 +30,9 @@ class Slow(Estimator):
         """Bytes of KV cache, which slowness does not change."""
         return self.estimator.kv_bytes(tokens)
 
-    def swap(self, kv_bytes: int) -> int:
+    def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` to host memory or back."""
-        return round(self.estimator.swap(kv_bytes) * self.factor)
+        return round(self.estimator.swap(kv_bytes, runs) * self.factor)
 
     def describe(self) -> dict[str, object]:
         """The estimator's coefficients, and the factor."""

@@ -34,6 +34,11 @@ def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None, queue: Queue
             "preempt swaps KV to host memory, and vLLM v1 only computes it again; take swap: false",
         ),
         (
+            hasattr(preempt, "review"),
+            "the preemption policy lets others run while there is room, and vLLM preempts for want of room alone; it "
+            "can be simulated",
+        ),
+        (
             hasattr(cache, "rank"),
             "the cache policy ranks what is evicted, and vLLM evicts what was used least recently; it can be simulated",
         ),

@@ -14,6 +14,7 @@ from poise.core.spec import ReplicaSpec
 from poise.core.units import SECOND
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.find import build, names
+from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.edf import Edf
 from poise.policies.order.fcfs import Fcfs
 from poise.policies.order.priority import Priority
@@ -90,6 +91,17 @@ def test_tenants_take_turns_by_weight() -> None:
     assert [number // 6 for number in weighted[:8]] == [0, 1, 0, 0, 0, 1, 0, 0]
 
 
+@pytest.mark.parametrize(("quantum", "turns"), [(30.0, "00010001"), (60.0, "00000011"), (10.0, "00010001")])
+def test_a_deficit_is_a_quantum_of_work_in_each_round(quantum: float, turns: str) -> None:
+    """Six prompts of 10 tokens beside two of 30: as much work of each, in grains of a quantum."""
+    crowd = [
+        a_request(id=number, tenant=number // 6, arrived_at=number, prompt_tokens=30 if number > 5 else 10)
+        for number in range(8)
+    ]
+    sent = served(DeficitRoundRobin(quantum), *crowd, output_tokens=0)
+    assert "".join(str(number // 6) for number in sent) == turns
+
+
 def test_idling_saves_up_no_turns() -> None:
     """Tenant 1 comes after tenant 0 had ten turns, and is owed none of them."""
     order = WeightedRoundRobin()
@@ -128,6 +140,8 @@ def test_everybody_is_served_once(name: str, crowd: list[tuple[int, int, int]]) 
         ("virtual_token_counter", {"input_weight": -1.0}),
         ("virtual_token_counter", {"weights": {"a": 1.0}}),
         ("deficit_longest_prefix", {"quantum": 0.0}),
+        ("deficit_round_robin", {"quantum": 0.0}),
+        ("deficit_round_robin", {"quantum": -4096.0}),
     ],
 )
 def test_parameters_that_make_no_sense(name: str, parameters: dict[str, float]) -> None:
