@@ -26,7 +26,7 @@ CLAIM = Claim(
     paper="arXiv 2408.08147",
     year=2024,
     slot="router",
-    policies=("pull", "pd_serve"),
+    policies=("pull",),
     others=("least_requests", "round_robin"),
     headline="99 % of requests in time where a queued baseline falls to 57 %: up to 42.3 points more; the balanced "
     "ratio carries 60 % more or above than the others tried",
