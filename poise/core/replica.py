@@ -370,16 +370,18 @@ class Replica:
     def _schedule(self, now: int) -> None:
         """Find the next instant at which something ends here."""
         lanes = self.lanes
+        freed, self.shortage.freed = self.shortage.freed, False
         if len(lanes) > 1:
-            # A lane that composed before a pin gave way for another may find room for who waits at the next boundary.
-            crowded = self.space.crowded() or (self.shortage.unpinned and len(self.waiting) > 0)
-            joining, self.shortage.unpinned = self.decode_lane.joining, False
+            # A lane that composed before another one freed blocks may find room for who waits at the next boundary.
+            crowded = self.space.crowded() or (freed and len(self.waiting) > 0)
+            joining = self.decode_lane.joining
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
                     lane.cut(now, True)
-        if self.waiting and not any(lane.steps for lane in lanes) and any(lane.preempted for lane in lanes):
-            for lane in lanes:  # who gave way in a step that never began can be admitted in the next
-                lane.preempted, lane.until = False, now
+        if self.waiting and not any(lane.steps for lane in lanes):
+            if freed or any(lane.preempted for lane in lanes):
+                for lane in lanes:  # who gave way in a step that never began can be admitted in the next
+                    lane.preempted, lane.until = False, now
         until, busy = min(self.pins.next_at, self.swaps.next_at), False
         for lane in lanes:
             busy = busy or lane.steps > 0

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Shortage:
-    """One replica's side of it.  unpinned: whether a pin gave way since the last turn."""
+    """One replica's side of it.  freed: whether a pin, or who was named in a review, gave way since the last turn."""
 
-    __slots__ = ("preempt", "replica", "unpinned")
+    __slots__ = ("preempt", "replica", "freed")
 
     def __init__(self, replica: Replica, preempt: Preempt) -> None:
         self.replica = replica
         self.preempt = preempt
-        self.unpinned = False
+        self.freed = False
 
     def make_room(self, lane: LaneState) -> None:
         """Preempt until the next step of the lane's decodes fits."""
@@ -34,7 +34,7 @@ class Shortage:
         replica = self.replica
         if replica.pins.heap:
             replica.pins.give_way()
-            self.unpinned = True
+            self.freed = True
             return None
         if replica.swaps.flying and replica.swaps.wait(lane):
             return None
@@ -53,6 +53,7 @@ class Shortage:
         lane.review_at = again
         for victim in victims:
             self._preempt(lane, victim)
+            self.freed = True
         self.replica.waiting.sort_anew()
 
     def _preempt(self, lane: LaneState, victim: Victim) -> Sequence:
