@@ -79,8 +79,8 @@ class Saga:
         return moves
 
     def _load(self, cluster: ClusterView) -> list[float]:
-        rooms = cluster.total_blocks
-        return [tokens / self._room(blocks) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
+        block, rooms = self.block_tokens, cluster.total_blocks
+        return [tokens / (blocks * block or UNTOLD) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
 
     def _room(self, blocks: int) -> int:
         """KV tokens that a replica of so many blocks can hold."""
