@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from poise.core.spec import Role
+
 
 class Route(NamedTuple):
     """A router's answer: send the request to `replica`; `decode` names the partner of a prefill replica.
@@ -80,6 +82,13 @@ class Scale(NamedTuple):
     warm: int = 0
 
 
+class Convert(NamedTuple):
+    """Replica `replica` is to take another role: it drains, makes ready for it and serves again, on its own devices."""
+
+    replica: int
+    role: Role
+
+
 class Wake(NamedTuple):
     """Send a `Tick` at `at`."""
 
@@ -87,7 +96,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Move | Hedge | Scale | Wake
+Action = Dispatch | Refuse | Abort | Move | Hedge | Scale | Convert | Wake
 
 ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""

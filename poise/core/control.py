@@ -99,7 +99,7 @@ class Control:
         self.tries = tries
         self.tried: dict[int, tuple[int, ...]] = {}
         self.resume = resume and (recovery is None or recovery.resumes)
-        self.held = Held(getattr(self.router, "group", _model), self.order, self.state)
+        self.held = Held(getattr(self.router, "group", self._asked), self.order, self.state)
         self.books = Books(self.state, "flights" in needs)
         self.flights = self.books.flights
         self._observers = [policy for policy in asked if hasattr(policy, "observe")]
@@ -434,10 +434,10 @@ class Control:
     def _name(self) -> str:
         return type(self.router).__name__
 
-
-def _model(request: RequestView) -> Hashable:
-    """Who waits for one replica alone is not to keep the others of its model waiting."""
-    return request.model if request.home < 0 else (request.model, request.home)
+    def _asked(self, request: RequestView) -> Hashable:
+        """Who waits for one replica alone is not to keep the others of its model waiting."""
+        asked = self.state.asked(request)
+        return asked if request.home < 0 else (*asked, request.home)
 
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {

@@ -44,7 +44,8 @@ def header(
 
 def replicas_of(told: Mapping[str, Any]) -> list[ReplicaSpec]:
     """The replicas that a header names; TraceError where it does not."""
-    return [_made(ReplicaSpec, each, "replicas") for each in _part(told, "replicas", list)]
+    named = [{**each, "tenants": tuple(each.get("tenants", ()))} for each in _part(told, "replicas", list)]
+    return [_made(ReplicaSpec, each, "replicas") for each in named]
 
 
 def pools_of(told: Mapping[str, Any]) -> list[PoolSpec]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from poise.core.action import Batch, Hold, Move, Reject, Route, Scale, Wake
+from poise.core.action import Batch, Convert, Hold, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
@@ -130,10 +130,11 @@ class Hedger(Protocol):
 
 
 class Scaler(Protocol):
-    """How many replicas each pool has.
+    """How many replicas each pool has, and which role each replica.
 
     `needs`, as a router's, names the columns that it reads, and a class may have `observe(event)`. One with `ahead_s`
-    has `cluster.rate` foretold for so many seconds; else it is for the longest start of a pool.
+    has `cluster.rate` foretold for so many seconds; else it is for the longest start of a pool. One that answers with
+    `Convert` names in `converts` the roles that it changes between.
     """
 
     @property
@@ -146,8 +147,12 @@ class Scaler(Protocol):
         """Seconds between two decisions, above 0."""
         ...
 
-    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """The pools that are to change; beyond a pool's bounds counts as at them, and what it has changes nothing."""
+    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale | Convert]:
+        """The pools, and the serving replicas, that are to change.
+
+        Beyond a pool's bounds counts as at them; what is so already changes nothing, nor does a role that would leave
+        some request without a replica, or a pair, that serves it now.
+        """
         ...
 
 

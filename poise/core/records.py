@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from poise.core.blame import Blame
+from poise.core.spec import Role
 
 FINISHED: Final = 0
 REJECTED: Final = 1
@@ -101,6 +102,15 @@ class Scaled(NamedTuple):
     warm: int
 
 
+class Converted(NamedTuple):
+    """A replica that was told to take another role at `since` serves in it from `at` on."""
+
+    since: int
+    at: int
+    replica: int
+    role: Role
+
+
 class Happened(NamedTuple):
     """A fault of the kind `kind` befell a replica at `at`; it was over at `until`, which may be at once, or never."""
 
@@ -123,6 +133,7 @@ class Run:
     programs: the program (session, or rows joined to one another) of each request, -1 for none; None: there are none.
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
+    converted: the replicas that took another role.
     faults: what befell the replicas, links first.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
     """
@@ -140,6 +151,7 @@ class Run:
     samples: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     scaled: list[Scaled] = field(default_factory=list)
+    converted: list[Converted] = field(default_factory=list)
     faults: list[Happened] = field(default_factory=list)
     programs: array[int] | None = None
     blame: Blame | None = None

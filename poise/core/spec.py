@@ -86,7 +86,8 @@ class Startup:
 
     provision_s: until its devices and its host are there.  image_s: until its image is.  engine_s: until the engine's
     process runs, without a model.  weights_s: until the weights are in device memory.  capture_s: warm-up, with CUDA
-    graphs.  A pre-warmed slot has the first three behind it.
+    graphs.  connect_s: until its links to the others stand and it has said that it is well.
+    A pre-warmed slot has the first three behind it, and so has a replica that takes another role.
     sigma: a start takes all its stages times exp(sigma·z), z standard normal; so the seconds given are medians.
     """
 
@@ -95,6 +96,7 @@ class Startup:
     engine_s: float = 0.0
     weights_s: float = 0.0
     capture_s: float = 0.0
+    connect_s: float = 0.0
     sigma: float = 0.0
 
     @property
@@ -105,7 +107,7 @@ class Startup:
     @property
     def loading_s(self) -> float:
         """Median seconds from there until it serves."""
-        return self.weights_s + self.capture_s
+        return self.weights_s + self.capture_s + self.connect_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Pool:
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
     power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
+    tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
     """
 
     model: Model
@@ -136,6 +139,7 @@ class Pool:
     max_replicas: int | None = None
     prewarmed: int = 0
     power_cap_w: float = 0.0
+    tenants: tuple[int, ...] = ()
 
     @property
     def power_w(self) -> float:
@@ -296,6 +300,7 @@ class ReplicaSpec(NamedTuple):
     pool: the index of its pool, -1 for one that no scaler decides on.
     decode_rate: output tokens per second of one request that decodes alone.
     returns: another will take its place when it is gone.
+    tenants: whose requests it serves alone, as `Pool.tenants`.
     """
 
     model: int = -1
@@ -311,6 +316,7 @@ class ReplicaSpec(NamedTuple):
     pool: int = 0
     decode_rate: float = 0.0
     returns: bool = False
+    tenants: tuple[int, ...] = ()
 
 
 class PoolSpec(NamedTuple):

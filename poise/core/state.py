@@ -9,7 +9,7 @@ from typing import Final
 from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
 from poise.core.request import RequestView
-from poise.core.spec import Belief, ReplicaSpec
+from poise.core.spec import Belief, ReplicaSpec, Role
 from poise.core.view import COLUMNS, REPORTED, FlightView, PoolView
 
 STARTING: Final = 0
@@ -62,6 +62,7 @@ class State:
         self.measured_at = [0] * count
         self.narrow: Sequence[int] | None = None
         self.pools: Sequence[PoolView] = ()
+        self.roles: Sequence[Role] = ()
         self.rate = -1.0
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
         # A report made for the decision itself already shows all that was sent.
@@ -70,7 +71,10 @@ class State:
             and belief.period_s > 0
             and bool({"tokens", "queued_tokens", "waiting"} & set(self.reported))
         )
-        self._able: dict[tuple[str, int], tuple[tuple[int, ...], int]] = {}
+        self._able: dict[tuple[str, int, int], tuple[tuple[int, ...], int]] = {}
+        self.named: set[int] = set()
+        """Tenants with replicas of their own."""
+        self._name()
 
     # What routers read -----------------------------------------------------------------------------------------------
 
@@ -83,8 +87,9 @@ class State:
         return self._fit("decode", request)
 
     def _fit(self, stage: str, request: RequestView) -> Sequence[int]:
-        known = self._able.get((stage, request.model))
-        ids, least = known or self._find_able(stage, request.model)
+        tenant = request.tenant if request.tenant in self.named else -1
+        known = self._able.get((stage, request.model, tenant))
+        ids, least = known or self._find_able(stage, request.model, tenant)
         tokens = request.prompt_tokens + 1
         if tokens <= least:
             return ids
@@ -93,13 +98,14 @@ class State:
     def peers(self, request: RequestView, replica: int) -> Sequence[int]:
         """The other replicas, in order, that may take `request` over from `replica`."""
         role, tokens = self.replicas[replica].role, request.prompt_tokens + 1
+        model, tenant = self.asked(request)
         return [
             index
             for index, other in enumerate(self.replicas)
             if index != replica
             and self.status[index] == SERVING
             and other.role == role
-            and other.model in (-1, request.model)
+            and takes(other, model, tenant)
             and other.capacity_tokens >= tokens
         ]
 
@@ -120,17 +126,22 @@ class State:
             return 0.0
         return tokens * origin.kv_token_bytes / rate + origin.link_latency_s
 
+    def asked(self, request: RequestView) -> tuple[int, int]:
+        """The model that a request asks for, and its tenant where that has replicas of its own (else -1)."""
+        return request.model, request.tenant if request.tenant in self.named else -1
+
     # What Control writes ---------------------------------------------------------------------------------------------
 
     def hopeless(self, request: RequestView) -> str:
         """Why no replica, up or not, will ever take the request; empty if one may."""
         longest = {"mixed": 0, "prefill": 0, "decode": 0}
+        model, tenant = self.asked(request)
         for replica, status in zip(self.replicas, self.status, strict=True):
-            if status != GONE and replica.model in (-1, request.model):
+            if status != GONE and takes(replica, model, tenant):
                 longest[replica.role] = max(longest[replica.role], replica.capacity_tokens)
         most = max(longest["mixed"], min(longest["prefill"], longest["decode"]))
         if not most:
-            return f"no replica serves model {request.model}"
+            return f"no replica serves model {model}" + (f" to tenant {request.tenant}" if self.named else "")
         if request.prompt_tokens + 1 > most:
             return f"prompt and one more token exceed the {most} tokens that a replica can hold"
         return ""
@@ -145,6 +156,7 @@ class State:
             self.sent_prefixes.room[replica] = spec.cache_tokens
         if self.status[replica] == GONE:
             self.status[replica] = STARTING
+        self._name()
         self._able.clear()
 
     def set_status(self, replica: int, status: int) -> None:
@@ -229,13 +241,23 @@ class State:
             self.queued_tokens[replica] += tokens
             self.waiting[replica] += waiting
 
-    def _find_able(self, stage: str, model: int) -> tuple[tuple[int, ...], int]:
+    def _name(self) -> None:
+        self.named = {tenant for replica in self.replicas for tenant in replica.tenants}
+
+    def _find_able(self, stage: str, model: int, tenant: int) -> tuple[tuple[int, ...], int]:
         roles = ("decode",) if stage == "decode" else ("mixed", "prefill")
         ids = tuple(
             index
             for index, replica in enumerate(self.replicas)
-            if self.status[index] == SERVING and replica.role in roles and replica.model in (-1, model)
+            if self.status[index] == SERVING and replica.role in roles and takes(replica, model, tenant)
         )
         least = min((self.replicas[index].capacity_tokens for index in ids), default=0)
-        self._able[stage, model] = ids, least
+        self._able[stage, model, tenant] = ids, least
         return ids, least
+
+
+def takes(replica: ReplicaSpec, model: int, tenant: int) -> bool:
+    """Whether a replica serves requests for `model` of a tenant that has replicas of its own, or of the others (-1)."""
+    if replica.model not in (-1, model):
+        return False
+    return not replica.tenants if tenant < 0 else tenant in replica.tenants

@@ -8,7 +8,7 @@ from typing import Protocol
 from poise.core.action import ALL
 from poise.core.estimate import Chunk
 from poise.core.request import RequestView
-from poise.core.spec import Engine, Lane
+from poise.core.spec import Engine, Lane, Role
 
 REPORTED = ("tokens", "queued_tokens", "waiting", "running", "free_blocks")
 """Columns that the control side knows from reports; `requests` joins them where dispatches in flight do not count."""
@@ -127,9 +127,11 @@ class PoolView(Protocol):
     wanted: replicas that it was last told to have, `warm` its pre-warmed slots.  start_s, warm_start_s: the typical
     seconds until a new replica serves, 0 for unknown.  serving: the replicas that take requests now, in order.
     held: requests that wait at the gateway and that it could take.
+    group: the first pool that serves the same requests (of the same model and tenants), by index; its own if none does.
     """
 
     name: str
+    group: int
     min_replicas: int
     max_replicas: int
     wanted: int
@@ -146,6 +148,11 @@ class FleetView(ClusterView, Protocol):
     @property
     def pools(self) -> Sequence[PoolView]:
         """The pools, by index."""
+        ...
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """What each replica computes, or will once it has changed its role (a column over replicas)."""
         ...
 
     @property

@@ -28,7 +28,7 @@ class Start:
     def of(self, pool: Pool) -> Startup:
         """The start-up of one replica."""
         weights_s = footprint(pool).weights * pool.devices / (self.weights_gb_s * 1e9)
-        return Startup(self.provision_s, self.image_s, self.engine_s, weights_s, self.capture_s, self.sigma)
+        return Startup(self.provision_s, self.image_s, self.engine_s, weights_s, self.capture_s, sigma=self.sigma)
 
 
 def read_start(text: str | None) -> Start:

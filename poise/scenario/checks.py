@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poise.core.errors import UserError
+from poise.policies.find import find
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.choice import choices
 from poise.scenario.hazards import TIMED
@@ -134,17 +135,25 @@ def engine_of(scenario: Scenario, pool: PoolSection) -> EngineSection:
 
 
 def _roles(scenario: Scenario, places: Places) -> None:
-    """A prefill pool needs a decode pool for the same model, and the other way round."""
+    """A prefill pool needs a decode pool for the same model and tenants, and the other way round."""
     pools = scenario.cluster.pools
     for role, other in (("prefill", "decode"), ("decode", "prefill")):
-        partners = {pool.model or scenario.model for pool in pools if pool.role == other}
+        partners = {asked for pool in pools if pool.role == other for asked in _asked(scenario, pool)}
         for at, pool in enumerate(pools):
-            if pool.role == role and (pool.model or scenario.model) not in partners:
-                model = pool.model or scenario.model
+            alone = [asked for asked in _asked(scenario, pool) if asked not in partners]
+            if pool.role == role and alone:
+                model, tenant = alone[0]
+                whose = "" if tenant is None else f" and tenant {tenant}"
                 raise places.error(
                     ("cluster", "pools", at, "role"),
-                    f"{role} needs a pool with role {other} for {model}; add one, or make this one mixed",
+                    f"{role} needs a pool with role {other} for {model}{whose}; add one, or make this one mixed",
                 )
+
+
+def _asked(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int | None]]:
+    """The model and each tenant that a pool serves; None for those without a pool of their own."""
+    model = pool.model or scenario.model
+    return [(model, tenant) for tenant in pool.tenants] or [(model, None)]
 
 
 def _faults(scenario: Scenario, places: Places) -> None:
@@ -197,7 +206,9 @@ def _scaling(scenario: Scenario, places: Places) -> None:
             raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
         return
     path = ("policies", "scaler")
-    if all(_fewest(pool) == (pool.max_replicas or pool.replicas) for pool in scenario.cluster.pools):
+    names = [each[0] for each in choices(scenario.policies.scaler) if each is not None]
+    fixed = all(_fewest(pool) == (pool.max_replicas or pool.replicas) for pool in scenario.cluster.pools)
+    if fixed and not all(map(_converts, names)):
         raise places.error(path, "no pool may change its size; give one max_replicas, as in 8")
     if scenario.belief.gateways > 1:
         said = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
@@ -206,6 +217,14 @@ def _scaling(scenario: Scenario, places: Places) -> None:
         if fault.kind == "join":
             said = "join cannot be where a scaler decides who is there; remove the fault"
             raise places.error(("cluster", "faults", at, "kind"), said)
+
+
+def _converts(name: str) -> bool:
+    """Whether a scaler changes roles; who is unknown is told so when it is built."""
+    try:
+        return bool(getattr(find("scaler", name), "converts", ()))
+    except UserError:
+        return False
 
 
 def _fewest(pool: PoolSection) -> int:

@@ -172,6 +172,7 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         max_replicas=pool.max_replicas,
         prewarmed=pool.prewarmed,
         power_cap_w=pool.power_cap_w or 0.0,
+        tenants=tuple(pool.tenants),
     )
 
 
@@ -185,7 +186,10 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
             said = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
             raise loaded.places.error((*path, "startup", "weights_from"), said)
         seconds = footprint(pool).weights * pool.devices / rate
-    return Startup(section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.sigma)
+    return Startup(
+        section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.connect_s,
+        section.sigma,
+    )  # fmt: skip
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:

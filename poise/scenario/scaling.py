@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError
 from poise.core.spec import Belief, Cluster, PoolSpec
@@ -28,8 +29,28 @@ def check_scaling(cluster: Cluster, policies: Policies, belief: Belief) -> None:
         raise ScenarioError(
             f"belief.gateways: {belief.gateways} each know their own requests alone, and a scaler must know all; give 1"
         )
+    if getattr(policies.scaler, "converts", ()):
+        _check_roles(cluster, policies.scaler)
     if any(fault.kind == "join" for fault in cluster.faults):
         raise ScenarioError("cluster.faults: a replica cannot join where a scaler decides who is there; remove it")
+
+
+def _check_roles(cluster: Cluster, scaler: Any) -> None:
+    """ScenarioError where nobody can take another role, or where a scaler would misread first tokens."""
+    who, own = type(scaler).__name__, [pool for pool in cluster.pools if pool.role in scaler.converts]
+    sizes = Counter((pool.model.name, pool.tenants) for pool in own for _ in range(pool.slots))
+    if max(sizes.values(), default=0) <= len(scaler.converts):
+        raise ScenarioError(
+            f"policies.scaler: {who} needs a replica to spare beside one of each role ({', '.join(scaler.converts)}), "
+            "and no model and tenants have so many; give a pool more replicas"
+        )
+    wants = getattr(scaler, "first_token", None)
+    for at, pool in enumerate(cluster.pools):
+        if pool in own and wants not in (None, pool.engine.first_token):
+            raise ScenarioError(
+                f"cluster.pools.{at}.engine.first_token: {pool.engine.first_token} hides from {who} when a prompt is "
+                f"done; give {wants}"
+            )
 
 
 def arrivals_of(workload: Workload) -> Callable[[int, int], int]:

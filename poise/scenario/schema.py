@@ -132,6 +132,7 @@ class StartupSection(Section):
         description="GB/s at which an instance gets them, or null for its devices' own host or peer link",
     )
     capture_s: float = Field(default=0.0, ge=0, description="the seconds of warm-up and graph capture")
+    connect_s: float = Field(default=0.0, ge=0, description="the seconds until links stand and its health is told")
     sigma: float = Field(
         default=0.0, ge=0, le=5, description="the spread of a start: standard deviation of its logarithm, as in 1.3"
     )
@@ -171,6 +172,9 @@ class PoolSection(Section):
     )
     power_cap_w: float | None = Field(
         default=None, gt=0, description="the watts that each device may draw (nvidia-smi -pl); null for its TDP"
+    )
+    tenants: list[Whole] = Field(
+        default=[], description="the tenants that it serves alone, by number; [] for all that no pool names"
     )
 
 

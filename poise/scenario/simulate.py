@@ -194,6 +194,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             link_latency_s=cluster.link_latency_s,
             pool=at,
             decode_rate=_decode_rate(estimator),
+            tenants=pool.tenants,
         )  # fmt: skip
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from poise.core.accounts import Accounts
-from poise.core.event import Draining, Event, Joined, Left, Lost
+from poise.core.event import Draining, Event, Joined, Known, Left, Lost
 from poise.core.flight import Flight
 from poise.core.records import NOT_YET, Happened
 from poise.core.replica import Replica
 from poise.core.slowness import slow
-from poise.core.spec import Cluster, Fault
+from poise.core.spec import Cluster, Fault, ReplicaSpec
 from poise.core.units import NEVER, ps
 from poise.sim.agenda import FAULT, Agenda
 
@@ -23,7 +23,8 @@ class Lifecycle:
     with.  gone: told of each replica that goes.  touch: tells a replica something, with what has `passed` there.
     renew: puts another replica in the place of one that is gone.  happened: the faults so far.
     alive, draining: by replica.
-    changed: told of each replica that drains, has left or is lost, when the control side knows; None: nobody.
+    changed: told of each replica that drains, has left or is lost, and whether it is lost, when the control side knows;
+    None: nobody.
     made: output tokens that a client already has from a replica that was lost, by request.
     """
 
@@ -45,7 +46,7 @@ class Lifecycle:
         self.alive = [True] * len(replicas)
         self.draining = [False] * len(replicas)
         self.replicas = replicas
-        self.changed: Callable[[int], None] | None = None
+        self.changed: Callable[[int, bool], None] | None = None
         self.made: dict[int, int] = {}
         self._accounts = accounts
         self._cluster = cluster
@@ -104,6 +105,10 @@ class Lifecycle:
         """A replica is ready for requests."""
         self.alive[number], self.draining[number] = True, False
         self._turn(Joined(self._agenda.now, number))
+
+    def know(self, number: int, spec: ReplicaSpec) -> None:
+        """A replica will be another than it was."""
+        self._turn(Known(self._agenda.now, number, spec))
 
     def close(self, now: int) -> None:
         """The run is over; every step that ends by now counts, and nobody was up longer."""
@@ -184,9 +189,9 @@ class Lifecycle:
         self.alive[number] = False
         self.replicas[number].stats.up_from = -1
 
-    def _tell(self, number: int) -> None:
+    def _tell(self, number: int, lost: bool = False) -> None:
         if self.changed is not None:
-            self.changed(number)
+            self.changed(number, lost)
 
     def _lose(self, number: int, reclaimed: Replica | None = None) -> None:
         """A replica is gone; `reclaimed`: unless another than this has taken its place since."""
@@ -202,7 +207,7 @@ class Lifecycle:
                 self._accounts.lose(row, replica)
         self._shut(number)
         self._turn(Lost(now, number))
-        self._tell(number)
+        self._tell(number, True)
 
     def _shut(self, number: int) -> None:
         self.alive[number] = self.draining[number] = False

@@ -1,4 +1,4 @@
-"""Brings pools to the size that the control side wants, as an orchestrator does: replicas start, serve, drain, go."""
+"""Brings pools to the size, and replicas to the role, that the control side wants: they start, serve, drain, go."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from math import cos, exp, log, pi, sqrt
 from typing import Final
 
-from poise.core.action import Scale
+from poise.core.action import Convert, Scale
 from poise.core.chance import Chance
-from poise.core.records import Scaled
-from poise.core.spec import Cluster, Startup
+from poise.core.records import Converted, Scaled
+from poise.core.spec import Cluster, ReplicaSpec, Role, Startup
 from poise.core.units import ps
 from poise.sim.agenda import START, Agenda
 from poise.sim.lifecycle import Lifecycle
@@ -19,7 +19,9 @@ WARMING: Final = 1
 WARM: Final = 2
 STARTING: Final = 3
 UP: Final = 4
-"""What a slot is: empty; on its way to be pre-warmed, or that; taken by a replica that starts, or that is there."""
+CONVERTING: Final = 5
+"""What a slot is: empty; on its way to be pre-warmed, or that; taken by a replica that starts, that is there, or that
+drains to take another role."""
 
 
 class Scaling:
@@ -28,7 +30,11 @@ class Scaling:
     A new replica takes a pre-warmed slot, else the one that will be so first, else the lowest that is free. Who is one
     too many goes before it serves, the latest first, else the one drains that came last. A slot is taken, and paid for,
     from the begin of its start-up until its replica has left; a lost replica is replaced.
-    renew: makes a slot's replica anew.  log: takes a note of each change.
+    A replica that is to take another role drains, keeps its devices, passes the stages that a pre-warmed slot has
+    before it, and serves again; whoever takes its slot later has that role too. One that is lost meanwhile starts anew
+    in it; one that a fault drains meanwhile leaves in the old one.
+    specs: what the control side knows of each replica.  renew: makes a slot's replica anew.
+    log, converted: take a note of each change of a pool, and of each role that was taken.
     """
 
     def __init__(
@@ -37,14 +43,19 @@ class Scaling:
         lifecycle: Lifecycle,
         agenda: Agenda,
         seed: int,
+        specs: Sequence[ReplicaSpec],
         renew: Callable[[int], None],
         log: list[Scaled],
+        converted: list[Converted],
     ) -> None:
         self._lifecycle = lifecycle
         self._agenda = agenda
         self._chance = Chance(seed)
+        self._specs = specs
         self._renew = renew
         self._log = log
+        self._converted = converted
+        self._turning: dict[int, tuple[int, Role]] = {}
         self._stages: list[Startup] = []
         self._slots: list[list[int]] = []
         self._wanted = [(pool.replicas, pool.prewarmed) for pool in cluster.pools]
@@ -73,15 +84,37 @@ class Scaling:
         self._wanted[action.pool] = action.replicas, action.warm
         self._settle(action.pool)
 
+    def convert(self, action: Convert) -> None:
+        """A replica is to have another role."""
+        slot, role = action
+        self._phase[slot] = CONVERTING
+        self._turning[slot] = self._agenda.now, role
+        self._lifecycle.drain(slot)
+        self._note(self._pool_of[slot])
+
     def starting(self) -> bool:
         """Whether some replica is on its way."""
         return STARTING in self._phase
 
-    def changed(self, slot: int) -> None:
+    def changed(self, slot: int, lost: bool) -> None:
         """A replica drains, has left or is lost."""
-        if not self._lifecycle.alive[slot]:
+        if self._phase[slot] == CONVERTING and self._lifecycle.alive[slot]:  # it goes for good
+            self._phase[slot] = UP
+            del self._turning[slot]
+        elif self._phase[slot] == CONVERTING:
+            self._turn(slot, lost)
+        elif not self._lifecycle.alive[slot]:
             self._phase[slot] = FREE
         self._settle(self._pool_of[slot])
+
+    def _turn(self, slot: int, lost: bool) -> None:
+        """Who was to change its role is empty, or lost: another with that role makes ready in its place."""
+        self._lifecycle.know(slot, self._specs[slot]._replace(role=self._turning[slot][1]))
+        if lost:
+            self._phase[slot] = FREE
+            return
+        self._take(slot, STARTING)
+        self._later(slot, self._lasts(slot, self._stages[self._pool_of[slot]].loading_s), self._serve)
 
     def _settle(self, pool: int) -> None:
         """Bring a pool to its size, as far as its slots allow."""
@@ -98,7 +131,7 @@ class Scaling:
         self._note(pool)
 
     def _size(self, slots: Sequence[int]) -> int:
-        return len(self._of(slots, STARTING)) + len(self._up(slots))
+        return len(self._of(slots, STARTING)) + len(self._of(slots, CONVERTING)) + len(self._up(slots))
 
     def _of(self, slots: Sequence[int], phase: int) -> list[int]:
         return [slot for slot in slots if self._phase[slot] == phase]
@@ -157,6 +190,9 @@ class Scaling:
             self._renew(slot)
         self._phase[slot], self._since[slot] = UP, self._agenda.now
         self._note(self._pool_of[slot])
+        if slot in self._turning:
+            since, role = self._turning.pop(slot)
+            self._converted.append(Converted(since, self._agenda.now, slot, role))
         self._lifecycle.serve(slot)
 
     def _later(self, slot: int, after: int, call: Callable[[int], None]) -> None:
@@ -173,22 +209,30 @@ class Scaling:
 
     def _let_go(self, slots: Sequence[int]) -> None:
         """One replica fewer."""
-        starting = self._of(slots, STARTING)
+        starting, up = self._of(slots, STARTING), self._up(slots)
         if starting:
-            self._free(max(starting, key=lambda slot: (self._since[slot], slot)))
-        else:
-            self._lifecycle.drain(max(self._up(slots), key=lambda slot: (self._since[slot], slot)))
+            self._free(self._latest(starting))
+        elif up:
+            self._lifecycle.drain(self._latest(up))
+        else:  # it drains already, and goes instead of taking another role
+            slot = self._latest(self._of(slots, CONVERTING))
+            self._phase[slot] = UP
+            del self._turning[slot]
+
+    def _latest(self, slots: Sequence[int]) -> int:
+        return max(slots, key=lambda slot: (self._since[slot], slot))
 
     def _free(self, slot: int) -> None:
         """A slot is given back before it served."""
         self._phase[slot] = FREE
         self._lives[slot] += 1
+        self._turning.pop(slot, None)
         self._lifecycle.end_lease(slot)
 
     def _note(self, pool: int) -> None:
         """Write down how the pool stands, once for each instant."""
         slots, now = self._slots[pool], self._agenda.now
-        up, serving = len(self._of(slots, UP)), len(self._up(slots))
+        up, serving = len(self._of(slots, UP)) + len(self._of(slots, CONVERTING)), len(self._up(slots))
         warm = len(self._of(slots, WARM)) + len(self._of(slots, WARMING))
         note = Scaled(now, pool, self._wanted[pool][0], serving, len(self._of(slots, STARTING)), up - serving, warm)
         if self._log and self._log[-1][:2] == note[:2]:

@@ -13,7 +13,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from poise.core.accounts import Accounts
-from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Scale, Wake
+from poise.core.action import Abort, Action, Convert, Dispatch, Hedge, Move, Refuse, Scale, Wake
 from poise.core.control import Control
 from poise.core.event import Arrived, Cancelled, Event, Finished, FirstToken, Lost, Refused, Tick
 from poise.core.made import made
@@ -142,7 +142,10 @@ class World:
         self.scaling: Scaling | None = None
         self._beats = 0
         if control.scaling is not None:
-            self.scaling = Scaling(cluster, self.lifecycle, self.agenda, control.seed, self._renew, self.run.scaled)
+            self.scaling = Scaling(
+                cluster, self.lifecycle, self.agenda, control.seed, control.state.replicas, self._renew,
+                self.run.scaled, self.run.converted,
+            )  # fmt: skip
             self.lifecycle.changed = self.scaling.changed
 
     def simulate(self) -> Run:
@@ -329,6 +332,9 @@ class World:
         elif isinstance(action, Scale):
             assert self.scaling is not None
             self.scaling.want(action)
+        elif isinstance(action, Convert):
+            assert self.scaling is not None
+            self.scaling.convert(action)
         elif isinstance(action, Wake):
             self.agenda.push(action.at, WAKE)
 
@@ -475,6 +481,8 @@ class World:
         assert self._make is not None
         old, new = self.replicas[number], self._make(number)
         new.stats, new.slices = old.stats, old.slices
+        if self.scaling is not None:
+            new.sends = self.control.state.replicas[number].role == "prefill"  # it may have another role
         self.replicas[number] = new
         self.reports.listen(number)
 

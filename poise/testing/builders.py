@@ -115,10 +115,11 @@ def a_pool(
     warm: int = 0,
     start_s: float = 60.0,
     warm_start_s: float = 10.0,
+    group: int = 0,
 ) -> PoolView:
     """Build a pool for scalers, in which these serve; `wanted` is how many it was last told to have (else these)."""
     told = len(serving) if wanted is None else wanted
-    return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held)
+    return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held, group)
 
 
 def a_cluster(

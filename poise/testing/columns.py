@@ -73,6 +73,11 @@ class ClusterColumns:
         self._columns = {name: [getattr(replica, name) for replica in replicas] for name in LOADS}
 
     @property
+    def roles(self) -> Sequence[Role]:
+        """What each replica computes (a column over replicas)."""
+        return [replica.role for replica in self._replicas]
+
+    @property
     def requests(self) -> Sequence[int]:
         """Requests in flight (waiting or running)."""
         return self._read("requests")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from poise.core.action import Scale
+from poise.core.action import Convert, Scale
 from poise.core.event import Arrived, Event, Finished, FirstToken
 from poise.core.policy import Scaler
+from poise.core.spec import Role
 from poise.core.units import SECOND, ps
 from poise.core.view import PoolView
 from poise.testing.builders import a_chance, a_cluster, a_pool, a_replica, a_request
@@ -26,8 +27,9 @@ def check_scaler(make: Callable[[], Scaler], *, seed: int = 0) -> None:
 
     The rules: `needs` names columns of the view, and no other is read; `period_s` is above 0; equal fresh copies with
     equal inputs give equal answers, deep copies too; the view stays untouched; the answer is a sequence of `Scale`,
-    each of one of the pools, at most one for a pool. Tried on one pool and on two that grow, shrink, stand empty and
-    are asked for while they are, idle and crowded.
+    each of one of the pools, at most one for a pool, and of `Convert`, each of a replica that serves, at most one for a
+    replica. Tried on one pool, and on one for prefill and one for decode, that grow, shrink, stand empty and are asked
+    for while they are, idle and crowded.
     """
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", "a scaler is built without arguments here; give a function that builds it"):
@@ -56,18 +58,25 @@ def _play(twins: Twins, needs: tuple[str, ...], beat: int, pools: int, rng: rand
         answer = twins.ask("scale", view, a_chance(key=number))
         if view.picture() != before:
             raise RuleBroken(f"{twins.who} changed the view; copy what it wants to change; {twins.where}")
-        wanted.append(_checked(twins, answer, asks))
+        wanted.append(_checked(twins, answer, asks, view))
 
 
-def _checked(twins: Twins, answer: Any, asks: Sequence[int]) -> list[int]:
+def _checked(twins: Twins, answer: Any, asks: Sequence[int], view: ClusterColumns) -> list[int]:
     """What is wanted now, the answer being well formed."""
     told = list(asks)
-    if not isinstance(answer, list | tuple) or any(type(each) is not Scale for each in answer):
-        raise RuleBroken(f"{twins.who} answers {answer!r}; it must be a list of Scale; {twins.where}")
-    named = [each.pool for each in answer]
+    if not isinstance(answer, list | tuple) or any(type(each) not in (Scale, Convert) for each in answer):
+        raise RuleBroken(f"{twins.who} answers {answer!r}; it must be a list of Scale or Convert; {twins.where}")
+    turned = [each.replica for each in answer if type(each) is Convert]
+    serving = {each for pool in view.pools for each in pool.serving}
+    if len(set(turned)) < len(turned) or not set(turned) <= serving:
+        raise RuleBroken(f"{twins.who} converts {turned}; each of {sorted(serving)} at most once; {twins.where}")
+    if any(each.role not in get_args(Role) for each in answer if type(each) is Convert):
+        raise RuleBroken(f"{twins.who} answers {answer!r}; the roles are {', '.join(get_args(Role))}; {twins.where}")
+    sizes = [each for each in answer if type(each) is Scale]
+    named = [each.pool for each in sizes]
     if len(set(named)) < len(named) or not set(named) <= set(range(len(asks))):
         raise RuleBroken(f"{twins.who} names the pools {named}; each of the {len(asks)} at most once; {twins.where}")
-    for pool, replicas, warm in answer:
+    for pool, replicas, warm in sizes:
         if type(replicas) is not int or type(warm) is not int or warm < 0:
             raise RuleBroken(f"{twins.who} answers {answer!r}; sizes are ints, and warm is not below 0; {twins.where}")
         told[pool] = min(max(replicas, 0), _REPLICAS)
@@ -92,13 +101,14 @@ def _view(
     """Each pool has `has` replicas, serves with some of them, and wants `asks`."""
     pools: list[PoolView] = []
     replicas: list[ReplicaColumns] = []
-    for wanted, there in zip(asks, has, strict=True):
+    roles: tuple[Role, ...] = ("mixed",) if len(asks) == 1 else ("prefill", "decode")
+    for role, wanted, there in zip(roles, asks, has, strict=True):
         first, crowd = len(replicas), rng.choice((0, 1, 30, 400))
         serving = range(first, first + rng.randint(min(there, 1), there))
         replicas += [
             a_replica(
                 requests=crowd, waiting=crowd // 2, running=crowd - crowd // 2, tokens=100 * crowd,
-                queued_tokens=50 * crowd, free_blocks=1000 - min(2 * crowd, 1000),
+                queued_tokens=50 * crowd, free_blocks=1000 - min(2 * crowd, 1000), role=role,
             )
             for _ in range(_REPLICAS)
         ]  # fmt: skip

@@ -95,6 +95,7 @@ columns = st.lists(
         st.sampled_from(["mixed", "prefill", "decode"]),
         st.integers(1, 60),
         up=st.booleans(),
+        tenants=st.lists(st.integers(0, 2), max_size=2).map(tuple),
     ),
     min_size=1,
     max_size=6,
@@ -102,13 +103,14 @@ columns = st.lists(
 statuses = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([STARTING, SERVING, DRAINING, GONE])), max_size=5)
 
 
-@given(columns, statuses, st.integers(0, 1), st.integers(1, 60))
+@given(columns, statuses, st.integers(0, 1), st.integers(1, 60), st.integers(-1, 2))
 def test_able_is_who_serves_the_model_in_this_stage_is_up_and_can_hold_it(
-    replicas: list[ReplicaSpec], changes: list[tuple[int, int]], model: int, prompt: int
+    replicas: list[ReplicaSpec], changes: list[tuple[int, int]], model: int, prompt: int, tenant: int
 ) -> None:
     state = State(replicas, Belief(), ())
     status = [SERVING if replica.up else STARTING for replica in replicas]
-    request = a_request(prompt=prompt, model=model)
+    request = a_request(prompt=prompt, model=model)._replace(tenant=tenant)
+    named = any(tenant in replica.tenants for replica in replicas)
     for number, change in [(0, status[0]), *changes]:
         state.set_status(number % len(replicas), change)
         status[number % len(replicas)] = change
@@ -122,6 +124,7 @@ def test_able_is_who_serves_the_model_in_this_stage_is_up_and_can_hold_it(
                 if status[index] == SERVING
                 and replica.role in roles
                 and replica.model in (-1, model)
+                and (tenant in replica.tenants if named else not replica.tenants)
                 and replica.capacity_tokens >= prompt + 1
             ]
         assert partners == state.able(request), "who decodes for others is known while the prefill half is chosen"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from poise.core import action as actions
 from poise.core import event as events
-from poise.core.action import Abort, Dispatch, Hedge, Move, Refuse, Scale, Wake
+from poise.core.action import Abort, Convert, Dispatch, Hedge, Move, Refuse, Scale, Wake
 from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import (
@@ -60,6 +60,7 @@ specs = st.builds(
     rates,
     numbers,
     rates,
+    tenants=extents,
 )
 SPECIAL: dict[type, st.SearchStrategy[Any]] = {
     Arrived: st.builds(Arrived, numbers, requests, st.integers(0, 3)),
@@ -67,6 +68,7 @@ SPECIAL: dict[type, st.SearchStrategy[Any]] = {
     Measured: st.builds(Measured, numbers, numbers, numbers, st.dictionaries(st.just("tokens"), numbers)),
     CacheChanged: st.builds(CacheChanged, numbers, numbers, extents, extents, st.booleans()),
     Known: st.builds(Known, numbers, numbers, specs),
+    Convert: st.builds(Convert, numbers, st.sampled_from(["mixed", "prefill", "decode"])),
 }
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
@@ -197,7 +199,7 @@ def test_a_broken_line_is_named(line: str, tmp_path: Path) -> None:
 
 def test_the_kinds_are_those_that_control_knows() -> None:
     """A kind that is not in the unions could not be read back."""
-    assert {Dispatch, Refuse, Abort, Move, Hedge, Scale, Wake} == set(actions.Action.__args__)
+    assert {Dispatch, Refuse, Abort, Move, Hedge, Scale, Convert, Wake} == set(actions.Action.__args__)
     assert {Arrived, Prefilled, Refused} < set(events.Event.__args__)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from poise.core.action import Move, Scale
+from poise.core.action import Convert, Move, Scale
 from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.model import Model
 from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
-from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Startup
+from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.early_reject import EarlyReject
@@ -65,6 +65,7 @@ from poise.workload.table import Prefixes, Workload
 from tests.core.scripted import Hasty
 
 LAYERS = 4
+ROLES: tuple[Role, ...] = ("mixed", "prefill", "decode")
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
 DEVICE = Device("toy", "nobody", 1e12, 10**9, 1e12, scaleout_bw=1e6)
 
@@ -233,17 +234,29 @@ def eager_tail() -> Tail:
 
 
 class Fickle:
-    """Another size for every pool at every beat, each of none to three; so replicas come and go all the time."""
+    """Another size for every pool at every beat, each of none to three; so replicas come and go all the time.
 
-    def __init__(self, period_s: float) -> None:
+    converts: every third of those that serve takes another role besides.
+    """
+
+    def __init__(self, period_s: float, converts: bool = False) -> None:
         self.period_s = period_s
+        self.converts = converts
 
     needs = ("requests", "waiting")
 
-    def scale(self, cluster: FleetView, chance: Chance) -> list[Scale]:
-        return [
+    def scale(self, cluster: FleetView, chance: Chance) -> list[Scale | Convert]:
+        sizes: list[Scale | Convert] = [
             Scale(number, int(4 * chance.draw(f"size {number}")), int(3 * chance.draw(f"warm {number}")))
             for number in range(len(cluster.pools))
+        ]
+        if not self.converts:
+            return sizes
+        return sizes + [
+            Convert(each, chance.pick(ROLES, f"role {each}"))
+            for pool in cluster.pools
+            for each in pool.serving
+            if chance.draw(f"turn {each}") < 1 / 3
         ]
 
 
@@ -505,7 +518,7 @@ def _pools(draw: st.DrawFn, unit: float, roles: list[str], engine: Engine, scale
             MODEL, DEVICE, role=role, engine=engine,  # type: ignore[arg-type]
             min_replicas=draw(st.integers(0, 1)), max_replicas=draw(st.integers(1, 3)),
             prewarmed=draw(st.integers(0, 1)),
-            startup=Startup(*(draw(st.integers(0, 9)) * unit for _ in range(5)), draw(st.sampled_from((0.0, 0.5)))),
+            startup=Startup(*(draw(st.integers(0, 9)) * unit for _ in range(6)), draw(st.sampled_from((0.0, 0.5)))),
         )
         for role in roles
     )  # fmt: skip
@@ -594,6 +607,6 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         hedge=_hedge(draw, step),
         recovery=partial(draw(st.sampled_from(RECOVERIES)), unit),
         churn=_churn(draw),
-        scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit) if scaled else NOBODY,
+        scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit, _often(draw, 50)) if scaled else NOBODY,
         fair=draw(st.sampled_from(FAIR)),
     )

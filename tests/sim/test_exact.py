@@ -50,7 +50,7 @@ def test_fast_path_equals_reference(case: Case) -> None:
 
 @given(cases(scaled_percent=100))
 @settings(max_examples=150)
-def test_fast_path_equals_reference_where_replicas_come_and_go(case: Case) -> None:
+def test_fast_path_equals_reference_where_replicas_come_go_and_change_roles(case: Case) -> None:
     compare(case)
 
 

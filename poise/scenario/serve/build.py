@@ -102,7 +102,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
-    pools = _pools(loaded, engines, scaled=policies["scaler"] is not None)
+    pools = _pools(loaded, engines, policies["scaler"])
     control = Control(
         router,
         [ReplicaSpec(up=False)] * slots,
@@ -215,12 +215,15 @@ def _only(sheet: Sheet, slot: str) -> Any:
     return offered[0][1]
 
 
-def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], *, scaled: bool) -> list[PoolSpec]:
+def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> list[PoolSpec]:
     """The pools that a scaler decides on, each with the engines of its role that the file names."""
     sections, places = loaded.gateway.pools, loaded.places
-    if scaled and not sections:
+    if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
-    if sections and not scaled:
+    if getattr(scaler, "converts", ()):
+        said = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
+        raise places.error(("policies", "scaler"), said)
+    if sections and scaler is None:
         raise places.error(("pools",), "nobody decides on them; name policies.scaler, or leave them out")
     told = []
     for at, each in enumerate(sections):
