@@ -55,6 +55,6 @@ class Policies:
             raise PolicyError(f"admission is {self.admission!r}; give a tuple of admissions, as in (Ceiling(64),)")
         if self.queue is not None and hasattr(self.preempt, "place"):
             raise PolicyError(
-                f"preempt {type(self.preempt).__name__} orders the queue by its own priorities; leave queue out, not "
+                f"{type(self.preempt).__name__} (preempt) orders the queue by its own priorities; leave queue out, not "
                 f"{type(self.queue).__name__}"
             )

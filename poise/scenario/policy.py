@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poise.core.errors import UserError
+from poise.core.errors import PolicyError, UserError
 from poise.core.reach import reach
 from poise.policies import Policies
 from poise.policies.find import SLOTS, build, find
@@ -41,7 +41,10 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
         filled = {slot: policy for slot, (_, policy) in zip(SLOTS, picked, strict=True) if policy is not None}
         if loaded.scenario.engine.preemption == "swap":
             filled["preempt"] = LastAdmitted(swap=True)
-        bundles.append((label, Policies(**filled)))
+        try:
+            bundles.append((label, Policies(**filled)))
+        except PolicyError as error:  # each is right by itself, but not beside the others
+            raise sheet.places.error(("policies",), str(error)) from None
     return bundles
 
 

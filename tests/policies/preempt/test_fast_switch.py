@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from poise.core.errors import PolicyError, ScenarioError
+from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.policy import Victim
 from poise.core.replica import Replica
 from poise.core.spec import Engine
@@ -17,6 +18,8 @@ from poise.policies.batch.chunked import Chunked
 from poise.policies.find import build
 from poise.policies.preempt.fast_switch import FastSwitch
 from poise.policies.queue.priority import Priority
+from poise.scenario.load import load
+from poise.scenario.policy import build_policies
 from poise.testing import a_lane, a_request
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_replica
@@ -114,6 +117,16 @@ def test_a_client_that_leaves_while_its_kv_comes_back_takes_nothing_along() -> N
 def test_it_leaves_no_queue_to_another_policy() -> None:
     with pytest.raises(PolicyError, match="orders the queue by its own priorities; leave queue out, not Priority"):
         Policies(preempt=FastSwitch(), queue=Priority())
+
+
+def test_a_file_that_names_both_is_told_where(tmp_path: Path) -> None:
+    file = tmp_path / "both.yaml"
+    file.write_text(
+        "model: llama-3.1-8b\ncluster: {pools: [{device: H100, replicas: 1}]}\n"
+        "workload: {constant: {gap_s: 1, requests: 9}}\npolicies: {preempt: fast_switch, queue: priority}\n"
+    )
+    with pytest.raises(UserError, match=r"both.yaml:4: policies: FastSwitch .* leave queue out"):
+        build_policies(load(file))
 
 
 @pytest.mark.parametrize(
