@@ -22,7 +22,7 @@ from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.estimate import Chunk
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
-from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
+from poise.policies.batch.chunked import DECODES, PREEMPTED
 from poise.policies.foresight import Foresight
 from poise.policies.prompts import Prompts, left_of
 
@@ -108,7 +108,7 @@ class FlowPrefill:
 
     def _batch(self, lane: LaneView, entries: list[Entry]) -> Batch:
         if not entries:
-            return PREEMPTED if lane.preempted else BLOCKED
+            return PREEMPTED if lane.preempted else DECODES  # until somebody comes, who may fit
         leave = self.leave and not lane.decoding
         layers = lane.model_layers
         passing = [Entry(e.request, e.tokens, e.first_layer, layers) if e.first_layer else e for e in entries]

@@ -20,7 +20,7 @@ from poise.core.estimate import Chunk
 from poise.core.made import made
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
-from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
+from poise.policies.batch.chunked import DECODES, PREEMPTED
 from poise.policies.foresight import Foresight
 from poise.policies.prompts import Prompts
 
@@ -98,7 +98,7 @@ class Medha:
             if tokens < each.left and not long:
                 break  # the step is full
         if not prompts.entries:
-            return PREEMPTED if lane.preempted else BLOCKED
+            return PREEMPTED if lane.preempted else DECODES  # until somebody comes, who may fit
         return Batch(tuple(prompts.entries))
 
     def _ranked(self, lane: LaneView, waiting: bool) -> list[Ranked]:
