@@ -378,10 +378,10 @@ class Replica:
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
                     lane.cut(now, True)
-        if self.waiting and not any(lane.steps for lane in lanes):
-            if freed or any(lane.preempted for lane in lanes):
-                for lane in lanes:  # who gave way in a step that never began can be admitted in the next
-                    lane.preempted, lane.until = False, now
+        gave_way = freed or any(lane.preempted for lane in lanes)
+        if gave_way and self.waiting and not any(lane.steps for lane in lanes):
+            for lane in lanes:  # who gave way in a step that never began can be admitted in the next
+                lane.preempted, lane.until = False, now
         until, busy = min(self.pins.next_at, self.swaps.next_at), False
         for lane in lanes:
             busy = busy or lane.steps > 0

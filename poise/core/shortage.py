@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Shortage:
     """One replica's side of it.  freed: whether a pin, or who was named in a review, gave way since the last turn."""
 
-    __slots__ = ("preempt", "replica", "freed")
+    __slots__ = ("freed", "preempt", "replica")
 
     def __init__(self, replica: Replica, preempt: Preempt) -> None:
         self.replica = replica
