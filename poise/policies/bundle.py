@@ -22,7 +22,7 @@ from poise.core.policy import (
 )
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
-from poise.policies.route.least_requests import LeastRequests
+from poise.policies.route.cache_aware import CacheAware
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Policies:
     queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
     preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
 
-    router: Router = field(default_factory=LeastRequests)
+    router: Router = field(default_factory=CacheAware)
     mover: Mover | None = None
     order: Order | None = None
     admission: tuple[Admission, ...] = ()

@@ -237,7 +237,7 @@ class PoliciesSection(Section):
     """
 
     router: Annotated[Any, AfterValidator(check_routers)] = Field(
-        default="least_requests",
+        default="cache_aware",
         description="a router, as in prefix_cache; this and all below may be a list to compare",
     )
     mover: Annotated[Any, AfterValidator(check_choices)] = Field(

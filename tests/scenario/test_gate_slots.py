@@ -35,7 +35,7 @@ def test_one_of_each(tmp_path: Path) -> None:
     ((label, bundle),) = problem(
         tmp_path, "order: edf\nadmission: {ceiling: {requests: 9}}\npredictor: {constant: {tokens: 7}}"
     ).bundles
-    assert label == "least_requests"
+    assert label == "cache_aware"
     assert (bundle.order, bundle.admission, bundle.predictor) == (Edf(), (Ceiling(9),), Constant(7))
 
 

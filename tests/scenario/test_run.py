@@ -49,7 +49,7 @@ def test_generated_load_differs_by_seed(tmp_path: Path) -> None:
 def test_one_bundle_of_policies_is_run(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"policies.queue: lists 2 policies.*`poise compare`"):
         room.run(_problem(tmp_path, "policies.queue=[null, priority]"))
-    assert room.run(_problem(tmp_path, "policies.queue=[priority]")).policies == "least_requests"
+    assert room.run(_problem(tmp_path, "policies.queue=[priority]")).policies == "cache_aware"
 
 
 def test_the_files_need_the_first_seed_only(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(room, "simulate", reporting)
     said: list[tuple[str, int, int]] = []
     room.run(_problem(tmp_path, "run.seeds=1"), meter=lambda *each: said.append(each))
-    assert said == [("least_requests", 7, 60)]
+    assert said == [("cache_aware", 7, 60)]
 
 
 def test_an_interruption_before_anything_ended_is_still_a_result() -> None:
