@@ -74,6 +74,7 @@ def a_replica(
     measured_at: int = 0,
     flights: tuple[FlightView, ...] = (),
     decode_rate: float = 50.0,
+    tenants: tuple[int, ...] = (),
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
     return ReplicaColumns(
@@ -93,6 +94,7 @@ def a_replica(
         measured_at,
         flights,
         decode_rate,
+        tenants,
     )
 
 

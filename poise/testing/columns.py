@@ -20,7 +20,7 @@ class ReplicaColumns(NamedTuple):
     able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
     capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
     prefill_rate, decode_rate: tokens per second.  measured_at: when it was measured last, 0 for never.
-    flights: what was sent to it and has not ended, in order of dispatch.
+    flights: what was sent to it and has not ended, in order of dispatch.  tenants: whom alone it serves.
     """
 
     requests: int = 0
@@ -39,6 +39,7 @@ class ReplicaColumns(NamedTuple):
     measured_at: int = 0
     flights: tuple[FlightView, ...] = ()
     decode_rate: float = 50.0
+    tenants: tuple[int, ...] = ()
 
 
 class ClusterColumns:
@@ -121,9 +122,14 @@ class ClusterColumns:
             for number, replica in enumerate(self._replicas)
             if replica.able
             and replica.role in roles
-            and replica.model in (-1, request.model)
+            and self._serves(replica, request)
             and replica.capacity_tokens > request.prompt_tokens
         )
+
+    def _serves(self, replica: ReplicaColumns, request: RequestView) -> bool:
+        named = any(request.tenant in each.tenants for each in self._replicas)
+        own = request.tenant in replica.tenants if named else not replica.tenants
+        return own and replica.model in (-1, request.model)
 
     def peers(self, request: RequestView, replica: int) -> Sequence[int]:
         """The other replicas, in order, that may take `request` over from `replica`."""
@@ -133,7 +139,7 @@ class ClusterColumns:
             if number != replica
             and other.able
             and other.role == self._replicas[replica].role
-            and other.model in (-1, request.model)
+            and self._serves(other, request)
             and other.capacity_tokens > request.prompt_tokens
         ]
 

@@ -75,28 +75,37 @@ specs = st.lists(
         st.sampled_from(["mixed", "prefill", "decode"]),
         st.integers(1, 60),
         up=st.booleans(),
+        tenants=st.sampled_from([(), (0,), (0, 1)]),
     ),
     min_size=1,
     max_size=6,
 )
 
 
-@given(specs, st.integers(0, 1), st.integers(1, 60), st.sampled_from(["serve", "decode"]))
+@given(specs, st.integers(0, 1), st.integers(-1, 2), st.integers(1, 60), st.sampled_from(["serve", "decode"]))
 def test_able_agrees_with_the_state_that_control_keeps(
-    specs: list[ReplicaSpec], model: int, prompt: int, stage: str
+    specs: list[ReplicaSpec], model: int, tenant: int, prompt: int, stage: str
 ) -> None:
     state = State(specs, Belief(), ())
     state.stage = stage
     cluster = a_cluster(
         *[
-            a_replica(model=spec.model, role=spec.role, capacity_tokens=spec.capacity_tokens, able=spec.up)
+            a_replica(
+                model=spec.model,
+                role=spec.role,
+                capacity_tokens=spec.capacity_tokens,
+                able=spec.up,
+                tenants=spec.tenants,
+            )
             for spec in specs
         ],
         stage=stage,
     )
-    request = a_request(prompt_tokens=prompt, model=model)
+    request = a_request(prompt_tokens=prompt, model=model, tenant=tenant)
     assert list(cluster.able(request)) == list(state.able(request))
     assert list(cluster.partners(request)) == list(state.partners(request))
+    for replica in range(len(specs)):
+        assert list(cluster.peers(request, replica)) == list(state.peers(request, replica))
 
 
 @pytest.mark.parametrize("column", ["requests", *REPORTED])

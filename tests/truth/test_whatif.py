@@ -258,7 +258,7 @@ def test_a_fleet_that_a_scaler_changed_is_that_of_the_recording() -> None:
     cluster = Cluster((replace(pool, max_replicas=3, start_s=2.0),))
     scaler, load = {"keep_alive": {"concurrency": 4, "keep_s": 600.0}}, traffic(30.0, 400)
     trace = Trace(simulation_header(cluster, TRUE, {"router": {"least_requests": {}}, "scaler": scaler}, Belief()))
-    policies = Policies(scaler=build("scaler", "keep_alive", scaler["keep_alive"]))
+    policies = Policies(build("router", "least_requests"), scaler=build("scaler", "keep_alive", scaler["keep_alive"]))
     run = simulate(cluster, load, policies, cost=TRUE, trace=trace)
     assert max(each.serving for each in run.scaled) == 3
     found = whatif(recorded(trace), Asked({"round_robin": {"router": build("router", "round_robin")}}), TRUE)
