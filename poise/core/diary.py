@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from poise.core.action import Action, Dispatch, Hedge, Move, Refuse
+from poise.core.action import Action, Dispatch, Hedge, Move, Refuse, Wake
 from poise.core.event import Arrived, Cancelled, Event, FirstToken, Refused, Reported, Stayed
 from poise.core.view import REPORTED
 
@@ -81,7 +81,7 @@ class Diary:
             if item.request.id == self.row:
                 what = "came_back" if item.attempt else "arrived"
                 self.note(item.at, what, prompt_tokens=item.request.prompt_tokens, attempt=item.attempt)
-        else:
+        elif not isinstance(item, Wake):  # whose instant is yet to come
             self.now = getattr(item, "at", self.now)
             if getattr(item, "request", -1) == self.row:
                 self._hear(item)

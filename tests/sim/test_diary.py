@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poise.core.action import Move, Wake
 from poise.core.diary import Diaries, Diary
+from poise.core.event import Reported
 from poise.core.records import FINISHED, NOT_YET, Records
 from poise.core.spec import Engine, Fault
 from poise.core.units import SECOND, seconds
@@ -208,3 +210,11 @@ def test_of_the_gateway() -> None:
         "3 gateway: its client leaves: its patience is over",
         "3 replica 0: ends timed out",
     ]
+
+
+def test_a_wake_that_is_yet_to_come_dates_nothing() -> None:
+    diary = Diary(0)
+    diary.add(Reported(5, 5, {}, ()))
+    diary.add(Wake(70))
+    diary.add(Move(0, 0, 1))
+    assert [happening.at for happening in diary.happenings] == [5]
