@@ -185,22 +185,24 @@ def test_a_client_that_leaves_frees_its_blocks() -> None:
 def test_many_at_once_each_end_once() -> None:
     """More than run together, on a cache so small that some are preempted; usage equals what came."""
 
+    tokens = 300  # two requests fill the cache, however slowly they come
+
     async def main() -> None:
         given = {"num_gpu_blocks_override": 60, "max_model_len": 600, "max_num_seqs": 16, "max_num_batched_tokens": 256}
         async with an_engine(**given) as engine:
 
             async def one(number: int) -> None:
                 options = {"include_usage": True}
-                body = chat(f"{number} " * 40, stream=True, stream_options=options, max_tokens=150, ignore_eos=True)
+                body = chat(f"{number} " * 40, stream=True, stream_options=options, max_tokens=tokens, ignore_eos=True)
                 status, _, raw = await ask(engine, "POST", CHAT, body)
                 said = events(raw)
                 assert status == 200
-                assert len(said) == 1 + 150 + 1 and said[-1]["usage"]["completion_tokens"] == 150
+                assert len(said) == 1 + tokens + 1 and said[-1]["usage"]["completion_tokens"] == tokens
 
             await asyncio.gather(*map(one, range(40)))
             assert engine.core.driver.preemptions > 0
             metrics = engine.core.metrics
-            assert (metrics.tokens, metrics.finished["length"], metrics.first.count) == (40 * 150, 40, 40)
+            assert (metrics.tokens, metrics.finished["length"], metrics.first.count) == (40 * tokens, 40, 40)
             engine.replica.pool.check(0)
 
     asyncio.run(main())
