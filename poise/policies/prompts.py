@@ -34,12 +34,16 @@ class Prompts:
     def go_on(self, sequence: SequenceView, tokens: int) -> bool:
         """Add a chunk of a running prompt, or the rest of one that was left between layers (`tokens` is its chunk).
 
-        False where it would take the blocks of one admitted before it: without those, the engine preempts for it.
+        False where it would take the blocks of one admitted before it: without those, the engine preempts for it. That
+        is mostly whoever was admitted last, so the last one waits for room as long as others run: to give way to itself
+        and be admitted first again would leave nobody to go on.
         """
         if tokens < 1:
             return False
-        blocks = 0 if sequence.layer else self._lane.blocks_for(sequence, tokens)
-        if self._running > self._lane.running and not self._lane.room(self._blocks + blocks):
+        lane = self._lane
+        blocks = 0 if sequence.layer else lane.blocks_for(sequence, tokens)
+        waits = self._running > lane.running or (lane.running > 1 and sequence.id == lane.prefilling[-1].id)
+        if waits and not lane.room(self._blocks + blocks):
             return False
         self._blocks += blocks
         self.entries.append(Entry(sequence.id, tokens, sequence.layer))
