@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Shortage:
-    """One replica's side of it.  freed: whether a pin, or who was named in a review, gave way since the last turn."""
+    """One replica's side of it.  freed: whether a pin gave way, or a review changed something, since the last turn."""
 
     __slots__ = ("freed", "preempt", "replica")
 
@@ -53,8 +53,8 @@ class Shortage:
         lane.review_at = again
         for victim in victims:
             self._preempt(lane, victim)
-            self.freed = True
         self.replica.waiting.sort_anew()
+        self.freed = True  # or another one is first in the queue now, who fits
 
     def _preempt(self, lane: LaneState, victim: Victim) -> Sequence:
         replica, pool = self.replica, self.replica.pool
