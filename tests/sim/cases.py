@@ -217,14 +217,29 @@ def default_recovery(unit: float) -> None:
     """Nobody decides."""
 
 
+def moved(unit: float) -> Migrate:
+    """Moved as soon as it is told."""
+    return Migrate()
+
+
+def moved_late(unit: float) -> Migrate:
+    """Moved so many ticks before the end."""
+    return Migrate(20 * unit)
+
+
+def computed_again(unit: float) -> Recompute:
+    """Computed elsewhere what is lost."""
+    return Recompute()
+
+
+def from_the_start(unit: float) -> Restart:
+    """Begun anew."""
+    return Restart()
+
+
 RECOVERIES: tuple[Callable[[float], Any], ...] = (
-    default_recovery,
-    lambda unit: Migrate(),
-    lambda unit: Migrate(),
-    lambda unit: Migrate(20 * unit),
-    lambda unit: Recompute(),
-    lambda unit: Restart(),
-)
+    default_recovery, moved, moved, moved_late, computed_again, from_the_start,
+)  # fmt: skip
 """Who moves begins as soon as it is told, or so many ticks before the end."""
 
 
