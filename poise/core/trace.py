@@ -126,7 +126,8 @@ def replay(recorded: Iterable[Event], control: Control) -> list[Action]:
 def hints(kind: Any) -> dict[str, Any]:
     """The types of a named tuple's fields, those of named tuples in it being themselves.
 
-    Compiled classes forget what is in a tuple, and which class a named one is; the name of its field says it.
+    Compiled classes forget what is in a tuple, which class a named one is and what a literal holds; the name of its
+    field says it.
     """
     told = get_type_hints(kind)
     return {name: _NAMED[name] if hint is type or hasattr(hint, "_fields") else hint for name, hint in told.items()}
@@ -162,5 +163,5 @@ def _tuple(values: Any) -> Any:
     return tuple(map(_tuple, values)) if values and type(values[0]) is list else tuple(values)
 
 
-_NAMED: dict[str, Any] = {"request": RequestView, "spec": ReplicaSpec}
+_NAMED: dict[str, Any] = {"request": RequestView, "role": str, "spec": ReplicaSpec}
 _KINDS: dict[str, Read] = {name: reader(kind) for name, kind in (EVENTS | ACTIONS).items()}
