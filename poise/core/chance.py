@@ -7,10 +7,12 @@ numbers), and a replayed recording repeats itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 _MASK: Final = (1 << 64) - 1
+
+Item = TypeVar("Item")
 
 
 def mix(value: int) -> int:
@@ -41,7 +43,7 @@ class Chance:
         """A number in [0, 1)."""
         return (self.bits(purpose) >> 11) * 2.0**-53
 
-    def pick(self, items: Sequence[int], purpose: str = "tie") -> int:
+    def pick(self, items: Sequence[Item], purpose: str = "tie") -> Item:
         """One of `items`, each equally likely; `items` must not be empty."""
         return items[self.bits(purpose) * len(items) >> 64]
 

@@ -29,6 +29,8 @@ class Term(Protocol):
 
     hides: the resources whose time it hides behind others, if any (a class variable that may be missing): what one term
     hides another cannot hide again.
+    One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
+    system leaves it, asked where none are given; CapacityError where nothing is left.
     """
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
@@ -59,3 +61,16 @@ class Termed:
         for term in self.terms:
             estimator = term.around(estimator, pool)
         return estimator
+
+
+def held(cost: Recipe, pool: Pool) -> Pool:
+    """The pool with the KV blocks that the terms of a cost leave it; as it is where none has a say, or they are given.
+
+    CapacityError where nothing is left.
+    """
+    if pool.engine.kv_blocks:
+        return pool
+    for term in getattr(cost, "terms", ()):
+        if hasattr(term, "held"):
+            pool = term.held(pool)
+    return pool

@@ -16,7 +16,7 @@ from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
-from poise.cost.term import Termed
+from poise.cost.term import Termed, held
 from poise.scenario import terms
 from poise.scenario.checks import engine_of
 from poise.scenario.choice import choices
@@ -129,6 +129,7 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
         path = ("cluster", "pools", at)
         pools.append(_pool(loaded, each, path))
         try:
+            pools[-1] = held(cost, pools[-1])
             cost.build(pools[-1])
             kv_blocks(pools[-1])
         except UserError as error:

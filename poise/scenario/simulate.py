@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from poise.core.control import Control
@@ -17,6 +18,7 @@ from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
+from poise.cost.term import held
 from poise.policies import Policies
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
@@ -114,6 +116,7 @@ def build_world(
 ) -> World:
     """The world that `simulate` runs, for whoever wants to look inside."""
     cluster = drawn(cluster, workload, seed, until)
+    cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
         check_batcher(pool, policies.batcher)
     replicas: list[Replica] = []

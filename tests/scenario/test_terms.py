@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from poise.catalogue import device, model
 from poise.core.errors import ScenarioError
-from poise.core.estimate import StepShape
-from poise.core.spec import Cluster, Pool
-from poise.cost import Measured, Roofline
-from poise.cost.term import Termed
+from poise.core.estimate import Estimator, StepShape
+from poise.core.spec import Cluster, Engine, Pool
+from poise.cost import Measured, Roofline, kv_blocks
+from poise.cost.term import Termed, held
 from poise.cost.terms.introspective_diffusion import IntrospectiveDiffusion
 from poise.cost.terms.nanoflow import NanoFlow
 from poise.cost.terms.token_weave import TokenWeave
@@ -58,6 +59,32 @@ def test_terms_are_built_and_written_out(tmp_path: Path, given: str, cost: Terme
         assert again.cost.build(pool).step(StepShape(decodes)) == cost.build(pool).step(StepShape(decodes))
 
 
+class Halved:
+    """A term that leaves a pool half of its KV blocks."""
+
+    def around(self, inner: Estimator, pool: Pool) -> Estimator:
+        return inner
+
+    def held(self, pool: Pool) -> Pool:
+        return replace(pool, engine=replace(pool.engine, kv_blocks=kv_blocks(pool) // 2))
+
+
+def test_a_term_may_say_how_many_blocks_a_pool_keeps() -> None:
+    pool = Pool(model("llama-3.1-8b"), device("A10"))
+    cost = Termed(Roofline(), (Halved(), NanoFlow()))
+    assert kv_blocks(held(cost, pool)) == kv_blocks(pool) // 2
+    assert held(Roofline(), pool) is pool
+    load = poisson(20, requests=200, prompt_tokens=lognormal(2000, 1), output_tokens=200, seed=1)
+    runs = [simulate(Cluster((each,)), load, cost=cost) for each in (pool, held(cost, pool))]
+    assert [each.replicas[0].total_blocks for each in runs] == [kv_blocks(pool) // 2] * 2
+    assert runs[0].records.ended_at == runs[1].records.ended_at
+
+
+def test_blocks_that_are_given_stay() -> None:
+    pool = Pool(model("llama-3.1-8b"), device("A10"), engine=Engine(kv_blocks=77))
+    assert held(Termed(Roofline(), (Halved(),)), pool) is pool
+
+
 @pytest.mark.parametrize("name", terms.names())
 def test_every_term_is_one_file_with_one_class(name: str) -> None:
     assert terms.build((name, {})) == terms.find(name)()
@@ -93,13 +120,23 @@ def test_a_pool_that_a_term_cannot_serve(tmp_path: Path) -> None:
         build(load(path))
 
 
+POOL = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
+SUITS: dict[str, Pool] = {}
+"""Pools of the terms that cannot serve `POOL`."""
+
+SLOWER: set[str] = set()
+"""Terms that buy something else with time."""
+
+
 @pytest.mark.parametrize("name", terms.names())
 def test_a_run_with_every_term_ends_and_repeats_by_single_steps(name: str) -> None:
     """Held batches and single steps cost the same, to the picosecond, also where a step is the larger of lines."""
-    pool = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
+    pool = SUITS.get(name, POOL)
     cost = Termed(Roofline(), (terms.build((name, {})),))
     requests = poisson(8, requests=120, prompt_tokens=lognormal(1500, 1.0), output_tokens=lognormal(150, 0.6), seed=3)
     fast, slow = (simulate(Cluster((pool,)), requests, cost=cost, one_step=one_step) for one_step in (False, True))
     assert fast.records.ended_at == slow.records.ended_at and len(fast.records.ended_at) == 120
+    if name in SLOWER:
+        return
     bare = simulate(Cluster((pool,)), requests)
     assert sum(fast.records.ended_at) <= sum(bare.records.ended_at)
