@@ -248,7 +248,8 @@ class Replica:
             self.swaps.back(sequence, lane)
             return False
         pool.admit(sequence)
-        sequence.cached = sequence.computed
+        if not sequence.preemptions:
+            sequence.cached = sequence.computed
         if self._admitted is not None:
             self._admitted(sequence, self.space.now)
         if self.pins.heap:
