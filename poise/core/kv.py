@@ -19,14 +19,15 @@ CacheListener = Callable[[int, bool], None]
 
 
 class Node:
-    """One prefix extent in the cache: its blocks, and how many sequences and pins hold it."""
+    """One prefix extent in the cache: its blocks, how many sequences and pins hold it, and whether it may be found."""
 
-    __slots__ = ("blocks", "id", "refs")
+    __slots__ = ("blocks", "found", "id", "refs")
 
-    def __init__(self, extent: int, blocks: int, refs: int) -> None:
+    def __init__(self, extent: int, blocks: int, refs: int, found: bool = True) -> None:
         self.id = extent
         self.blocks = blocks
         self.refs = refs
+        self.found = found
 
 
 class KvPool:
@@ -262,6 +263,7 @@ class KvPool:
     def _take_back(self, own: Node, blocks: int) -> None:
         """Make the first `blocks` blocks of what a sequence left its private ones again; the rest ages on."""
         own.blocks -= blocks
+        own.found = False
         self.cached -= blocks
         self.explicit += blocks
         if blocks and not own.blocks:
@@ -273,12 +275,18 @@ class KvPool:
 
     def _append_anonymous(self, blocks: int) -> None:
         """Full blocks that nobody will find age with the cached ones: vLLM frees all of them into one queue."""
-        last = next(reversed(self.lru.values()))
+        lru = self.lru
+        while lru and not (first := next(iter(lru.values()))).found:
+            lru.popitem(last=False)  # the next to be evicted, so as good as free
+            self.cached -= first.blocks
+        if not lru:
+            return
+        last = next(reversed(lru.values()))
         if last is self._ageing:
             last.blocks += blocks
         else:
             self._anonymous -= 1
-            self._ageing = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0)
+            self._ageing = lru[self._anonymous] = Node(self._anonymous, blocks, 0, False)
         self.cached += blocks
 
     def _share(self, sequence: Sequence, extent: int, blocks: int) -> int:

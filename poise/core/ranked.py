@@ -88,6 +88,6 @@ class RankedPool(KvPool):
         """Blocks without identity are ranked like others, those of one request together."""
         assert self._releasing is not None
         self._anonymous -= 1
-        node = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0)
+        node = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0, False)
         self.cached += blocks
         self._enlist(node, self._releasing)
