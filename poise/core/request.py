@@ -31,7 +31,7 @@ TRANSITIONS: dict[int, frozenset[int]] = {
     Phase.WAITING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.PULLING, Phase.HELD, Phase.ENDED}),
     Phase.PREFILL: frozenset({Phase.DECODE, Phase.SENDING, Phase.WAITING, Phase.HELD, Phase.ENDED}),
     Phase.DECODE: frozenset({Phase.WAITING, Phase.MOVING, Phase.HELD, Phase.ENDED}),
-    Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.HELD, Phase.ENDED}),
+    Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.WAITING, Phase.HELD, Phase.ENDED}),
     Phase.SENDING: frozenset({Phase.ENDED}),
     Phase.MOVING: frozenset({Phase.DECODE, Phase.HELD, Phase.ENDED}),
     Phase.ENDED: frozenset(),

@@ -25,8 +25,8 @@ from tests.sim.test_exact import COLUMNS
 
 MARKS = {
     "arrived", "came_back", "asked", "sent", "refused", "turned_down", "left", "queued", "admitted", "computed",
-    "first_token", "decodes", "pulling", "pulled", "preempted", "moves", "stayed", "stands", "moved", "lost", "again",
-    "copied", "goes_on",
+    "first_token", "decodes", "pulling", "pulled", "missed", "preempted", "moves", "stayed", "stands", "moved", "lost",
+    "again", "copied", "goes_on",
 }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def _check(diary: Diary, records: Records, row: int) -> None:
     assert words.count("arrived") <= 1
     if records.first_token_at[row] != NOT_YET:
         assert records.first_token_at[row] in [e.at for e in diary.happenings if e.what in ("first_token", "computed")]
-    upset = {"preempted", "lost", "moved", "stands", "pulled", "moves", "goes_on"} & set(words)
+    upset = {"preempted", "lost", "moved", "stands", "pulled", "missed", "moves", "goes_on"} & set(words)
     if "copied" in words and records.output_tokens[row] == 1:
         upset.add("copied")  # a copy whose first token is its last has won before it is followed
     if records.status[row] == FINISHED and not upset:
