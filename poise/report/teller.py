@@ -122,7 +122,7 @@ class Teller:
 
     def _preempted(self, told: Happening, tokens: int, swapped: int) -> str:
         self._queued_at, self._swapped = told.at, swapped
-        what = "go to host memory" if swapped else "are dropped"
+        what = "go to host memory" if swapped else "may be evicted"
         return f"gives way for want of KV blocks; its {count(tokens, 'computed token')} {what}"
 
     # On its way between replicas -------------------------------------------------------------------------------------

@@ -157,11 +157,11 @@ def test_of_a_move() -> None:
 def test_of_one_that_gave_way() -> None:
     told = lived(workload((0, 5, 5), (0, 4, 5)), 1, blocks=12)
     assert told[6:] == [
-        "31 replica 0: gives way for want of KV blocks; its 5 computed tokens are dropped",
-        "64 replica 0: is admitted after 33 s",
-        "80 replica 0: computes tokens 1 to 6 in 16 s",
-        "80 replica 0: decodes on behind 3 tokens",
-        "102 replica 0: finished with 5 tokens, 83 s after the first, 20.75 s each",
+        "31 replica 0: gives way for want of KV blocks; its 5 computed tokens may be evicted",
+        "64 replica 0: is admitted after 33 s; 3 of 6 tokens are in the prefix cache",
+        "77 replica 0: computes tokens 4 to 6 in 13 s",
+        "77 replica 0: decodes on behind 3 tokens",
+        "99 replica 0: finished with 5 tokens, 80 s after the first, 20 s each",
     ]
 
 

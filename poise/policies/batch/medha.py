@@ -98,7 +98,7 @@ class Medha:
             if tokens < each.left and not long:
                 break  # the step is full
         if not prompts.entries:
-            # Until somebody comes, who may fit; or where parts of prompts may, until decodes take longer and parts less.
+            # until somebody comes, who may fit; parts of prompts may also fit once decodes take longer
             whole = lane.engine.reserve_prompt and not lane.prefilling
             return DECODES if whole and not lane.preempted else PREEMPTED
         return Batch(tuple(prompts.entries))
