@@ -41,7 +41,7 @@ class Plain:
 
 
 COST = Plain(0.0)
-GOING = ("lost", "reclaimed", "drain")
+GOING = ("lost", "reclaimed", "drain", "device_lost")
 
 
 def a_load(*rows: tuple[float, int, int]) -> Workload:
@@ -126,6 +126,27 @@ def test_kv_waits_for_a_link_that_is_lost() -> None:
     (before,), (after,) = ends(usual), ends(lost)
     assert after - before == pytest.approx(1.005 - 0.01)  # the prompt is computed at 10 ms, the link is back at 1.005 s
     assert lost.records.status[0] == FINISHED
+
+
+def test_kv_that_does_not_come_is_computed_where_it_was_to_arrive() -> None:
+    """One prompt waits for 50 ms from 20 ms on, then takes 10 ms; the next one's KV finds the link back."""
+    load, pair = a_load((0.0, 100, 5), (2.0, 100, 5)), ("prefill", "decode")
+    cost = Plain(1e-4)  # 20 ms a prompt
+    cut = Fault(0.005, "link_lost", 1, for_s=1.0)
+    patient = run(load, cut, roles=pair, cost=cost, recovery=Recompute())
+    again = run(load, cut, roles=pair, cost=cost, recovery=Recompute(patience_s=0.05))
+    usual = run(load, roles=pair, cost=cost)
+    assert ends(patient)[0] == pytest.approx(ends(usual)[0] + 1.005 - 0.02)
+    assert ends(again)[0] == pytest.approx(0.02 + 0.05 + 0.02 + 4 * 0.01)
+    assert ends(again)[1] == ends(usual)[1]
+    assert again.replicas[1].prompt_tokens == 100 + 1  # of the other one, whose KV came, the last token
+    assert list(again.records.status) == [FINISHED] * 2
+
+
+def test_no_patience_below_none() -> None:
+    for kind in (Recompute, Migrate):
+        with pytest.raises(ValueError, match=r"patience_s -1 must be at least 0"):
+            kind(patience_s=-1.0)
 
 
 # Replicas that come back ---------------------------------------------------------------------------------------------
@@ -271,6 +292,8 @@ def test_a_run_draws_its_faults_by_its_seed() -> None:
         (Fault(0.0, "lost", 3), "replica 3 does not exist"),
         (Fault(0.0, "slow", 0), "factor 1 of a slow must be above 1"),
         (Fault(0.0, "link_lost", 0), "for_s 0 of a link_lost must be above 0"),
+        (Fault(0.0, "device_lost", 0, for_s=-1.0), "for_s -1 of a device_lost is below 0"),
+        (Fault(0.0, "device_lost", 0, devices=2), "replica 0 has 1 devices, of which 2 cannot be lost"),
     ],
 )
 def test_faults_that_cannot_be(fault: Fault, said: str) -> None:
