@@ -15,18 +15,19 @@ class Standing:
     """Waiting requests by whether their order can be kept.
 
     fixed: those of which the same is left to compute as long as they wait.  moving: those whose prompts the prefix
-    cache may hold more or less of, or whose KV comes from elsewhere; they are looked at in each step.
+    cache may hold more or less of, or whose KV comes from elsewhere; they are looked at in each step.  told: whether
+    anybody tells who waits; else all are looked at.
     """
 
     fixed: dict[int, SequenceView] = field(default_factory=dict)
     moving: dict[int, SequenceView] = field(default_factory=dict)
+    told: bool = False
     _new: dict[int, SequenceView] = field(default_factory=dict)
     _needs: list[tuple[int, int]] = field(default_factory=list)
-    _told: bool = False
 
     def waits(self, sequence: SequenceView) -> None:
         """A request begins to wait."""
-        self._told = True
+        self.told = True
         self._new[sequence.id] = sequence
 
     def waited(self, sequence: SequenceView) -> bool:
@@ -42,8 +43,8 @@ class Standing:
         """Those that have joined the `fixed` since this was asked last."""
         found = []
         for id, sequence in self._new.items():
-            known = sequence.request.ids and lane.engine.prefix_caching
-            if known or sequence.swapped or sequence.source >= 0:
+            cached = lane.engine.prefix_caching and (sequence.request.ids or lane.cached(sequence))
+            if cached or sequence.swapped or sequence.source >= 0:
                 self.moving[id] = sequence
             else:
                 self.fixed[id] = sequence
@@ -54,7 +55,7 @@ class Standing:
 
     def looked_at(self, lane: LaneView) -> Iterable[SequenceView]:
         """Those that have to be looked at now: who moves, or all where nobody tells who waits."""
-        return self.moving.values() if self._told else lane.queue()
+        return self.moving.values() if self.told else lane.queue()
 
     def all(self, lane: LaneView) -> Iterable[SequenceView]:
         """Everybody, in no order."""

@@ -94,7 +94,7 @@ class Untold:
         self.decodes_alone = getattr(batcher, "decodes_alone", False)
 
 
-@pytest.mark.parametrize("batchers", [adaptive, left_between_layers])
+@pytest.mark.parametrize("batchers", [adaptive, left_between_layers, gathered, planned])
 def test_an_order_that_is_kept_is_that_of_a_look_at_everybody(batchers: Batchers) -> None:
     @given(cases(), st.integers(0, 9))
     @settings(max_examples=60, deadline=None)

@@ -135,7 +135,7 @@ def calls_of_steps(batcher: str, waiting: int, steps: int = 30) -> int:
     return calls
 
 
-@pytest.mark.parametrize("batcher", ["flow_prefill", "medha"])
+@pytest.mark.parametrize("batcher", ["batch_llm", "flow_prefill", "laps", "medha"])
 def test_a_step_does_not_look_at_all_who_wait(batcher: str) -> None:
     assert calls_of_steps(batcher, 4000) < 4 * calls_of_steps(batcher, 200)  # not 20 times as many
 
