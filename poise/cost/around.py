@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.estimate import Estimator, Piece, StepShape, Store
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
@@ -33,6 +33,11 @@ class Around:
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move so many bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
+
+    @property
+    def store(self) -> Store | None:
+        """The inner one's store of KV, if it has one."""
+        return getattr(self.inner, "store", None)
 
     def describe(self) -> dict[str, object]:
         """What the inner one says of itself."""

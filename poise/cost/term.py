@@ -29,6 +29,9 @@ class Term(Protocol):
 
     hides: the resources whose time it hides behind others, if any (a class variable that may be missing): what one term
     hides another cannot hide again.
+    phases: whether prompts and decodes share no step (a class variable that may be missing), which the batcher must keep.
+    One that asks the inner cost of other pools than its own has `over(build, pool)` instead of `around`: `build` makes
+    the inner estimator of any pool.
     One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
     system leaves it, asked where none are given; CapacityError where nothing is left.
     """
@@ -57,10 +60,13 @@ class Termed:
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""
-        estimator = self.cost.build(pool)
-        for term in self.terms:
-            estimator = term.around(estimator, pool)
-        return estimator
+        if not self.terms:
+            return self.cost.build(pool)
+        term, inner = self.terms[-1], Termed(self.cost, self.terms[:-1])
+        if hasattr(term, "over"):
+            found: Estimator = term.over(inner.build, pool)
+            return found
+        return term.around(inner.build(pool), pool)
 
 
 def held(cost: Recipe, pool: Pool) -> Pool:
