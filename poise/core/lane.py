@@ -510,9 +510,11 @@ class LaneState:
         self._hold(batch, now, n, first, growth, steps)
 
     def _set_up(self, batch: Batch) -> None:
-        """Let the next step begin only after the batch's setup; should no work be left in this one, that of the next."""
+        """Let the next step begin only after the setup; that of the next batch, should no work be left in this one."""
         if batch.setup < 0:
-            raise PolicyError(f"{type(self.replica.batcher).__name__}: setup {batch.setup} ps is below 0; give 0 or more")
+            raise PolicyError(
+                f"{type(self.replica.batcher).__name__}: setup {batch.setup} ps is below 0; give 0 or more"
+            )
         self.swapping += batch.setup
 
     def _check_wake(self, batch: Batch, now: int) -> None:

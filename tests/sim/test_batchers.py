@@ -129,5 +129,7 @@ def test_fast_path_equals_reference_under_a_store(
 ) -> None:
     """The devices hold few of the blocks of the store, and copies take from nothing to longer than steps."""
     tick = round(ticks(case) * 1e12)
-    cost = Kept(**asdict(case.cost), store=Store(blocks, sequences, change * tick, 2 * change * tick, block * tick // 4))
+    cost = Kept(
+        **asdict(case.cost), store=Store(blocks, sequences, change * tick, 2 * change * tick, block * tick // 4)
+    )
     compare(replace(case, cost=cost, batcher=partial(Seesaw, until=until)))

@@ -1,8 +1,8 @@
 """Seesaw: what prompts and decodes cost where each have a layout of their own, and the host keeps the KV.
 
-Su et al. (arXiv 2503.06433). The devices of a pool change their layout between prompts and decodes, for which each loads
-its part of the weights from the host. The batcher `seesaw` says when, and brings KV back; here is what it takes. What
-the phases come to for equal requests is in closed form in `poise.cost.seesaw`.
+Su et al. (arXiv 2503.06433). The devices of a pool change their layout between prompts and decodes, for which each
+loads its part of the weights from the host. The batcher `seesaw` says when, and brings KV back; here is what it takes.
+What the phases come to for equal requests is in closed form in `poise.cost.seesaw`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Seesaw:
 
     def __post_init__(self) -> None:
         if self.host_gb <= 0 or min(self.sequences, self.prompt_tokens, self.output_tokens) < 1:
-            raise ScenarioError(f"{self}: host_gb, sequences, prompt_tokens and output_tokens are above 0; correct them")
+            raise ScenarioError(
+                f"{self}: host_gb, sequences, prompt_tokens and output_tokens are above 0; correct them"
+            )
 
     def over(self, build: Build, pool: Pool) -> Estimator:
         """Steps of `pool` under two layouts; ScenarioError for a pool that cannot have them."""
@@ -84,9 +86,9 @@ class Seesaw:
         return max(pairs, key=lambda pair: work.seesaw(*pair).rate)
 
     def _store(self, work: Offline, prefill: Pool, decode: Pool) -> Store:
-        changes = (0, 0) if prefill == decode else tuple(ps(work.change_s(each)) for each in (prefill, decode))
+        one, two = (0, 0) if prefill == decode else (ps(work.change_s(each)) for each in (prefill, decode))
         block = decode.model.kv_bytes_per_token(BITS[decode.kv]) * decode.engine.block_tokens
-        return Store(kv_blocks(decode), self.sequences, *changes, ps(block / (decode.device.host_bw * decode.devices)))
+        return Store(kv_blocks(decode), self.sequences, one, two, ps(block / (decode.device.host_bw * decode.devices)))
 
 
 class Reshaped(Around):

@@ -3,10 +3,11 @@
 Su et al. (arXiv 2503.06433). Prompts and decodes have layouts of their own, and the devices change between them only
 when the host's store has no room for another prompt (or nobody waits), and when it is empty. KV goes out beside the
 prompts. It comes back beside the decodes, one request after another over the link, as soon as the devices have room for
-it; the first of a phase is waited for. Room is left for one more block of each decode, and where outputs outgrow
-the devices, who came back last goes out again, as the host still has its KV. A lone request that is larger than the
-devices decodes as if it fit. What a change and a copy take, the cost tells (`LaneView.store`, the term `seesaw`); under
-another cost the phases are the same, changes take no time and all decode at once.
+it; the first of a phase is waited for. Where outputs outgrow the devices, who came back last goes out again, as the
+host still has its KV; a lone request that is larger than the devices decodes as if it fit. Outputs are kept in the
+store as well, so prompts leave room there for as much as the devices hold (half of it at most). What a change and a
+copy take, the cost tells (`LaneView.store`, the term `seesaw`); under another cost the phases are the same, changes
+take no time and all decode at once.
 
 A prompt phase ends as well once it has computed as many tokens as the store holds, so that decodes go on however short
 the outputs are. The store counts running requests: give the engine `max_sequences` that do not bind.
@@ -63,8 +64,15 @@ class Seesaw(Chunked):
             return []
         full = lane.decoding and self._computed >= lane.total_blocks * lane.engine.block_tokens
         if lane.spec.prefill and lane.waiting and not (lane.preempted or full):
-            self._admit(lane, entries, budget, cap, blocks + lane.decoding)
+            self._admit(lane, entries, budget, cap, blocks + self._growth(lane))
         return entries
+
+    def _growth(self, lane: LaneView) -> int:
+        """KV blocks that prompts leave to the outputs of who is there: what the devices hold, or one for each."""
+        store = lane.store
+        if store is None or not lane.decoding:
+            return lane.decoding
+        return min(store.blocks, lane.total_blocks // 2)
 
     def _prefill(self, lane: LaneView, entries: list[Entry]) -> Batch:
         """A step of prompts, after a change of layout where decodes were before."""
@@ -99,7 +107,8 @@ class Seesaw(Chunked):
     def _fetch(self, lane: LaneView, store: Store) -> int:
         """Begin to bring back who has room on the devices; the blocks that are left there behind this step."""
         block, there = lane.engine.block_tokens, self._there
-        known, apart = [], []
+        known: list[SequenceView] = []
+        apart: list[SequenceView] = []
         for sequence in lane.decodes(paused=False):
             (known if sequence.id in there else apart).append(sequence)
         # Whose KV is on its way heads the paused ones, of which there may be very many.
