@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from poise.core.estimate import Estimator, Piece, StepShape, Store
+=======
+from poise.core.estimate import Estimator, Piece, StepShape, after_loss
+>>>>>>> main
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
     """A piece `factor` times as long, and those behind it; each part is rounded once."""
     base, per_kv, per_window = (round(part * factor) for part in piece[:3])
     return Piece(base, per_kv, per_window, piece.until_kv, piece.then and scaled(piece.then, factor))
+
+
+def longer(piece: Piece, duration: float) -> Piece:
+    """A piece and those behind it, so many picoseconds longer (shorter below 0), and no less than 1."""
+    then = None if piece.then is None else longer(piece.then, duration)
+    return piece._replace(base=max(piece.base + round(duration), 1), then=then)
 
 
 class Around:
@@ -34,10 +44,16 @@ class Around:
         """Picoseconds to move so many bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
 
+<<<<<<< HEAD
     @property
     def store(self) -> Store | None:
         """The inner one's store of KV, if it has one."""
         return getattr(self.inner, "store", None)
+=======
+    def after_loss(self, lost: int) -> float | None:
+        """What the inner one says of the loss of so many devices."""
+        return after_loss(self.inner, lost)
+>>>>>>> main
 
     def describe(self) -> dict[str, object]:
         """What the inner one says of itself."""
