@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from poise.core.estimate import Estimator, Piece, StepShape, Store
-=======
-from poise.core.estimate import Estimator, Piece, StepShape, after_loss
->>>>>>> main
+from poise.core.estimate import Estimator, Piece, StepShape, Store, after_loss
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
@@ -44,16 +40,14 @@ class Around:
         """Picoseconds to move so many bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
 
-<<<<<<< HEAD
     @property
     def store(self) -> Store | None:
         """The inner one's store of KV, if it has one."""
         return getattr(self.inner, "store", None)
-=======
+
     def after_loss(self, lost: int) -> float | None:
         """What the inner one says of the loss of so many devices."""
         return after_loss(self.inner, lost)
->>>>>>> main
 
     def describe(self) -> dict[str, object]:
         """What the inner one says of itself."""
