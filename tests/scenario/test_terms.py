@@ -110,6 +110,8 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),
         ("{terms: [seesaw, nanoflow]}", r"Seesaw asks the others for pools of its own; name it last, behind NanoFlow"),
         ("{terms: [{seesaw: {decode: P3}}]}", r"layout P3 does not fit 4 H100.*; give one of "),
+        ("{terms: pipe_infer}", r"2: .*pipeline: .*proposals fill the idle stages .* give pipeline: 2 or more"),
+        ("{terms: [{pipe_infer: {acceptance: 1}}]}", r"pipe_infer: acceptance 1 is no chance below 1"),
         ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
         ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
         ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
@@ -135,6 +137,7 @@ SUITS: dict[str, Pool] = {
     "block_llm": replace(POOL, tensor=8, tenants=(0, 1, 2)),
     "expert_as_a_service": Pool(model("qwen3-30b-a3b"), device("H100"), replicas=2, data=4, expert=4),
     "moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2),
+    "pipe_infer": replace(POOL, tensor=1, pipeline=4),
 }
 """Pools of the terms that cannot serve `POOL`."""
 
