@@ -9,6 +9,7 @@ tokens, a pass apart, which is what is left of speculation. Requests of a microb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poise.core.errors import ScenarioError
@@ -84,7 +85,7 @@ class Pipelined(Around):
         return Line(one.base + wide - narrow, one.per_kv * self.attention[run])
 
     def _token(self, one: Line, many: Line, decodes: int, run: int) -> tuple[Line, Line]:
-        """A token in the mean, where stages bind and where the draft model does: `Stream.pipelined`, the other way up."""
+        """A token in the mean, where stages bind and where the draft model does: `Stream.pipelined` upside down."""
         a = self.term.acceptance
         passes = Line(0.0).plus(one, (1 - a) ** 2).plus(many, (1 - a) * a)
         intervals = (1 - a) * a / (1 - a**run)
@@ -97,7 +98,7 @@ class Pipelined(Around):
         return {**self.inner.describe(), "pipe_infer": told}
 
 
-def _best(values: list[float]) -> float:
+def _best(values: Sequence[float]) -> float:
     """No proposals, or the best run, which takes as long as the slower of its two binds."""
     plain, *rest = values
     return min(plain, *map(max, zip(rest[::2], rest[1::2], strict=True)))
