@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from poise.core.action import Abort, Action, Dispatch, Hold, Lend, Move, Refuse, Reject, Route, Wake
+from poise.core.action import Abort, Action, Dispatch, Hold, Move, Refuse, Reject, Route, Wake
 from poise.core.books import Books
 from poise.core.chance import Chance
 from poise.core.errors import PolicyError
@@ -53,8 +53,8 @@ class Control:
     """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
     router, mover, lender, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied,
-    so that two controls never share their state); a router that can `rebalance` is its own mover where none is given; several
-    admissions narrow one another's choice.
+    so that two controls never share their state); a router that can `rebalance` is its own mover where none is given;
+    several admissions narrow one another's choice.
     replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: replicas that a request is
     sent to before it is refused for good, where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
@@ -86,12 +86,24 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, lender, self.order, self.admission, self.predictor, hedge, scaler, forecast, recovery = (
-            copy.deepcopy((router, mover, lender, order, tuple(admission), predictor, hedge, scaler, forecast, recovery))
+        (
+            self.router,
+            self.mover,
+            lender,
+            self.order,
+            self.admission,
+            self.predictor,
+            hedge,
+            scaler,
+            forecast,
+            recovery,
+        ) = copy.deepcopy(
+            (router, mover, lender, order, tuple(admission), predictor, hedge, scaler, forecast, recovery)
         )
         asked: list[Any] = []  # an object may be several policies in one
         for policy in (
-            self.router, self.mover, lender, self.order, *self.admission, self.predictor, hedge, scaler, forecast, recovery,
+            self.router, self.mover, lender, self.order, *self.admission, self.predictor, hedge, scaler, forecast,
+            recovery,
         ):  # fmt: skip
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)

@@ -128,7 +128,7 @@ class Stayed(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """Replica `creditor` lends `blocks` KV blocks more to `debtor`, or so many less; none, with the `reason`: refused."""
+    """Replica `creditor` lends `debtor` so many KV blocks more, or fewer; none, with the `reason`: it refused."""
 
     at: int
     debtor: int

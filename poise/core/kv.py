@@ -211,7 +211,7 @@ class KvPool:
                     self.listener(node.id, False)
 
     def resize(self, blocks: int) -> None:
-        """So many blocks more, or fewer, which must be free or evictable; else who uses them gives way at its next step.
+        """So many blocks more, or fewer, which are free or evictable; else who uses them gives way at its next step.
 
         Call `Space.refresh` before and after: what steps under way have evicted does not depend on what comes now.
         """

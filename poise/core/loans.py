@@ -1,10 +1,10 @@
 """KV blocks that one replica lends to another, and what the steps of both take meanwhile.
 
-Infinite-LLM (arXiv 2401.02669, DistAttention): KV of a request may lie at another replica, which attends to it there and
-returns partial results. Blocks are counted, not named, so a loan only moves the end of two pools. What is lent counts
-as full, with KV that the debtor's decodes read: the creditor reads it in each of its steps, and the debtor only the
-rest, for at least as long as a creditor takes for its part. In each layer, queries go out and partial results come
-back. That keeps the cost of a held batch a straight line, for it changes with loans alone.
+Infinite-LLM (arXiv 2401.02669, DistAttention): KV of a request may lie at another replica, which attends to it there
+and returns partial results. Blocks are counted, not named, so a loan only moves the end of two pools. What is lent
+counts as full of KV that the debtor's decodes read: the creditor reads it in each of its steps, and the debtor only the
+rest, for at least as long as a creditor takes for its part. In each layer queries go out and partial results come back.
+That keeps the cost of a held batch a straight line, for it changes with loans alone.
 """
 
 from __future__ import annotations

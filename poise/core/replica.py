@@ -364,8 +364,7 @@ class Replica:
 
     def retime(self) -> None:
         """Steps that begin from now on take what the device's speed and the loans make of them."""
-        step = self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step
-        step = self.loans.steps(step)
+        step = self.loans.steps(self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step)
         for lane in self.lanes:
             lane.estimate = step
             lane.pieces.clear()

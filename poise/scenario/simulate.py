@@ -133,8 +133,8 @@ def build_world(
     controls = [
         Control(
             policies.router, specs, mover=policies.mover, lender=policies.lender, order=policies.order,
-            admission=policies.admission, predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler, forecast=policies.forecast,
-            recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
+            admission=policies.admission, predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler,
+            forecast=policies.forecast, recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip

@@ -14,7 +14,10 @@ from poise.sim.network import Network
 
 
 class Loan:
-    """What one replica lends to another. blocks: those on the way included.  due: to be given back once they are free."""
+    """What one replica lends to another.
+
+    blocks: those on the way included.  due: those to be given back as soon as they are free.
+    """
 
     __slots__ = ("blocks", "creditor", "debtor", "due")
 
@@ -86,18 +89,16 @@ class Lending:
     def settle(self) -> None:
         """Give back what is due, as far as debtors have it free now."""
         for pair, loan in list(self.due.items()):
-            given, debtor, now = [0], self._replicas[loan.debtor], self._agenda.now
-            self._touch(loan.debtor, lambda passed: given.append(debtor.loans.give(loan.creditor, loan.due, now, passed)))
-            if given[-1]:
-                loan.due -= given[-1]
+            given = self._give(loan)
+            if given:
+                loan.due -= given
                 if not loan.due:
                     del self.due[pair]
-                self._regain(loan, given[-1])
-                self._turn(Lent(now, loan.debtor, loan.creditor, -given[-1]))
+                self._regain(loan, given)
+                self._turn(Lent(self._agenda.now, loan.debtor, loan.creditor, -given))
 
     def gone(self, number: int) -> None:
         """A replica is gone: what it borrowed goes back, what it lent is lost."""
-        now = self._agenda.now
         for pair, loan in list(self.loans.items()):
             if number not in pair:
                 continue
@@ -106,9 +107,7 @@ class Lending:
             if number == loan.debtor:
                 self._regain(loan, loan.blocks)
             else:
-                debtor = self._replicas[loan.debtor]
-                self._touch(loan.debtor, lambda passed: debtor.loans.lose(number, now, passed))
-            loan.blocks = 0  # of which something may be on its way
+                self._lose(loan)
 
     def _objection(self, debtor: int, creditor: int) -> str:
         """Why a creditor grants nothing; empty if it may."""
@@ -143,6 +142,18 @@ class Lending:
         # A message to the creditor and one back in each layer
         loans.hop = 2 * self._network.latency * self._replicas[loan.debtor].prefill_lane.model_layers
         self._touch(loan.debtor, lambda passed: loans.take(loan.creditor, blocks, now, passed))
+
+    def _give(self, loan: Loan) -> int:
+        """How many blocks of what is due a debtor gives back now."""
+        loans, now, given = self._replicas[loan.debtor].loans, self._agenda.now, [0]
+        self._touch(loan.debtor, lambda passed: given.append(loans.give(loan.creditor, loan.due, now, passed)))
+        return given[-1]
+
+    def _lose(self, loan: Loan) -> None:
+        """The creditor is gone, and with it what has arrived there and what is on its way."""
+        loans, now = self._replicas[loan.debtor].loans, self._agenda.now
+        loan.blocks = 0
+        self._touch(loan.debtor, lambda passed: loans.lose(loan.creditor, now, passed))
 
     def _call(self, loan: Loan, blocks: int) -> None:
         loan.due = max(loan.due, min(blocks, loan.blocks))

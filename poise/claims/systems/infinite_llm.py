@@ -15,10 +15,10 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
 from poise.claims.sweep import Ratio, at_least, ratio, times
 from poise.core.estimate import StepShape
-from poise.cost.infinite_llm import Cluster, Fleet, Outcome, Running
-from poise.cost.lending import Greedy
+from poise.cost.infinite_llm import Cluster, Fleet, Outcome, Running, Told
 from poise.cost.memory import kv_blocks
 from poise.cost.roofline import Roofline
+from poise.policies.lending import Greedy, Loan, Status
 
 CLAIM = Claim(
     system="Infinite-LLM",
@@ -58,6 +58,16 @@ class Steps:
         return (piece.base + piece.per_kv * read) / 1e12
 
 
+class Planner(NamedTuple):
+    """The planner, asked by the event model."""
+
+    greedy: Greedy
+
+    def plan(self, table: Sequence[Told]) -> list[Loan]:
+        """The loans of one round."""
+        return self.greedy.plan([Status(*each) for each in table])
+
+
 class Trial(NamedTuple):
     """A fleet and its requests."""
 
@@ -77,7 +87,7 @@ class Trial(NamedTuple):
         chance, sigma = Random(seed), sqrt(log(1 + self.spread**2))
         prompts = [MEAN * exp(sigma * chance.gauss(0, 1) - sigma**2 / 2) for _ in range(self.requests * size)]
         rows = [Running(min(LONGEST, max(16, int(each))), OUTPUT) for each in prompts]
-        planner = Greedy(steps, steps.capacity, MOST) if lend else None
+        planner = Planner(Greedy(steps, steps.capacity, MOST)) if lend else None
         return Cluster(fleet, [iter(rows[place::size]) for place in range(size)], planner).run(1e9)
 
     def gain(self, seeds: int) -> tuple[Ratio, list[Outcome]]:
@@ -179,7 +189,8 @@ def _longest(steps: Steps) -> Criterion:
         fleet = Fleet(size, steps.capacity, MOST, steps, LAYERS * 20e-6)
         long = Running(int(0.96 * size * steps.capacity) - 10, 10)
         queues = [iter([long])] + [iter([Running(100, 10)]) for _ in range(size - 1)]
-        found[size] = Cluster(fleet, queues, Greedy(steps, steps.capacity, MOST)).run(1e6).longest / steps.capacity
+        planner = Planner(Greedy(steps, steps.capacity, MOST))
+        found[size] = Cluster(fleet, queues, planner).run(1e6).longest / steps.capacity
     told = ", ".join(f"{size} instances: {each:.1f}" for size, each in found.items())
     return Criterion(
         "Requests longer than an instance's memory are decoded: 1.9 times with 2 instances, 19 times with 20",
