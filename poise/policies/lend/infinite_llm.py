@@ -63,7 +63,7 @@ class InfiniteLlm:
     def _returns(self, cluster: ClusterView) -> list[Lend]:
         actions = []
         for (debtor, creditor), blocks in cluster.loans.items():
-            unused = cluster.free_blocks[debtor] - self._spare(cluster, debtor)
+            unused = cluster.free_blocks[debtor] - self._spare(cluster, debtor) - self._growth(cluster, debtor)
             if cluster.waiting[creditor]:
                 actions.append(Lend(debtor, creditor, -blocks))
             elif not cluster.waiting[debtor] and unused > 0 and self._shown(cluster, debtor):
@@ -105,6 +105,10 @@ class InfiniteLlm:
 
     def _spare(self, cluster: ClusterView, replica: int) -> int:
         return int(self.slack * cluster.total_blocks[replica])
+
+    def _growth(self, cluster: ClusterView, replica: int) -> int:
+        """Blocks that the running requests may still take."""
+        return cluster.running[replica] * -(-self.output_tokens // self.block_tokens)
 
     def _shown(self, cluster: ClusterView, debtor: int) -> bool:
         return cluster.measured_at[debtor] >= self._busy.get(debtor, 0)
