@@ -245,6 +245,26 @@ FILE = [
     ),
     (
         "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: device_lost, replica: 0, for_s: -3}]",
+        [":6: cluster.faults.0.for_s: "],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: device_lost, replica: 1, devices: 2}]",
+        [":6: cluster.faults.0.devices: 2 are more than the 1 of replica 1"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  fault_rates: [{kind: device_lost, per_hour: 1, for_s: 9, devices: 2}]",
+        [":6: cluster.fault_rates.0.devices: 2 are more than the 1 of replica 0"],
+    ),
+    (
+        "    replicas: 2",
+        "    replicas: 2\n  faults: [{at_s: 1, kind: lost, replica: 1, devices: 2}]",
+        [":6: cluster.faults.0.devices: belongs to kind device_lost"],
+    ),
+    (
+        "    replicas: 2",
         "    replicas: 2\n  faults: [{at_s: 1, kind: lost, replica: 0, factor: 2}]",
         [":6: cluster.faults.0.factor: belongs to slow, link_slow or join"],
     ),

@@ -22,7 +22,7 @@ MEANING: Final = {
     "moving": "stood still while the last of its KV went to another replica",
     "idle": "admitted, while its engine ran no step",
     "preempted": "waited again, computed again or swapped after it gave way",
-    "slow": "what a slow device added to its steps and those in between",
+    "slow": "what a slow or lost device added to its steps and those in between",
 }
 """The parts of a request's time, in about the order in which they come, and what each means."""
 

@@ -56,6 +56,7 @@ class Estimator(Protocol):
     """Answers for one pool: one model in one layout on one device, under one engine.
 
     window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
+    One whose replicas survive the loss of a device has `after_loss(lost)` as well (the function of this name).
     """
 
     @property
@@ -81,3 +82,12 @@ class Estimator(Protocol):
     def describe(self) -> dict[str, object]:
         """Coefficients, efficiencies and their sources, as they go into the resolved scenario and reports."""
         ...
+
+
+def after_loss(estimator: Estimator, lost: int) -> float | None:
+    """How many times as long steps take while so many devices of a replica are lost; None: it is lost with them.
+
+    So it is where an estimator has no method of this name: all devices of a replica work together.
+    """
+    asked = getattr(estimator, "after_loss", None)
+    return None if asked is None else asked(lost)

@@ -175,7 +175,10 @@ class Pool:
         return Startup(provision_s=self.start_s) if self.startup is None else self.startup
 
 
-FaultKind = Literal["lost", "reclaimed", "drain", "join", "slow", "link_slow", "link_lost"]
+FaultKind = Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"]
+
+LIFE: tuple[FaultKind, ...] = ("lost", "reclaimed", "drain", "join", "device_lost")
+"""Kinds by which replicas come and go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,8 @@ class Fault:
     drain: takes no new requests and leaves when empty.  join: a replica that was absent until then, or gone, starts.
     slow: steps that begin within `for_s` take `factor` times as long.  link_slow: so do KV transfers over its link.
     link_lost: its link carries nothing for `for_s`; what is on it waits.
+    device_lost: `devices` of it are lost for `for_s`. The replica is slower until then where its estimator survives
+    that (`after_loss`); else it is lost, and begins to start again when all its devices are there.
     for_s: 0 for the rest of the run.  factor: of a join, how many times as long as usual its start takes.
     """
 
@@ -195,14 +200,16 @@ class Fault:
     notice_s: float = 0.0
     for_s: float = 0.0
     factor: float = 1.0
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRate:
     """Faults that come at random: of each replica `per_hour` on average, with exponential gaps between them.
 
-    replicas: whose; none: all.  notice_s, for_s, factor: as a `Fault` has them.  back_s: mean seconds (exponential)
-    until another begins to start in the place of one that is lost or reclaimed; 0: none ever does.
+    replicas: whose; none: all.  notice_s, for_s, factor, devices: as a `Fault` has them.  back_s: mean seconds
+    (exponential) until another begins to start in the place of one that is lost or reclaimed; 0: none ever does.
+    The next gap begins when a spell is over, but devices are lost while others are away.
     """
 
     kind: FaultKind
@@ -212,6 +219,7 @@ class FaultRate:
     for_s: float = 0.0
     factor: float = 1.0
     back_s: float = 0.0
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +242,7 @@ class Cluster:
         """Replicas that are not there at the start: the first that happens to them is that they join."""
         first: dict[int, Fault] = {}
         for fault in sorted(self.faults, key=lambda fault: fault.at_s):
-            if fault.kind in ("lost", "reclaimed", "drain", "join"):
+            if fault.kind in LIFE:
                 first.setdefault(fault.replica, fault)
         return {replica for replica, fault in first.items() if fault.kind == "join"}
 
@@ -244,7 +252,7 @@ class Cluster:
         joins = [fault.replica for fault in self.faults if fault.kind == "join"]
         for replica in self.absent:
             joins.remove(replica)
-        return set(joins)
+        return {*joins, *(fault.replica for fault in self.faults if fault.kind == "device_lost" and fault.for_s)}
 
     @property
     def replicas(self) -> int:

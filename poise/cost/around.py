@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.estimate import Estimator, Piece, StepShape, after_loss
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
@@ -33,6 +33,10 @@ class Around:
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move so many bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
+
+    def after_loss(self, lost: int) -> float | None:
+        """What the inner one says of the loss of so many devices."""
+        return after_loss(self.inner, lost)
 
     def describe(self) -> dict[str, object]:
         """What the inner one says of itself."""

@@ -13,38 +13,18 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
-from poise.core.errors import UserError
-from poise.core.model import Model
+from poise.core.errors import ScenarioError
+from poise.core.estimate import Chunk
+from poise.core.model import Model, Moe
 from poise.core.spec import Device
-
-BYTES = 2
-"""Weights and KV in 16 bits."""
-
-LAYERS = 4
-"""Layers of a path: the last one's part of it is what a layer takes when all are under way."""
-
+from poise.cost.coefficients import windowed_pairs
+from poise.cost.lines import Line
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Parts of attention on the CPU that a search tries."""
 
-
-class Task(NamedTuple):
-    """Seconds of a task, the resource that does it, and the tasks before it by their places."""
-
-    seconds: float
-    resource: str
-    after: tuple[int, ...] = ()
-
-
-def ends(tasks: Sequence[Task]) -> list[float]:
-    """When each task ends: after those before it and after the last one of its resource; in the order given."""
-    done: list[float] = []
-    free: dict[str, float] = {}
-    for task in tasks:
-        begin = max([free.get(task.resource, 0.0), *(done[at] for at in task.after)])
-        done.append(begin + task.seconds)
-        free[task.resource] = done[-1]
-    return done
+PARTS = 8
+"""Parts in which experts are fetched, each computed once it is there."""
 
 
 class Plan(NamedTuple):
@@ -55,6 +35,52 @@ class Plan(NamedTuple):
     requests: int
     on_cpu: float = 0.0
     kept: float = 0.0
+
+
+class Layer(NamedTuple):
+    """Seconds of a layer's tasks; lines are in the KV tokens that decodes read, as if the device attended to all.
+
+    weights: fetching what every token passes.  kv: fetching the KV that is read.  dense: attention, and products
+    outside experts, on the device.  cpu: the CPU's attention to one KV token.  fetch, experts: fetching and computing
+    experts.  out: new KV on its way to the host, for which the link has another direction.
+    """
+
+    weights: float
+    kv: Line
+    dense: Line
+    cpu: float
+    fetch: float
+    experts: float
+    out: float
+
+    def lines(self, on_cpu: float | None) -> list[Line]:
+        """What a layer keeps each resource busy with; it takes the largest once all are under way.
+
+        Fetches wait for nothing, so the link is one loop. The other is the device's: experts wait for attention there
+        and on the CPU, and the next attention for the experts.
+        on_cpu: ω; None: the shortest at each number K of KV tokens. Let the link (or the device) take A, and a for
+        each KV token that it has, and the CPU X and c. The layer is no shorter than A and X, nor than
+        (cA + aX + acK)/(a + c), where both take equally long; of a linear program in ω there are no other bounds.
+        """
+        link = self.kv.plus(Line(self.weights + self.fetch))
+        device, cpu = self.dense.plus(Line(self.experts)), Line(self.experts, self.cpu)
+        if on_cpu is None:
+            equal = [_equal(each, cpu) for each in (link, device) if each.per_kv and cpu.per_kv]
+            return [Line(link.base), Line(device.base), Line(cpu.base), Line(self.out), *equal]
+        near = [Line(each.base, each.per_kv * (1 - on_cpu)) for each in (link, device)]
+        return [*near, Line(cpu.base, cpu.per_kv * on_cpu), Line(self.out)]
+
+    def alone(self) -> list[Line]:
+        """The paths through a layer that begins when the one before has ended and whose KV is in device memory."""
+        fetched, part = self.weights + self.fetch / PARTS, self.experts / PARTS
+        dense = self.dense.plus(Line(self.weights + self.experts))
+        return [dense, Line(fetched + self.experts), Line(self.weights + self.fetch + part)]
+
+
+def _equal(one: Line, two: Line) -> Line:
+    """How long two resources take that share out KV tokens so that both take equally long."""
+    a, c = one.per_kv, two.per_kv
+    return Line((c * one.base + a * two.base) / (a + c), a * c / (a + c))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,140 +97,149 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Offloaded:
-    """A mixture of experts on one device, weights and KV on the host."""
+    """A mixture of experts on one device, weights and KV on the host.
+
+    weights, kv: bits of a value.  ScenarioError for a model without experts and a device without a link to the host.
+    """
 
     model: Model
     device: Device
     host: Host = field(default_factory=Host)
+    weights: float = 16
+    kv: float = 16
 
     def __post_init__(self) -> None:
         if self.model.moe is None:
-            raise UserError(f"{self.model.name} has no experts to batch for; give a mixture of experts")
+            raise ScenarioError(f"{self.model.name} has no experts to batch for; give a mixture of experts")
         if self.device.host_bw <= 0:
-            raise UserError(f"{self.device.name} states no link to the host; give host_bw")
+            raise ScenarioError(f"{self.device.name} states no link to the host; give host_bw")
+
+    @property
+    def moe(self) -> Moe:
+        """The model's experts."""
+        assert self.model.moe is not None
+        return self.model.moe
 
     @property
     def expert_bytes(self) -> float:
         """Of one expert."""
-        return self.model.expert_parameters * BYTES
+        return self.model.expert_parameters * self.weights / 8
 
     @property
     def dense_bytes(self) -> float:
         """Of an average layer without routed experts."""
-        moe = self.model.moe
-        assert moe is not None
-        return (self.model.parameters * BYTES - self.expert_bytes * moe.experts * moe.layers) / self.model.layers
+        experts = self.expert_bytes * self.moe.experts * self.moe.layers
+        return (self.model.weight_bytes(self.weights) - experts) / self.model.layers
+
+    @property
+    def kv_bytes(self) -> float:
+        """Of one token in an average layer, as far as layers keep every token."""
+        model = self.model
+        return model.kv_values_per_layer * self.kv / 8 * model.full_layers / model.layers
+
+    @property
+    def window_bytes(self) -> float:
+        """Of one token in an average layer, as far as layers keep a window."""
+        model = self.model
+        return model.kv_values_per_layer * self.kv / 8 * model.window_layers / model.layers
+
+    @property
+    def memory_bw(self) -> float:
+        """Bytes per second of device memory that are reached."""
+        return self.device.memory_bw * self.host.bandwidth_part
+
+    @property
+    def flops(self) -> float:
+        """Operations per second that are reached."""
+        return self.device.bf16_flops * self.host.flops_part
 
     def touched(self, tokens: float) -> float:
         """Experts of a layer that some of so many tokens go to, in the mean."""
-        moe = self.model.moe
-        assert moe is not None
-        missed: float = (1 - moe.active / moe.experts) ** tokens
-        return moe.experts * (1 - missed)
+        missed: float = (1 - self.moe.active / self.moe.experts) ** tokens
+        return self.moe.experts * (1 - missed)
 
     def tokens_per_expert(self, tokens: float) -> float:
         """Tokens of an expert, in the mean."""
-        moe = self.model.moe
-        assert moe is not None
-        return tokens * moe.active / moe.experts
+        return tokens * self.moe.active / self.moe.experts
 
     def knee(self) -> float:
         """Tokens of an expert from which its arithmetic takes as long as its fetch."""
-        flops = self.device.bf16_flops * self.host.flops_part
-        return self.expert_bytes / self.device.host_bw * flops / (2 * self.model.expert_parameters)
+        return self.expert_bytes / self.device.host_bw * self.flops / (2 * self.model.expert_parameters)
+
+    def layer(self, decodes: int, chunks: Sequence[Chunk] = (), kept: float = 0.0) -> Layer:
+        """An average layer of one token of each of `decodes` requests, and of prompts beside them."""
+        model, link, part = self.model, self.device.host_bw, self.moe.layers / self.model.layers
+        tokens = decodes + sum(each.tokens for each in chunks)
+        touched = part * self.touched(tokens) * self.expert_bytes
+        experts = 2 * tokens * part * self.moe.active * model.expert_parameters
+        dense = model.active_parameters / model.layers - part * self.moe.active * model.expert_parameters
+        states = model.state_bytes / model.layers * (decodes + len(chunks))
+        attended = 4 * model.heads * model.head_dim * self._pairs(chunks)
+        return Layer(
+            weights=self.dense_bytes / link,
+            kv=Line((self.kv_bytes * sum(each.context for each in chunks) + states) / link, self.kv_bytes / link),
+            dense=Line((2 * tokens * dense + attended) / self.flops, self.kv_bytes / self.memory_bw),
+            cpu=self.kv_bytes / self.host.cpu_bw,
+            fetch=touched * (1 - kept) / link,
+            experts=max(experts / self.flops, touched / self.memory_bw),
+            out=((self.kv_bytes + self.window_bytes) * tokens + states) / link,
+        )
+
+    def _pairs(self, chunks: Sequence[Chunk]) -> float:
+        """Queries and keys that meet in an average layer."""
+        model, found = self.model, 0.0
+        for each in chunks:
+            whole = each.tokens * each.context + each.tokens * (each.tokens + 1) / 2
+            found += whole * model.full_layers / model.layers
+            if model.window_layers:
+                within = windowed_pairs(each.tokens, each.context, model.window)
+                found += within * model.window_layers / model.layers
+        return found
 
     def decode_s(self, plan: Plan, context: int) -> float:
         """Seconds of a token of every request in a plan, all KV on the host."""
-        return self.model.layers * self._layer_s(plan.requests, plan, context, kv=True)
+        lines = self.layer(plan.requests, (), plan.kept).lines(plan.on_cpu)
+        return self.model.layers * max(line.at(plan.requests * context) for line in lines)
 
     def prefill_s(self, requests: int, prompt: int, kept: float = 0.0) -> float:
         """Seconds of the prompts of so many requests, whose KV goes to the host beside them."""
-        tokens = requests * prompt
-        return self.model.layers * self._layer_s(tokens, Plan(requests, 0.0, kept), prompt, kv=False)
+        lines = self.layer(0, [Chunk(prompt, 0)] * requests, kept).lines(0.0)
+        return self.model.layers * max(line.at(0) for line in lines)
 
     def model_based_s(self, requests: int, context: int) -> float:
         """Seconds of a token where the whole model runs on one batch whose KV stays on the device."""
-        reading = requests * context * self._kv_layer() / self._memory_bw()
-        tasks = [Task(self._fetch(self.dense_bytes), "link"), Task(reading + self._math(requests), "device", (0,))]
-        tasks += self._experts(requests, 0.0, len(tasks) - 1)
-        return self.model.layers * ends(tasks)[-1]
+        return self.model.layers * max(line.at(requests * context) for line in self.layer(requests).alone())
+
+    def device_tokens(self) -> float:
+        """Tokens whose KV fits the device beside one layer's weights: at least a tenth of its memory."""
+        free = 0.9 * self.device.memory_bytes - self.dense_bytes - self.moe.experts * self.expert_bytes
+        return max(free, 0.1 * self.device.memory_bytes) / self._token_bytes()
+
+    def host_tokens(self, sequences: int = 0) -> float:
+        """Tokens whose KV fits the host beside all weights and the constant states of `sequences`; 0 or less: none."""
+        taken = self.model.weight_bytes(self.weights) + sequences * self.model.state_bytes
+        return (self.host.memory - taken) / self._token_bytes()
 
     def model_batch(self, context: int) -> int:
         """Requests whose KV fits the device beside one layer's weights."""
-        moe = self.model.moe
-        assert moe is not None
-        free = 0.9 * self.device.memory_bytes - self.dense_bytes - moe.experts * self.expert_bytes
-        free = max(free, 0.1 * self.device.memory_bytes)
-        return max(1, int(free / (context * self._kv_layer() * self.model.layers)))
+        return max(1, int(self.device_tokens() / context))
 
     def host_batch(self, context: int) -> int:
         """Requests whose KV fits the host beside all weights."""
-        free = self.host.memory - self.model.parameters * BYTES
-        return max(1, int(free / (context * self._kv_layer() * self.model.layers)))
+        return max(1, int(self.host_tokens() / context))
 
     def best(self, context: int, shares: Iterable[float] = SHARES) -> Plan:
         """The plan with the most tokens per second: requests by powers of two up to the host's memory, all shares."""
         most, sizes = self.host_batch(context), [1]
         while sizes[-1] * 2 <= most:
             sizes.append(sizes[-1] * 2)
-        plans = [Plan(n, share, kept) for n, share, kept in product(sizes, shares, (0.0, self._keepable()))]
+        plans = [Plan(n, share, kept) for n, share, kept in product(sizes, shares, (0.0, self.keepable()))]
         return max(plans, key=lambda plan: plan.requests / self.decode_s(plan, context))
 
-    def _keepable(self) -> float:
+    def keepable(self) -> float:
         """The part of all experts that fits half of the device."""
-        moe = self.model.moe
-        assert moe is not None
-        return min(1.0, 0.5 * self.device.memory_bytes / (moe.experts * moe.layers * self.expert_bytes))
+        return min(1.0, 0.5 * self.device.memory_bytes / (self.moe.experts * self.moe.layers * self.expert_bytes))
 
-    def _layer_s(self, tokens: int, plan: Plan, context: int, kv: bool) -> float:
-        times = [ends(self._path(tokens, plan, context, kv, layers))[-1] for layers in (LAYERS - 1, LAYERS)]
-        return times[1] - times[0]
-
-    def _path(self, tokens: int, plan: Plan, context: int, kv: bool, layers: int) -> list[Task]:
-        """The tasks of some layers: weights, KV and attention in two places, then the experts; fetches run ahead."""
-        tasks: list[Task] = []
-        last: tuple[int, ...] = ()
-        read = plan.requests * context * self._kv_layer()
-        for _ in range(layers):
-            tasks.append(Task(self._fetch(self.dense_bytes), "link"))
-            weights = len(tasks) - 1
-            near, far = read * (1 - plan.on_cpu), read * plan.on_cpu
-            tasks.append(Task(self._fetch(near if kv else 0.0), "link"))
-            attention = 0.0 if kv else self._prompt_math(tokens, context)
-            work = near / self._memory_bw() + self._math(tokens) + attention
-            tasks.append(Task(work, "device", (weights, weights + 1, *last)))
-            tasks.append(Task(far / self.host.cpu_bw if kv else 0.0, "cpu", (weights, *last)))
-            tasks += self._experts(tokens, plan.kept, len(tasks) - 1, len(tasks) - 2)
-            last = (len(tasks) - 1,)
-        return tasks
-
-    def _experts(self, tokens: float, kept: float, *after: int) -> list[Task]:
-        """Fetch and computation of the experts that are touched, in eight parts, each computed once it is there."""
-        moe = self.model.moe
-        assert moe is not None
-        share, parts = moe.layers / self.model.layers, 8
-        fetch = self._fetch(share * self.touched(tokens) * (1 - kept) * self.expert_bytes) / parts
-        flops = 2 * tokens * moe.active * self.model.expert_parameters * share
-        reading = share * self.touched(tokens) * self.expert_bytes / self._memory_bw()
-        work = max(flops / (self.device.bf16_flops * self.host.flops_part), reading) / parts
-        found, first = [], max(after) + 1
-        for at in range(parts):
-            found += [Task(fetch, "link"), Task(work, "device", (first + 2 * at, *after))]
-        return found
-
-    def _math(self, tokens: float) -> float:
-        """Seconds of a layer's products outside routed experts."""
-        return tokens * self.dense_bytes / BYTES * 2 / (self.device.bf16_flops * self.host.flops_part)
-
-    def _prompt_math(self, tokens: float, prompt: int) -> float:
-        flops = 2 * 2 * self.model.heads * self.model.head_dim * tokens * prompt / 2
-        return flops / (self.device.bf16_flops * self.host.flops_part)
-
-    def _kv_layer(self) -> float:
-        return self.model.kv_values_per_layer * BYTES
-
-    def _fetch(self, size: float) -> float:
-        return size / self.device.host_bw
-
-    def _memory_bw(self) -> float:
-        return self.device.memory_bw * self.host.bandwidth_part
+    def _token_bytes(self) -> float:
+        """Bytes of a token's KV in all layers; what leaves a window is counted as if it stayed."""
+        return (self.kv_bytes + self.window_bytes) * self.model.layers

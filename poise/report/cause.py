@@ -11,7 +11,7 @@ NOTICEABLE = 0.1
 FAULTS = {
     "lost": "work thrown away with lost replicas",
     "no_replica": "waiting for a replica to be there",
-    "slow": "steps of slow devices",
+    "slow": "steps of slow or lost devices",
 }
 WORK = {
     "miss": "prompt tokens that were not in the prefix cache",

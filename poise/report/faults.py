@@ -22,6 +22,7 @@ SAID = {
     "drain": "drains",
     "join": "starts",
     "slow": "slow",
+    "device_lost": "device lost",
     "link_slow": "slow link",
     "link_lost": "link lost",
 }

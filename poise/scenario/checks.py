@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from poise.core.errors import UserError
 from poise.policies.find import find
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
@@ -157,7 +159,7 @@ def _asked(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int 
 
 
 def _faults(scenario: Scenario, places: Places) -> None:
-    replicas = sum(max(pool.replicas, pool.max_replicas or 0) for pool in scenario.cluster.pools)
+    replicas = sum(map(_slots, scenario.cluster.pools))
     for at, fault in enumerate(scenario.cluster.faults):
         path = ("cluster", "faults", at)
         if fault.replica >= replicas:
@@ -166,6 +168,7 @@ def _faults(scenario: Scenario, places: Places) -> None:
                 f"{fault.replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}",
             )
         _fault(fault, path, places)
+        _devices(scenario, fault, [fault.replica], path, places)
     for at, rate in enumerate(scenario.cluster.fault_rates):
         path = ("cluster", "fault_rates", at)
         _fault(rate, path, places)
@@ -173,6 +176,7 @@ def _faults(scenario: Scenario, places: Places) -> None:
             if not 0 <= replica < replicas:
                 said = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
                 raise places.error((*path, "replicas", place), said)
+        _devices(scenario, rate, rate.replicas or range(replicas), path, places)
         if rate.back_s and rate.kind not in ("lost", "reclaimed"):
             raise places.error((*path, "back_s"), f"belongs to a replica that goes, and this is {rate.kind}; remove it")
         if rate.back_s and choices(scenario.policies.scaler) != [None]:
@@ -193,8 +197,26 @@ def _fault(fault: FaultSection | FaultRateSection, path: Path, places: Places) -
         raise places.error((*path, "factor"), f"belongs to slow, link_slow or join, and this is {kind}; remove it")
     if fault.factor <= 1 and kind in ("slow", "link_slow"):
         raise places.error((*path, "factor"), f"{fault.factor:g} must be above 1; give how many times as long it takes")
+    if fault.devices != 1 and kind != "device_lost":
+        raise places.error((*path, "devices"), f"belongs to kind device_lost, and this is {kind}; remove it")
     if kind == "link_lost" and not fault.for_s:
         raise places.error((*path, "for_s"), "0 would never end, and what is on the link waits; give the seconds")
+
+
+def _devices(
+    scenario: Scenario, fault: FaultSection | FaultRateSection, replicas: Iterable[int], path: Path, places: Places
+) -> None:
+    """No more devices of a replica are lost at once than it has."""
+    pools = scenario.cluster.pools
+    have = [pool.tensor * pool.pipeline * pool.data for pool in pools for _ in range(_slots(pool))]
+    for replica in replicas:
+        if fault.devices > have[replica]:
+            said = f"{fault.devices} are more than the {have[replica]} of replica {replica}; give 1 to {have[replica]}"
+            raise places.error((*path, "devices"), said)
+
+
+def _slots(pool: PoolSection) -> int:
+    return max(pool.replicas, pool.max_replicas or 0)
 
 
 def _scaling(scenario: Scenario, places: Places) -> None:

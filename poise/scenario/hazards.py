@@ -13,14 +13,14 @@ from poise.sim.hazards import faults
 if TYPE_CHECKING:
     from poise.workload.table import Workload
 
-TIMED = ("slow", "link_slow", "link_lost")
+TIMED = ("slow", "device_lost", "link_slow", "link_lost")
 """Kinds that last for a time."""
 
 
 def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None) -> Cluster:
     """The cluster with the faults of its rates beside those that it has, as long as requests arrive."""
     for fault in cluster.faults:
-        said = fault_error(fault, cluster.replicas)
+        said = fault_error(fault, cluster)
         if said:
             raise ScenarioError(f"cluster.faults: {said}")
     if not cluster.fault_rates:
@@ -36,10 +36,15 @@ def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None
     return replace(cluster, faults=cluster.faults + more, fault_rates=())
 
 
-def fault_error(fault: Fault, replicas: int) -> str:
+def fault_error(fault: Fault, cluster: Cluster) -> str:
     """What is wrong with a fault; empty if nothing."""
-    if not 0 <= fault.replica < replicas:
-        return f"replica {fault.replica} does not exist; the cluster has 0 to {replicas - 1}"
+    if not 0 <= fault.replica < cluster.replicas:
+        return f"replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
+    if fault.for_s < 0:
+        return f"for_s {fault.for_s:g} of a {fault.kind} is below 0; give the seconds, or 0 for the rest of the run"
+    devices = cluster.pools[cluster.pool_of(fault.replica)].devices
+    if not 1 <= fault.devices <= devices:
+        return f"replica {fault.replica} has {devices} devices, of which {fault.devices} cannot be lost; give 1 or more"
     if fault.kind in ("slow", "link_slow") and fault.factor <= 1:
         return f"factor {fault.factor:g} of a {fault.kind} must be above 1; give how many times as long it takes"
     if fault.kind == "link_lost" and not fault.for_s:

@@ -182,33 +182,39 @@ class FaultSection(Section):
     """Something that happens to a replica."""
 
     at_s: float = Field(ge=0, description="the second at which it happens")
-    kind: Literal["lost", "reclaimed", "drain", "join", "slow", "link_slow", "link_lost"] = Field(
+    kind: Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"] = Field(
         description="what happens to the replica"
     )
     replica: Whole = Field(ge=0, description="the replica's number, counted over all pools from 0")
     notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
     for_s: float = Field(
-        default=0.0, ge=0, description="the seconds that it is slow, or its link is lost; 0 for the rest of the run"
+        default=0.0,
+        ge=0,
+        description="the seconds that it is slow, or its devices or its link are lost; 0 for the rest of the run",
     )
     factor: float = Field(
         default=1.0, gt=0, description="how many times as long steps, transfers or the start of a join take, as in 2"
     )
+    devices: Whole = Field(default=1, ge=1, description="how many of the replica's devices are lost at once")
 
 
 class FaultRateSection(Section):
     """Faults that come at random, drawn by the run's seed."""
 
-    kind: Literal["lost", "reclaimed", "slow", "link_slow", "link_lost"] = Field(
+    kind: Literal["lost", "reclaimed", "slow", "device_lost", "link_slow", "link_lost"] = Field(
         description="what happens to the replica"
     )
     per_hour: float = Field(gt=0, description="the mean number of faults of each replica in an hour, as in 0.1")
     replicas: list[Whole] = Field(default=[], description="the replicas that it happens to; [] for all")
     notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
-    for_s: float = Field(default=0.0, ge=0, description="the seconds that it is slow, or its link is lost")
+    for_s: float = Field(
+        default=0.0, ge=0, description="the seconds that it is slow, or its devices or its link are lost"
+    )
     factor: float = Field(default=1.0, gt=0, description="how many times as long steps or transfers take, as in 2")
     back_s: float = Field(
         default=0.0, ge=0, description="the mean seconds until another starts in its place; 0 for never"
     )
+    devices: Whole = Field(default=1, ge=1, description="how many of the replica's devices are lost at once")
 
 
 class ClusterSection(Section):

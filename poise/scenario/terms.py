@@ -40,7 +40,7 @@ def build(chosen: Choice) -> Term:
         if parameter not in defaults:
             raise UserError(f"{name}.{parameter}: {unknown(parameter, list(defaults))}")
         if not _alike(value, defaults[parameter]):
-            raise UserError(f"{name}.{parameter}: {value!r}; give a value like {defaults[parameter]!r}")
+            raise UserError(f"{name}.{parameter}: {value!r}; give {_like(defaults[parameter])}")
     try:
         return kind(**given)
     except UserError as error:
@@ -57,7 +57,14 @@ def _defaults(kind: type[Term]) -> dict[str, Any]:
     return {name: each.default for name, each in inspect.signature(kind).parameters.items()}
 
 
+def _like(default: Any) -> str:
+    return "a number, or nothing" if default is None else f"a value like {default!r}"
+
+
 def _alike(value: Any, default: Any) -> bool:
+    """Whether a value is of the kind of its default; where that is None, of a number that the term finds itself."""
+    if default is None and value is not None:
+        default = 0.0
     if isinstance(default, float) and isinstance(value, int):
         return not isinstance(value, bool)
     return type(value) is type(default)

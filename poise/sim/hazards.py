@@ -28,13 +28,14 @@ def _of(rate: FaultRate, replica: int, purpose: str, seed: int, until_s: float) 
         at += mean * _exponential(chance, purpose)
         if at >= until_s:
             return
-        yield Fault(at, rate.kind, replica, rate.notice_s, rate.for_s, rate.factor)
+        yield Fault(at, rate.kind, replica, rate.notice_s, rate.for_s, rate.factor, rate.devices)
         if rate.kind in ("lost", "reclaimed"):
             if not rate.back_s:
                 return
             at += rate.notice_s + rate.back_s * _exponential(chance, f"{purpose} back")
             yield Fault(at, "join", replica)
-        at += rate.for_s
+        if rate.kind != "device_lost":  # other devices may be lost meanwhile
+            at += rate.for_s
         chance.key += 1
 
 

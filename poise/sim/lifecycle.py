@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from poise.core.accounts import Accounts
+from poise.core.estimate import after_loss
 from poise.core.event import Draining, Event, Joined, Known, Left, Lost
 from poise.core.flight import Flight
 from poise.core.records import NOT_YET, Happened
@@ -60,6 +61,7 @@ class Lifecycle:
         self._renew = renew
         self._happened = happened
         self._factors: dict[int, list[float]] = {}  # of the spells of slowness under way, by replica
+        self._away: dict[int, list[tuple[int, int]]] = {}  # lost devices by replica: until when, and how many
 
     def begin(self) -> None:
         """Enter all faults; who joins later is absent until then."""
@@ -134,6 +136,8 @@ class Lifecycle:
             return
         elif fault.kind == "slow":
             self._slow(fault)
+        elif fault.kind == "device_lost":
+            self._lose_devices(fault)
         elif fault.kind == "lost":
             self._note(fault, now, now)
             self._lose(number)
@@ -167,20 +171,51 @@ class Lifecycle:
         number, replica = fault.replica, self.replicas[fault.replica]
         factors = self._factors.setdefault(number, [])
 
-        def change() -> None:
-            self._touch(number, lambda passed: slow(replica, max([1.0, *factors]), self._agenda.now, passed))
-
         def end(_: Fault) -> None:
             if self.replicas[number] is replica and not replica.closed:
                 factors.remove(fault.factor)
-                change()
+                self._pace(number)
 
         factors.append(fault.factor)
-        change()
+        self._pace(number)
         until = self._agenda.now + ps(fault.for_s) if fault.for_s else NEVER
         self._note(fault, self._agenda.now, until)
         if fault.for_s:
             self._later(until, end, fault)
+
+    def _lose_devices(self, fault: Fault) -> None:
+        """Devices are lost: their replica is slower while they are away if its estimator survives that, else lost."""
+        number, now, replica = fault.replica, self._agenda.now, self.replicas[fault.replica]
+        until = now + ps(fault.for_s) if fault.for_s else NEVER
+        lost, away = (until, fault.devices), self._away.setdefault(number, [])
+
+        def end(_: Fault) -> None:
+            if self.replicas[number] is replica and not replica.closed:
+                away.remove(lost)
+                self._pace(number)
+
+        away.append(lost)
+        self._note(fault, now, until)
+        if self._survives(number) is None:
+            back_at = max(at for at, _ in away)
+            self._lose(number)
+            if back_at < NEVER and self.changed is None:  # else the scaler decides what starts
+                self._later(back_at, self._start, Fault(fault.at_s, "join", number))
+            return
+        self._pace(number)
+        if fault.for_s:
+            self._later(until, end, fault)
+
+    def _survives(self, number: int) -> float | None:
+        """How many times as long a replica's steps take with the devices that it has; None: it is lost."""
+        lost = sum(devices for _, devices in self._away.get(number, ()))
+        return after_loss(self.replicas[number].estimator, lost) if lost else 1.0
+
+    def _pace(self, number: int) -> None:
+        """Tell a replica how fast it is: a slow device and the loss of another multiply."""
+        factor = max([1.0, *self._factors.get(number, ())]) * (self._survives(number) or 1.0)
+        replica = self.replicas[number]
+        self._touch(number, lambda passed: slow(replica, factor, self._agenda.now, passed))
 
     def _note(self, fault: Fault, at: int, until: int) -> None:
         self._happened.append(Happened(at, until, fault.kind, fault.replica))
@@ -212,6 +247,7 @@ class Lifecycle:
     def _shut(self, number: int) -> None:
         self.alive[number] = self.draining[number] = False
         self._factors.pop(number, None)
+        self._away.pop(number, None)
         replica = self.replicas[number]
         replica.close(self._agenda.now, self._passed(number))
         self.end_lease(number)

@@ -13,6 +13,7 @@ class LinearCost:
     """A step takes `step_s`, plus so much for each decode, each prompt token and each KV token that decodes read.
 
     Chunks that pass only some of `layers` layers cost their share; lanes with an SM share s take 1/s as long.
+    copies: devices of which all but one may be lost, each of which takes half a step's time longer.
     """
 
     step_s: float = 0.01
@@ -25,6 +26,7 @@ class LinearCost:
     token_bytes: int = 1000
     swap_bw: float = 1e9
     swap_run_s: float = 0.0
+    copies: int = 1
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of one step."""
@@ -41,6 +43,10 @@ class LinearCost:
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` to host memory or back."""
         return ps(kv_bytes / self.swap_bw + runs * self.swap_run_s)
+
+    def after_loss(self, lost: int) -> float | None:
+        """How many times as long steps take with so many devices lost; None: the replica is lost."""
+        return 1 + lost / 2 if lost < self.copies else None
 
     def describe(self) -> dict[str, object]:
         """The coefficients."""

@@ -1,38 +1,87 @@
-"""Module batching: the longest path, its bounds by resource, knees, and plans inside memory."""
+"""Module batching: closed forms beside the longest path through tasks, knees, and plans inside memory."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.catalogue import device, model
-from poise.core.errors import UserError
-from poise.cost.moe_gen import Offloaded, Plan, Task, ends
+from poise.core.errors import ScenarioError
+from poise.cost.lines import Line
+from poise.cost.moe_gen import PARTS, SHARES, Layer, Offloaded, Plan
 
 MIXTRAL = Offloaded(model("mixtral-8x7b"), device("A10"))
 
-tasks = st.lists(
-    st.tuples(st.floats(0, 10), st.sampled_from(("link", "device", "cpu")), st.lists(st.integers(0, 30), max_size=3)),
-    min_size=1, max_size=30,
-)  # fmt: skip
+
+class Task(NamedTuple):
+    """Seconds of a task, the resource that does it, and the tasks before it by their places."""
+
+    seconds: float
+    resource: str
+    after: tuple[int, ...] = ()
 
 
-@given(tasks)
-def test_no_path_is_shorter_than_a_resource_or_longer_than_all(drawn: list[tuple[float, str, list[int]]]) -> None:
-    given_ = [Task(s, kind, tuple(at for at in after if at < place)) for place, (s, kind, after) in enumerate(drawn)]
-    found = max(ends(given_))
-    for kind in ("link", "device", "cpu"):
-        assert found >= sum(task.seconds for task in given_ if task.resource == kind) - 1e-9
-    assert found <= sum(task.seconds for task in given_) + 1e-9
-    for task, end in zip(given_, ends(given_), strict=True):
-        assert all(end >= ends(given_)[at] + task.seconds - 1e-9 for at in task.after)
+def ends(tasks: Sequence[Task]) -> list[float]:
+    """When each task ends: after those before it and after the last one of its resource; in the order given."""
+    done: list[float] = []
+    free: dict[str, float] = {}
+    for task in tasks:
+        begin = max([free.get(task.resource, 0.0), *(done[at] for at in task.after)])
+        done.append(begin + task.seconds)
+        free[task.resource] = done[-1]
+    return done
+
+
+def path(layer: Layer, kv: float, on_cpu: float, layers: int, *, alone: bool = False) -> list[Task]:
+    """The tasks of some layers: weights, KV and attention in two places, then the experts; fetches run ahead."""
+    tasks: list[Task] = []
+    last: tuple[int, ...] = ()
+    for _ in range(layers):
+        weights = len(tasks)
+        near, far = kv * (1 - on_cpu), kv * on_cpu
+        tasks.append(Task(layer.weights, "link"))
+        tasks.append(Task(0.0 if alone else layer.kv.at(near), "link"))
+        tasks.append(Task(layer.dense.at(near), "device", (weights, weights + 1, *last)))
+        tasks.append(Task(layer.cpu * far, "cpu", (weights, *last)))
+        for at in range(PARTS):
+            before = (weights + 2, weights + 3, weights + 4 + 2 * at)
+            tasks += [Task(layer.fetch / PARTS, "link"), Task(layer.experts / PARTS, "device", before)]
+        last = (len(tasks) - 1,)
+    return tasks
+
+
+seconds = st.floats(0, 10)
+lines = st.builds(Line, seconds, st.floats(0, 1e-3))
+layers = st.builds(Layer, seconds, lines, lines, st.floats(0, 1e-3), seconds, seconds, st.just(0.0))
+
+
+@given(layers, st.integers(0, 100_000), st.floats(0, 1))
+def test_a_layer_takes_the_longest_path(layer: Layer, kv: int, on_cpu: float) -> None:
+    """Once all are under way a layer of the path takes the largest of the lines, from the second layer on."""
+    said = max(line.at(kv) for line in layer.lines(on_cpu))
+    for first in (2, 3, 7):
+        shorter, longer = (ends(path(layer, kv, on_cpu, count))[-1] for count in (first, first + 1))
+        assert longer - shorter == pytest.approx(said, abs=1e-9)
+    whole = ends(path(layer, kv, 0.0, 1, alone=True))[-1]
+    assert max(line.at(kv) for line in layer.alone()) == pytest.approx(whole, abs=1e-9)
+
+
+@given(layers, st.integers(0, 100_000))
+def test_no_part_on_the_cpu_is_shorter_than_the_shortest(layer: Layer, kv: int) -> None:
+    least = max(line.at(kv) for line in layer.lines(None))
+    found = min(max(line.at(kv) for line in layer.lines(at / 1000)) for at in range(1001))
+    steepest = max(layer.kv.per_kv, layer.dense.per_kv, layer.cpu)
+    assert least * (1 - 1e-9) <= found <= least + steepest * kv / 1000 + 1e-9
 
 
 def test_ends_by_hand() -> None:
     """Two fetches of 2 s, each computed for 3 s after it: 2 + 3 + 3."""
-    path = [Task(2, "link"), Task(3, "device", (0,)), Task(2, "link"), Task(3, "device", (2,))]
-    assert ends(path) == [2, 5, 4, 8]
+    found = [Task(2, "link"), Task(3, "device", (0,)), Task(2, "link"), Task(3, "device", (2,))]
+    assert ends(found) == [2, 5, 4, 8]
 
 
 @pytest.mark.parametrize("requests", [1, 64, 4096])
@@ -60,10 +109,18 @@ def test_throughput_rises_with_the_batch_up_to_the_knee() -> None:
 def test_the_best_plan_fits_the_host() -> None:
     plan = MIXTRAL.best(768)
     assert plan.requests <= MIXTRAL.host_batch(768) < 2 * MIXTRAL.host_batch(768)
+    assert plan.on_cpu in SHARES
     few = MIXTRAL.model_batch(768)
     assert plan.requests / MIXTRAL.decode_s(plan, 768) > 3 * few / MIXTRAL.model_based_s(few, 768)
 
 
+def test_narrower_weights_and_kv_are_fetched_sooner() -> None:
+    narrow = Offloaded(MIXTRAL.model, MIXTRAL.device, weights=8, kv=8)
+    assert narrow.expert_bytes == MIXTRAL.expert_bytes / 2 and narrow.kv_bytes == MIXTRAL.kv_bytes / 2
+    assert narrow.decode_s(Plan(64), 500) < MIXTRAL.decode_s(Plan(64), 500)
+    assert narrow.host_tokens() > 2 * MIXTRAL.host_tokens()
+
+
 def test_what_cannot_be() -> None:
-    with pytest.raises(UserError, match="mixture"):
+    with pytest.raises(ScenarioError, match="mixture"):
         Offloaded(model("llama-3.1-8b"), device("A10"))

@@ -99,6 +99,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is no part"),
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
+        ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half'; give a number, or nothing"),
         ("{terms: []}", r"the list is empty"),
         ("{terms: [nanoflow, token_weave]}", r"cost.terms: terms NanoFlow and TokenWeave both hide the time of links"),
         ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),
@@ -121,10 +122,10 @@ def test_a_pool_that_a_term_cannot_serve(tmp_path: Path) -> None:
 
 
 POOL = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
-SUITS: dict[str, Pool] = {}
+SUITS: dict[str, Pool] = {"moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2)}
 """Pools of the terms that cannot serve `POOL`."""
 
-SLOWER: set[str] = set()
+SLOWER = {"moe_gen"}
 """Terms that buy something else with time."""
 
 

@@ -542,7 +542,7 @@ def _faults(draw: st.DrawFn, step: int, replicas: int, joins: bool) -> tuple[Fau
     if _often(draw, 40):
         for _ in range(draw(st.integers(1, 3))):
             at, span = draw(st.integers(0, 100)), draw(st.integers(1, 100))
-            kind = draw(st.sampled_from(("slow", "slow", "link_slow", "link_lost")))
+            kind = draw(st.sampled_from(("slow", "slow", "device_lost", "link_slow", "link_lost")))
             factor = draw(st.sampled_from((1.5, 2.0, 7.0)))
             number = draw(st.integers(0, replicas - 1))
             faults.append(Fault(at * step / 1e12, kind, number, 0.0, span * step / 1e12, factor))
@@ -606,6 +606,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         layers=LAYERS,
         swap_bw=draw(st.sampled_from((1e3, 1e5))) / unit,
         swap_run_s=draw(st.sampled_from((0, 0, 2))) * unit,
+        copies=draw(st.sampled_from((1, 2, 3))),
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas

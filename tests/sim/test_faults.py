@@ -41,7 +41,7 @@ class Plain:
 
 
 COST = Plain(0.0)
-GOING = ("lost", "reclaimed", "drain")
+GOING = ("lost", "reclaimed", "drain", "device_lost")
 
 
 def a_load(*rows: tuple[float, int, int]) -> Workload:
@@ -271,6 +271,8 @@ def test_a_run_draws_its_faults_by_its_seed() -> None:
         (Fault(0.0, "lost", 3), "replica 3 does not exist"),
         (Fault(0.0, "slow", 0), "factor 1 of a slow must be above 1"),
         (Fault(0.0, "link_lost", 0), "for_s 0 of a link_lost must be above 0"),
+        (Fault(0.0, "device_lost", 0, for_s=-1.0), "for_s -1 of a device_lost is below 0"),
+        (Fault(0.0, "device_lost", 0, devices=2), "replica 0 has 1 devices, of which 2 cannot be lost"),
     ],
 )
 def test_faults_that_cannot_be(fault: Fault, said: str) -> None:

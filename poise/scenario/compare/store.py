@@ -27,10 +27,14 @@ from poise.scenario.write import file_name, to_json
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """folder: where all is.  prints: for each policy, a digest of all that its figures depend on but load and seed."""
+    """folder: where all is.  prints: for each policy, a digest of all that its figures depend on but load and seed.
+
+    renews: a cell of another scenario or policy counts as not there, and is written over, instead of being an error.
+    """
 
     folder: Path
     prints: Mapping[str, str]
+    renews: bool = False
 
     def home(self, place: Place) -> Path:
         """The folder of a cell."""
@@ -66,13 +70,15 @@ class Store:
     def find(self, place: Place, *, requests: bool = False) -> Cell | None:
         """The cell, if it is there whole, and its rows too where `requests` are wanted.
 
-        UserError when it belongs to another scenario or policy.
+        UserError when it belongs to another scenario or policy, unless the store renews such cells.
         """
         home = self.home(place)
         told = _read(home / "cell.json")
         if told is None or (requests and not (home / "requests.parquet").exists()):
             return None
         if told["print"] != self.prints[place.policy]:
+            if self.renews:
+                return None
             raise UserError(
                 f"{home}: is a cell of another {place.policy} (its parameters or its code changed); "
                 "give another --out, or remove that folder"

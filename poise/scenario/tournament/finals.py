@@ -127,7 +127,7 @@ def played_out(
         study = block.study(finalists, loads[at], [0] if block.recorded else range(seeds))
         comparison = Comparison(study)
         prints = {label(factors, each): block.print(each, 0.0, 0) for each in finalists}
-        store = None if folder is None else Store(folder / "finals" / file_name(block.name), prints)
+        store = None if folder is None else Store(folder / "finals" / file_name(block.name), prints, renews=True)
         own = [Trial(at, load, seed, each) for load in study.loads for seed in study.seeds for each in finalists]
         trials += [trial for trial in own if not _found(comparison, store, factors, trial)]
         finals.comparisons.append(comparison)

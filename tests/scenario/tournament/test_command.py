@@ -129,6 +129,18 @@ def test_an_existing_folder_needs_resume(done: Path, capsys: pytest.CaptureFixtu
     assert "add --resume" in capsys.readouterr().err
 
 
+def test_finals_of_another_length_are_run_anew(home: Path, tmp_path: Path) -> None:
+    options = [word for each in SMALL for word in ("--set", each)]
+    out = tmp_path / "out"
+    assert played(home, *options, "--out", str(out)) == 0
+    before, lines = told(out), (out / "runs.jsonl").read_text()
+    longer = (*options, "--set", "finals.longer=3")
+    assert played(home, *longer, "--out", str(out), "--resume") == 0
+    assert told(out)["finals"] != before["finals"] and (out / "runs.jsonl").read_text() == lines
+    assert played(home, *longer, "--out", str(tmp_path / "other")) == 0
+    assert told(out) == told(tmp_path / "other")
+
+
 WRONG = {
     "policies.router: 'leest_requests' is no router": (
         "--set",
