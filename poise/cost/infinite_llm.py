@@ -4,9 +4,12 @@ Infinite-LLM (arXiv 2401.02669), decoding alone: the KV of prompts comes from el
 instance steps by itself; a step takes what its batch and the KV tokens that it reads take, whoever they belong to, and
 where KV of its own is elsewhere at least what that holder reads of it, and `hop_s` for queries and partial results.
 
-A planner looks at the instances every `period_s` by a table that is `age` rounds old. The instance that is to lend
-grants a loan if it has the room now, or refuses; a loan that is not used by the next round is void. KV of a running
-request moves at `move_tokens` a step: 16 are free, 32 take 8.6 % of a step (the paper), in proportion beyond 16.
+This is for what the simulator does not have: requests longer than the memory of one instance, and KV that moves in the
+steps of running requests. For everything else there is the lender of that name (`poise.policies.lend`).
+
+A planner looks at the instances every `period_s`. The instance that is to lend grants a loan if it has the room now, or
+refuses; a loan that is not used by the next round is void. KV of a running request moves at `move_tokens` a step: 16
+are free, 32 take 8.6 % of a step (the paper), in proportion beyond 16.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class Planner(Protocol):
     """Who is to ask whom for how much."""
 
     def plan(self, table: Sequence[Told]) -> Sequence[tuple[int, int, int]]:
-        """Debtor, creditor and KV tokens of each loan of one round, by a table that may be old."""
+        """Debtor, creditor and KV tokens of each loan of one round."""
         ...
 
 
@@ -62,7 +65,6 @@ class Fleet:
     step_s: StepSeconds
     hop_s: float = 0.0
     period_s: float = 1.0
-    age: int = 0
     move_tokens: int = FREE_MOVE
 
     def __post_init__(self) -> None:
@@ -71,8 +73,8 @@ class Fleet:
                 f"{self.instances} instances of {self.capacity} tokens and {self.most} requests, hop_s {self.hop_s}, "
                 f"period_s {self.period_s}: give 1 or more of each, no negative hop and a period above 0"
             )
-        if self.age < 0 or self.move_tokens < 0:
-            raise UserError(f"age {self.age}, move_tokens {self.move_tokens}: give 0 or more")
+        if self.move_tokens < 0:
+            raise UserError(f"move_tokens {self.move_tokens}: give 0 or more")
 
 
 @dataclass(slots=True)
@@ -138,7 +140,6 @@ class Cluster:
         self.planner = planner
         self.all = [Instance(queue) for queue in queues]
         self.outcome = Outcome()
-        self._tables: deque[list[Told]] = deque(maxlen=fleet.age + 1)
 
     def run(self, until_s: float, warmup_s: float = 0.0) -> Outcome:
         """Step every instance until `until_s`; tokens count from `warmup_s` on."""
@@ -246,8 +247,8 @@ class Cluster:
             for creditor, tokens in one.credit.items():
                 self.all[creditor].lent -= tokens
             one.credit.clear()
-        self._tables.append([self._status(place) for place in range(self.fleet.instances)])
-        for debtor, creditor, tokens in self.planner.plan(self._tables[0]):
+        table = [self._status(place) for place in range(self.fleet.instances)]
+        for debtor, creditor, tokens in self.planner.plan(table):
             self._ask(debtor, creditor, tokens)
 
     def _ask(self, debtor: int, creditor: int, tokens: int) -> None:

@@ -2,9 +2,9 @@
 
 Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
 `check_order`, `check_admission`, `check_lender`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`,
-`check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises `RuleBroken`, which
-names the policy, the rule and the input. The names are loaded when they are first asked for, and nothing here needs a
-test framework.
+`check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises
+`RuleBroken`, which names the policy, the rule and the input. The names are loaded when they are first asked for, and
+nothing here needs a test framework.
 """
 
 from __future__ import annotations

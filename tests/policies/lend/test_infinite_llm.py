@@ -89,7 +89,7 @@ def test_a_loan_on_its_way_is_not_asked_for_again() -> None:
 
 @pytest.mark.parametrize("router", [RoundRobin, LeastRequests, PrefixCache])
 def test_with_any_router_more_is_served_where_lengths_differ_much(router: Any) -> None:
-    """Four instances of LLaMA2-7B; one request in eight takes half a memory and more, and all of those in turn to one."""
+    """Four instances of LLaMA2-7B; one request in eight takes half a memory and more, and all of those may meet."""
     rng = np.random.default_rng(3)
     prompt = rng.integers(500, 3000, 160)
     prompt[::8] = rng.integers(60_000, 90_000, 20)
