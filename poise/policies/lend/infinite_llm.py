@@ -82,14 +82,17 @@ class InfiniteLlm:
         return actions
 
     def _status(self, cluster: ClusterView, replica: int) -> Status:
-        """What the planner is told of a replica; who waits for another reason than memory does not count as waiting."""
+        """What the planner is told of a replica.
+
+        Who waits for another reason than memory is no debtor's, and where anybody waits there is nothing to lend.
+        """
         block, total = self.block_tokens, cluster.total_blocks[replica]
         lent = sum(blocks for (_, creditor), blocks in cluster.loans.items() if creditor == replica)
         borrowed = sum(blocks for (debtor, _), blocks in cluster.loans.items() if debtor == replica)
         free = cluster.free_blocks[replica]
         head, *behind = self._queue(cluster, replica) or [0]
         blocked = head > free * block and self._shown(cluster, replica)
-        used = total - free + (0 if blocked else self._spare(cluster, replica))
+        used = total - free if blocked else total if head else total - free + self._spare(cluster, replica)
         read = max(0, cluster.tokens[replica] - cluster.queued_tokens[replica] - borrowed * block) + lent * block
         mean = fmean(behind) if behind else 1.0
         return Status(

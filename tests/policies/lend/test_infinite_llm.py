@@ -57,11 +57,12 @@ def test_a_request_that_does_not_fit_is_helped_by_the_emptiest() -> None:
         (blocked(prompt=1000), idle()),
         (blocked(waiting=0), idle()),
         (blocked(), idle(free=150)),
+        (blocked(), blocked(prompt=100, free=900)),
         (blocked(), idle(able=False)),
         (blocked(), idle(total_blocks=2000)),
         (blocked(), idle(role="decode")),
     ],
-    ids=["fits", "nobody waits", "nearly full", "takes nothing", "another size", "another role"],
+    ids=["fits", "nobody waits", "nearly full", "has a queue", "takes nothing", "another size", "another role"],
 )
 def test_no_loan(debtor: ReplicaColumns, other: ReplicaColumns) -> None:
     assert asked(debtor, other) == []
