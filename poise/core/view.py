@@ -87,6 +87,11 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def loans(self) -> Mapping[tuple[int, int], int]:
+        """KV blocks lent, by debtor and creditor; known from what was told, and no part of `needs`."""
+        ...
+
+    @property
     def prefill_rate(self) -> Sequence[float]:
         """Prompt tokens per second that each replica computes at a full token budget, by the cost model."""
         ...
