@@ -188,7 +188,13 @@ def test_device_losses_by_the_command_line(tmp_path: Path, capsys: pytest.Captur
     result = json.loads(capsys.readouterr().out)
     assert result["finished"] == 200
     problem = build(load(path))
-    run = simulate(problem.cluster, problem.traffic.make(0), problem.bundles[0][1], cost=problem.cost)
+    run, slow = (
+        simulate(
+            problem.cluster, problem.traffic.make(0), problem.bundles[0][1], cost=problem.cost, one_step=one_step
+        )
+        for one_step in (False, True)
+    )  # fmt: skip
+    assert run.records == slow.records
     assert [(each.kind, each.replica) for each in run.faults] == [("device_lost", 0), ("device_lost", 1), ("join", 1)]
 
 
