@@ -111,9 +111,11 @@ class Denoised(Around):
         """Chords over the length of sequences, each a piece in KV tokens."""
 
         def at(length: int) -> float:
+            whole = self._mean(shape, length)
+            if not shape.chunks or self.makes == 1:
+                return whole / self.makes
             alone = self._mean(shape._replace(chunks=()), length)
-            beside = self._mean(shape, length) - alone if shape.chunks else 0.0
-            return alone / self.makes + beside
+            return alone / self.makes + whole - alone
 
         piece = None
         for low, high in reversed(list(pairwise(chords(at, 1, self.longest)))):
