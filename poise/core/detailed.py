@@ -36,10 +36,12 @@ class Detailed(Account):
     def move(self, sequence: Sequence, phase: int) -> None:
         """Its sequence enters `phase`."""
         before, since = self.phase, self.since
-        if before == Phase.PULLING and phase != Phase.ENDED:
+        if before == Phase.PULLING and phase == Phase.WAITING:
+            self._note("missed", waited=self._clock.now - since)
+        elif before == Phase.PULLING and phase != Phase.ENDED:
             waited = max(self.wire_at - since, 0)
             self._note("pulled", waited=waited, took=self._clock.now - since - waited)
-        if phase == Phase.WAITING:
+        elif phase == Phase.WAITING:
             self._note("preempted", tokens=sequence.computed, swapped=sequence.swapped)
         super().move(sequence, phase)
         if before == Phase.WAITING and phase != Phase.ENDED:

@@ -44,6 +44,22 @@ class Handover:
         self.resume(sequence)
         replica.look_again(now, passed)
 
+    def compute_here(self, request: int, now: int, passed: bool = False) -> None:
+        """The KV of a request does not come: it waits again, first in the queue, to have it computed here."""
+        replica = self.replica
+        sequence, pool = replica.sequences[request], replica.pool
+        replica.catch_up(now, passed)
+        pool.explicit -= pool.private(sequence)
+        pool.drop(pool.release(sequence))
+        replica.queued_tokens += sequence.computed
+        sequence.computed += sequence.chunk  # once computed, for whoever accounts for what is done again
+        sequence.move(Phase.WAITING)
+        sequence.computed = sequence.chunk = 0
+        sequence.source = -1
+        replica.running -= 1
+        replica.waiting.push_front(sequence)
+        replica.look_again(now, passed)
+
     def release(self, request: int, now: int, passed: bool = False) -> None:
         """Another replica has fetched the KV of a request, or never will."""
         replica = self.replica

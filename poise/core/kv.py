@@ -19,14 +19,15 @@ CacheListener = Callable[[int, bool], None]
 
 
 class Node:
-    """One prefix extent in the cache: its blocks, and how many sequences and pins hold it."""
+    """One prefix extent in the cache: its blocks, how many sequences and pins hold it, and whether it may be found."""
 
-    __slots__ = ("blocks", "id", "refs")
+    __slots__ = ("blocks", "found", "id", "refs")
 
-    def __init__(self, extent: int, blocks: int, refs: int) -> None:
+    def __init__(self, extent: int, blocks: int, refs: int, found: bool = True) -> None:
         self.id = extent
         self.blocks = blocks
         self.refs = refs
+        self.found = found
 
 
 class KvPool:
@@ -42,6 +43,7 @@ class KvPool:
     ranked: ClassVar[bool] = False
 
     __slots__ = (
+        "_ageing",
         "_anonymous",
         "block",
         "cached",
@@ -67,6 +69,7 @@ class KvPool:
         self.nodes: dict[int, Node] = {}
         self.lru: OrderedDict[int, Node] = OrderedDict()
         self._anonymous = -1
+        self._ageing: Node | None = None  # the blocks without identity that were let go of last
 
     def blocks(self, tokens: int) -> int:
         """Blocks that `tokens` tokens take."""
@@ -86,7 +89,8 @@ class KvPool:
         found: list[Node] = []
         hit = start = 0
         request = sequence.request
-        if self.caching and request.ids:
+        own = 0
+        if self.caching and (request.ids or sequence.own is not None):
             block, nodes = self.block, self.nodes
             limit = (sequence.need - 1) // block
             for extent, end in zip(request.ids, request.ends, strict=True):
@@ -100,28 +104,39 @@ class KvPool:
                     if node.blocks < whole:
                         break
                 start = end
-            hit = min(hit, limit)
+            else:
+                own = max(0, min(self._left_of(sequence), limit - hit))
+            hit = min(hit + own, limit)
         sequence.hit_nodes = found
+        sequence.hit_own = own
         sequence.hit = hit
         sequence.hit_version = self.version
         return hit
 
+    def _left_of(self, sequence: Sequence) -> int:
+        """Blocks behind its last extent that a preempted sequence left here, and that nobody took meanwhile."""
+        own = sequence.own
+        return own.blocks if own is not None and self.lru.get(own.id) is own else 0
+
     def idle_hit(self, sequence: Sequence) -> int:
-        """Blocks that holding the extents found by `lookup` takes out of the evictable ones."""
-        return sum(node.blocks for node in sequence.hit_nodes if not node.refs)
+        """Blocks that holding what `lookup` found takes out of the evictable ones."""
+        return sum(node.blocks for node in sequence.hit_nodes if not node.refs) + sequence.hit_own
 
     def admit(self, sequence: Sequence) -> None:
         """Hold the cached prefix of a sequence; its computed tokens start there."""
         sequence.extent = 0
-        if not sequence.request.ids:
+        if not sequence.request.ids and sequence.own is None:
             sequence.computed = sequence.shared = 0
             return
         hit = self.lookup(sequence)
         for node in sequence.hit_nodes:
             self._hold(node)
         sequence.nodes = list(sequence.hit_nodes)
-        sequence.shared = hit
+        sequence.shared = hit - sequence.hit_own
         sequence.computed = hit * self.block
+        if sequence.own is not None:
+            self._take_back(sequence.own, sequence.hit_own)
+            sequence.own = None
 
     def grow(self, sequence: Sequence, tokens: int) -> None:
         """Take blocks for a chunk of `tokens` further tokens, and cache the extents that it completes.
@@ -159,22 +174,23 @@ class KvPool:
             index += 1
         sequence.extent = index
 
-    def release(self, sequence: Sequence, output_id: int = -1) -> list[Node]:
+    def release(self, sequence: Sequence, output_id: int = -1, *, returns: bool = False) -> list[Node]:
         """Free the private blocks of a sequence (already off `explicit`) and return the extents it held, last first.
 
-        With `output_id` the full blocks behind its last extent are cached under that id first.
+        With `output_id` the full blocks behind its last extent are cached under that id first; those of one that
+        `returns` it finds again itself. A block that is not full nobody could find: it is free at once.
         The caller drops or pins the extents; they are freed tail first, so that heads of prefixes live longest.
         """
-        private = self.private(sequence)
+        full = sequence.computed // self.block
+        private = min(self.private(sequence), full - sequence.shared)
         nodes: list[Node] = sequence.nodes[::-1]
-        if output_id >= 0 and self.caching and output_id not in self.nodes:
+        if self.caching and (returns or (output_id >= 0 and output_id not in self.nodes)):
             start = sequence.request.ends[-1] if sequence.request.ends else 0
-            blocks = min(sequence.computed // self.block - start // self.block, private)
+            blocks = min(full - start // self.block, private)
             if blocks > 0:
-                node = self._enter(output_id, blocks)
-                nodes.insert(0, node)
+                nodes.insert(0, self._leave(sequence, blocks) if returns else self._enter(output_id, blocks))
                 private -= blocks
-        if private and self.lru:
+        if private > 0 and self.lru:
             self._append_anonymous(private)
         sequence.nodes = []
         sequence.shared = 0
@@ -237,14 +253,40 @@ class KvPool:
             self.listener(extent, True)
         return node
 
+    def _leave(self, sequence: Sequence, blocks: int) -> Node:
+        """Blocks of a preempted sequence that no other can find; they are let go of like extents."""
+        self._anonymous -= 1
+        node = sequence.own = Node(self._anonymous, blocks, 1)
+        self.held += blocks
+        return node
+
+    def _take_back(self, own: Node, blocks: int) -> None:
+        """Make the first `blocks` blocks of what a sequence left its private ones again; the rest ages on."""
+        own.blocks -= blocks
+        own.found = False
+        self.cached -= blocks
+        self.explicit += blocks
+        if blocks and not own.blocks:
+            self._forget(own)
+
+    def _forget(self, node: Node) -> None:
+        """Take an extent without identity out of those that may be evicted."""
+        del self.lru[node.id]
+
     def _append_anonymous(self, blocks: int) -> None:
-        """Blocks without identity age with the cached ones: vLLM frees all of them into one queue."""
-        last = next(reversed(self.lru.values()))
-        if last.id < 0:
+        """Full blocks that nobody will find age with the cached ones: vLLM frees all of them into one queue."""
+        lru = self.lru
+        while lru and not (first := next(iter(lru.values()))).found:
+            lru.popitem(last=False)  # the next to be evicted, so as good as free
+            self.cached -= first.blocks
+        if not lru:
+            return
+        last = next(reversed(lru.values()))
+        if last is self._ageing:
             last.blocks += blocks
         else:
             self._anonymous -= 1
-            self.lru[self._anonymous] = Node(self._anonymous, blocks, 0)
+            self._ageing = lru[self._anonymous] = Node(self._anonymous, blocks, 0, False)
         self.cached += blocks
 
     def _share(self, sequence: Sequence, extent: int, blocks: int) -> int:

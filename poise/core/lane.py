@@ -126,10 +126,10 @@ class LaneState:
 
     def cached(self, sequence: SequenceView) -> int:
         """Tokens of a waiting request that the prefix cache holds now (at most all but its last token)."""
-        if not sequence.request.ids:
-            return 0
         pool = self.replica.pool
-        return pool.lookup(sequence) * pool.block  # type: ignore[arg-type]  # the view is the sequence itself
+        if not sequence.request.ids and sequence.own is None:  # type: ignore[attr-defined]  # the view is the sequence
+            return 0
+        return pool.lookup(sequence) * pool.block  # type: ignore[arg-type]
 
     def blocks_for(self, sequence: SequenceView, tokens: int) -> int:
         """KV blocks that become unavailable when `tokens` further tokens of the request are computed."""

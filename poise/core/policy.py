@@ -172,7 +172,9 @@ class Recovery(Protocol):
     """What becomes of the requests of a replica that goes.
 
     `needs`, as a router's, names the columns that it reads. Requests that are still there when it is lost are routed
-    again in any case.
+    again in any case. A class may have `patience_s`: KV that has not arrived after so many seconds on its way from one
+    replica to another is given up; what was to be decoded with it is computed again where it should have arrived, and
+    what was moving stays.
     """
 
     @property

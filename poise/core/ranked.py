@@ -31,10 +31,10 @@ class RankedPool(KvPool):
         self._count = 0
         self._releasing: Sequence | None = None
 
-    def release(self, sequence: Sequence, output_id: int = -1) -> list[Node]:
+    def release(self, sequence: Sequence, output_id: int = -1, *, returns: bool = False) -> list[Node]:
         """As any pool; and remember who held the extents last."""
         self._releasing = sequence
-        nodes = super().release(sequence, output_id)
+        nodes = super().release(sequence, output_id, returns=returns)
         for node in nodes:
             self._last[node.id] = sequence
         return nodes
@@ -57,8 +57,7 @@ class RankedPool(KvPool):
                 self.cached -= excess
                 return
             heappop(self._heap)
-            del self.lru[node.id], self._entries[node.id]
-            self._last.pop(node.id, None)
+            self._forget(node)
             self.cached -= node.blocks
             excess -= node.blocks
             if node.id >= 0:
@@ -75,6 +74,11 @@ class RankedPool(KvPool):
             heappop(self._heap)
         raise PoiseError("KV pool out of balance: blocks to evict and nothing cached")
 
+    def _forget(self, node: Node) -> None:
+        super()._forget(node)
+        del self._entries[node.id]
+        self._last.pop(node.id, None)
+
     def _enlist(self, node: Node, sequence: Sequence) -> None:
         self._count += 1
         self._entries[node.id] = self._count
@@ -84,6 +88,6 @@ class RankedPool(KvPool):
         """Blocks without identity are ranked like others, those of one request together."""
         assert self._releasing is not None
         self._anonymous -= 1
-        node = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0)
+        node = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0, False)
         self.cached += blocks
         self._enlist(node, self._releasing)

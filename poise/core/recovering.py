@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from poise.core.action import Action, Move
 from poise.core.policy import Recovery
 from poise.core.state import DRAINING, State
+from poise.core.units import ps
 
 
 class Recovering:
     """going: the instants at which draining replicas will be gone, by replica.
 
     enter: checks moves and enters them in the books.
+    patience: picoseconds after which KV on its way to a replica is given up, 0 for never.
     """
 
     def __init__(self, policy: Recovery, state: State, enter: Callable[[object, Sequence[Move]], None]) -> None:
         self.going: dict[int, int] = {}
+        self.patience = ps(getattr(policy, "patience_s", 0.0))
         self._policy = policy
         self._state = state
         self._enter = enter

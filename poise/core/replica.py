@@ -140,13 +140,13 @@ class Replica:
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
-        if self.pool.ranked:
-            self.catch_up(now, passed)
         lane = self.space.only
         if lane is None or self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying:
             self._turn_all(now, passed)
             return out
         if lane.steps:
+            if lane.steps > 1:
+                self.catch_up(now, passed)
             lane.commit()
         if not lane.steps:
             lane.start(now)
@@ -163,6 +163,7 @@ class Replica:
     def _turn_all(self, now: int, passed: bool) -> None:
         """A turn with several lanes, pins, or requests that are cancelled or leave."""
         lanes, pins = self.lanes, self.pins
+        self.catch_up(now, passed)
         expired = pins.next_at <= now
         for lane in lanes:  # a boundary inside a hold counts like any other when something else happens at it
             if lane.steps > 1 and lane.until != now and not passed and lane.ends_at(now):
@@ -248,7 +249,8 @@ class Replica:
             self.swaps.back(sequence, lane)
             return False
         pool.admit(sequence)
-        sequence.cached = sequence.computed
+        if not sequence.preemptions:
+            sequence.cached = sequence.computed
         if self._admitted is not None:
             self._admitted(sequence, self.space.now)
         if self.pins.heap:
@@ -355,8 +357,8 @@ class Replica:
             del self.sequences[sequence.id]
 
     def catch_up(self, now: int, passed: bool) -> None:
-        """Evict by rank what the steps of a hold took so far, before anything of another rank is let go."""
-        if self.pool.ranked:
+        """Evict for what the steps of a hold took so far, before anything is let go: it would be evicted instead."""
+        if self.pool.cached:
             self.space.refresh(now, passed)
 
     def look_again(self, now: int, passed: bool) -> None:

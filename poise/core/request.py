@@ -31,7 +31,7 @@ TRANSITIONS: dict[int, frozenset[int]] = {
     Phase.WAITING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.PULLING, Phase.HELD, Phase.ENDED}),
     Phase.PREFILL: frozenset({Phase.DECODE, Phase.SENDING, Phase.WAITING, Phase.HELD, Phase.ENDED}),
     Phase.DECODE: frozenset({Phase.WAITING, Phase.MOVING, Phase.HELD, Phase.ENDED}),
-    Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.HELD, Phase.ENDED}),
+    Phase.PULLING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.WAITING, Phase.HELD, Phase.ENDED}),
     Phase.SENDING: frozenset({Phase.ENDED}),
     Phase.MOVING: frozenset({Phase.DECODE, Phase.HELD, Phase.ENDED}),
     Phase.ENDED: frozenset(),
@@ -85,9 +85,10 @@ class Sequence:
 
     request: what is known of it.  output_tokens: after how many it ends (the engine finds out; no policy reads it).
     computed: tokens whose KV is here.  produced: output tokens made so far, earlier replicas' included.
-    cached: prompt tokens found in the prefix cache when it was admitted last.
+    cached: prompt tokens found in the prefix cache when it was admitted first.
     chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
-    nodes, shared: prefix extents held, and how many of its blocks lie in them.
+    nodes, shared: prefix extents held, and how many of its blocks lie in them.  own: blocks that it left in the cache
+    when it was preempted, which it alone can find.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
     kept: tokens of which host memory keeps a copy while they are here too, whole blocks of them.
     tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
@@ -97,14 +98,16 @@ class Sequence:
 
     __slots__ = (
         "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
-        "hit_version", "id", "kept", "lane", "layer", "nodes", "offset", "output_id", "output_tokens", "phase",
-        "pinned", "preemptions", "produced", "request", "shared", "short", "source", "swapped", "tool",
+        "hit_own", "hit_version", "id", "kept", "lane", "layer", "nodes", "offset", "output_id", "output_tokens",
+        "own", "phase", "pinned", "preemptions", "produced", "request", "shared", "short", "source", "swapped",
+        "tool",
     )  # fmt: skip
 
     done_at_step: int
     extent: int
     hit: int
     hit_nodes: list[Node]
+    hit_own: int
     hit_version: int
     offset: int
     short: bool
@@ -124,6 +127,7 @@ class Sequence:
         self.chunk = 0
         self.layer = 0
         self.nodes: list[Node] = []
+        self.own: Node | None = None
         self.shared = 0
         self.source = -1
         self.swapped = 0

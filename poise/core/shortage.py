@@ -75,7 +75,7 @@ class Shortage:
             sequence.shared += private  # none of its blocks is free yet
         else:
             pool.explicit -= private
-        pool.drop(pool.release(sequence))
+        pool.drop(pool.release(sequence, returns=not swapped))
         sequence.preemptions += 1
         sequence.move(Phase.WAITING)
         sequence.computed = sequence.chunk = sequence.layer = 0

@@ -69,7 +69,7 @@ class Space:
         block = self.pool.block
         if sequence.phase != Phase.WAITING:
             return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
-        if not (sequence.request.ids or sequence.swapped or sequence.source >= 0):
+        if not (sequence.request.ids or sequence.own is not None or sequence.swapped or sequence.source >= 0):
             return -(-tokens // block)
         if sequence.swapped:
             return -(-sequence.need // block)  # room to go on, or it would be swapped out again at once

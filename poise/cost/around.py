@@ -11,6 +11,12 @@ def scaled(piece: Piece, factor: float) -> Piece:
     return Piece(base, per_kv, per_window, piece.until_kv, piece.then and scaled(piece.then, factor))
 
 
+def longer(piece: Piece, duration: float) -> Piece:
+    """A piece and those behind it, so many picoseconds longer (shorter below 0), and no less than 1."""
+    then = None if piece.then is None else longer(piece.then, duration)
+    return piece._replace(base=max(piece.base + round(duration), 1), then=then)
+
+
 class Around:
     """Answers as `inner` does; a subclass replaces `step`, and adds what it is to `describe`."""
 

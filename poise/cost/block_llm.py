@@ -13,6 +13,7 @@ from math import ceil
 from random import Random
 
 from poise.core.errors import UserError
+from poise.cost.variants import placed, popularity
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class Zoo:
 
     def popularity(self) -> list[float]:
         """The part of requests that each variant has."""
-        weights = [1 / rank**self.skew for rank in range(1, self.variants + 1)]
-        return [each / sum(weights) for each in weights]
+        return popularity(self.variants, self.skew)
 
     def held(self) -> int:
         """Variants that a device holds: k of them take s + k·(1 − s) models of room."""
@@ -65,32 +65,9 @@ def arrivals(zoo: Zoo, rate: float, requests: int, seed: int) -> list[Arrival]:
     return found
 
 
-def placed(zoo: Zoo, devices: int, held: int) -> list[list[int]]:
-    """The devices that hold each variant, `held` to a device: one each, then more where most requests go to a copy."""
-    if devices * held < zoo.variants:
-        raise UserError(
-            f"{devices} devices of {held} variants hold fewer than {zoo.variants}; give more devices or room"
-        )
-    popular, free = zoo.popularity(), [held] * devices
-    found: list[list[int]] = [[] for _ in range(zoo.variants)]
-    while any(free):
-        wanting = [at for at, where in enumerate(found) if _open(free, where)]
-        if not wanting:
-            break
-        most = max(wanting, key=lambda at: (not found[at], popular[at] / (len(found[at]) or 1)))
-        device = max(_open(free, found[most]), key=lambda each: free[each])
-        found[most].append(device)
-        free[device] -= 1
-    return found
-
-
-def _open(free: Sequence[int], where: Sequence[int]) -> list[int]:
-    return [device for device, left in enumerate(free) if left and device not in where]
-
-
 def per_model(zoo: Zoo, rows: Sequence[Arrival], devices: int) -> list[float]:
     """Latencies where devices hold whole models; a request goes to the device of its variant that is free first."""
-    where, free = placed(zoo, devices, min(int(zoo.room), zoo.variants)), [0.0] * devices
+    where, free = placed(zoo.popularity(), devices, min(int(zoo.room), zoo.variants)), [0.0] * devices
     return [_whole(zoo, row, where[row.variant], free) - row.at_s for row in rows]
 
 
@@ -99,7 +76,7 @@ def per_block(zoo: Zoo, rows: Sequence[Arrival], devices: int) -> list[float]:
 
     Those run where work ends first, and come back over a hop before their turn, so that no device waits for them.
     """
-    where, free = placed(zoo, devices, zoo.held()), [0.0] * devices
+    where, free = placed(zoo.popularity(), devices, zoo.held()), [0.0] * devices
     found = []
     for row in rows:
         own, work = where[row.variant], row.size * zoo.work_s

@@ -277,6 +277,14 @@ class Steps:
             base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
         return Piece(round(base), kv, window_kv)
 
+    def stretches(self, shape: StepShape) -> list[tuple[int, float]]:
+        """Layers that the same tokens of a step pass, and how many these are on all ranks together."""
+        decodes, chunks, _ = shape
+        if not chunks:
+            return [(self._layers, float(decodes))]
+        found = [(high - low, float(decodes + passing)) for low, high, passing in self._stretches(chunks)]
+        return [each for each in found if each[1]]
+
     def _stretches(self, chunks: tuple[Chunk, ...]) -> list[tuple[int, int, int]]:
         """Stretches of layers in which the same tokens pass: the first layer, the one after the last, the tokens."""
         layers = self._layers

@@ -28,7 +28,8 @@ class Teller:
             "arrived": self._arrived, "came_back": self._came_back, "asked": self._asked, "sent": self._sent,
             "refused": self._refused, "turned_down": self._turned_down, "left": self._left, "queued": self._queued,
             "admitted": self._admitted, "computed": self._computed, "first_token": self._first_token,
-            "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "preempted": self._preempted,
+            "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "missed": self._missed,
+            "preempted": self._preempted,
             "moves": self._moves, "stayed": self._stayed, "stands": self._stands, "moved": self._moved,
             "lost": self._lost, "again": self._again, "copied": self._copied, "goes_on": self._goes_on,
         }  # fmt: skip
@@ -121,7 +122,7 @@ class Teller:
 
     def _preempted(self, told: Happening, tokens: int, swapped: int) -> str:
         self._queued_at, self._swapped = told.at, swapped
-        what = "go to host memory" if swapped else "are dropped"
+        what = "go to host memory" if swapped else "may be evicted"
         return f"gives way for want of KV blocks; its {count(tokens, 'computed token')} {what}"
 
     # On its way between replicas -------------------------------------------------------------------------------------
@@ -132,6 +133,10 @@ class Teller:
     def _pulled(self, _: Happening, waited: int, took: int) -> str:
         told = f"has it after {duration(seconds(waited + took))}"
         return f"{told}, {duration(seconds(waited))} of them waiting for a link" if waited else told
+
+    def _missed(self, told: Happening, waited: int) -> str:
+        self._queued_at = told.at
+        return f"gives it up after {duration(seconds(waited))}, to compute the prompt here"
 
     def _moves(self, _: Happening, to: int) -> str:
         return f"is to move to replica {to}"

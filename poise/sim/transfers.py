@@ -45,6 +45,7 @@ class Transfers:
     limits: the longest request of each replica.  turn: tells the control side of an event.
     touch: tells a replica something, with what has `passed` there.  add: hands a replica a request.
     passed: whether a step of this replica that ends just now has been dealt with.
+    patience: picoseconds after which KV that has not arrived is given up, 0 for never.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Transfers:
         touch: Callable[[int, Callable[[bool], None]], None],
         add: Callable[[Running, int], None],
         passed: Callable[[int], bool],
+        patience: int = 0,
         accounts: Accounts | None = None,
     ) -> None:
         self.trips: dict[int, Trip] = {}
@@ -72,6 +74,7 @@ class Transfers:
         self._touch = touch
         self._add = add
         self._passed = passed
+        self._patience = patience
         self._accounts = accounts
 
     # Prompts of P/D pairs --------------------------------------------------------------------------------------------
@@ -82,7 +85,7 @@ class Transfers:
         start, done = self._network.send(self._agenda.now, running.source, number, size)
         if self._accounts is not None:
             self._accounts.send(running.request.id, start)
-        self._agenda.later(done, TRANSFER, lambda: self._pulled(running, number))
+        self._expect(done, lambda: self._pulled(running, number), lambda: self._missed(running, number))
 
     def _pulled(self, running: Running, number: int) -> None:
         row, origin = running.request.id, running.source
@@ -90,6 +93,24 @@ class Transfers:
             return  # it was given up meanwhile
         self._hand_over(row, origin, number)
         self._turn(Prefilled(self._agenda.now, row, origin))
+
+    def _missed(self, running: Running, number: int) -> None:
+        """The KV of a prompt did not come in time: it is computed where it was to arrive."""
+        row, source, now = running.request.id, running.source, self._agenda.now
+        origin, goal = self._replicas[source], self._replicas[number]
+        if goal.sequences.get(row) is not running:
+            return  # it was given up meanwhile
+        self._touch(source, lambda passed: origin.handover.release(row, now, passed))
+        self._touch(number, lambda passed: goal.handover.compute_here(row, now, passed))
+        self._turn(Prefilled(now, row, source))
+
+    def _expect(self, done: int, arrived: Callable[[], None], missed: Callable[[], None]) -> None:
+        """KV is to arrive at an instant; where that is too late, it is given up when patience ends."""
+        ends = self._agenda.now + self._patience
+        if self._patience and done > ends:
+            self._agenda.later(ends, TRANSFER, missed)
+        else:
+            self._agenda.later(done, TRANSFER, arrived)
 
     def _hand_over(self, row: int, source: int, target: int) -> None:
         """All of it has arrived: one lets go of it, the other goes on."""
@@ -169,7 +190,7 @@ class Transfers:
             return
         size = goal.estimator.kv_bytes(computed) - goal.estimator.kv_bytes(twin.computed)
         _, done = self._network.send(now, trip.source, trip.target, size)
-        self._agenda.later(done, TRANSFER, lambda: self._arrived(trip))
+        self._expect(done, lambda: self._arrived(trip), lambda: self._late(trip))
 
     def _arrived(self, trip: Trip) -> None:
         """One part is there: go on with the next, let the request stand still for the last, or hand it over."""
@@ -195,6 +216,10 @@ class Transfers:
             self._send_part(trip)
         else:
             self._give_up(trip, "it decodes faster than it is copied")
+
+    def _late(self, trip: Trip) -> None:
+        if self.trips.get(trip.row) is trip:
+            self._give_up(trip, "its KV did not arrive in time")
 
     def _give_up(self, trip: Trip, reason: str) -> None:
         del self.trips[trip.row]

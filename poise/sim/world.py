@@ -127,7 +127,8 @@ class World:
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
         self.transfers = Transfers(
             self.replicas, limits, Network.of(cluster), self.agenda, self.records,
-            turn=self._turn, touch=self._touch, add=self._add, passed=self.passed, accounts=self.accounts,
+            turn=self._turn, touch=self._touch, add=self._add, passed=self.passed,
+            patience=0 if control.recovering is None else control.recovering.patience, accounts=self.accounts,
         )  # fmt: skip
         self.run = Run(
             self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload)

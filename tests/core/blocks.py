@@ -2,7 +2,7 @@
 
 Each block is an object; a free queue holds those that nobody uses, the first to be taken first, and what it held is
 forgotten only when it is taken (vLLM's block pool). Blocks with identity belong to an extent and are held, freed and
-found with it; an extent's blocks are freed tail first.
+found with it; an extent's blocks are freed tail first. A block that is not full is the first to be taken.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class Block:
-    """One block; `extent` is the prefix extent whose tokens it holds, -1 for none that others could find."""
+    """One block; `extent` is the prefix extent whose tokens it holds, -1 for none that anybody could find."""
 
     extent: int = -1
 
@@ -27,6 +27,11 @@ class Work:
     held: list[int] = field(default_factory=list)
     computed: int = 0
     known: int = 0  # extents whose blocks are all computed
+    own: int = -1  # the extent of what it left when it gave way, which it alone can find
+
+
+OWN = 10**6
+"""The extents of what preempted sequences leave are numbered from here on."""
 
 
 class BlockPool:
@@ -37,6 +42,7 @@ class BlockPool:
         self.queue = [Block() for _ in range(total)]
         self.cached: dict[int, list[Block]] = {}
         self.holders: dict[int, int] = {}
+        self.owns = OWN
 
     def _span(self, work: Work, index: int) -> tuple[int, int]:
         """The positions of an extent's blocks: a block belongs to the extent in which it ends."""
@@ -57,6 +63,8 @@ class BlockPool:
             blocks += len(self.cached[extent])
             if blocks < last:
                 break
+        else:
+            blocks += len(self.cached.get(work.own, ()))
         return min(blocks, limit), extents
 
     def admit(self, work: Work, need: int) -> None:
@@ -66,7 +74,20 @@ class BlockPool:
         for extent in extents:
             self.hold(extent)
             found += self.cached[extent]
+        if len(found) < hit:
+            found += self._take_back(work.own, hit - len(found))
+        work.own = -1
         work.held, work.blocks, work.computed, work.known = extents, found[:hit], hit * self.size, 0
+
+    def _take_back(self, own: int, count: int) -> list[Block]:
+        """The first blocks of what a sequence left, nobody else's again."""
+        left = self.cached.pop(own)
+        if left[count:]:
+            self.cached[own] = left[count:]
+        for block in left[:count]:
+            self.queue.remove(block)
+            block.extent = -1
+        return left[:count]
 
     def hold(self, extent: int) -> None:
         if not self.holders.get(extent):
@@ -95,8 +116,11 @@ class BlockPool:
                 break
             work.known += 1
 
-    def free(self, work: Work, output: int = -1) -> list[int]:
+    def free(self, work: Work, output: int = -1, returns: bool = False) -> list[int]:
         """The sequence lets its own blocks go; the extents it held are returned, the last first."""
+        if returns:
+            self.owns += 1
+            output = self.owns
         extents = work.held[::-1]
         start = (work.ends[-1] if work.ends else 0) // self.size
         made = work.blocks[start : work.computed // self.size]
@@ -106,7 +130,9 @@ class BlockPool:
             self.cached[output] = made
             self.holders[output] = 1
             extents.insert(0, output)
-        self.queue += [block for block in work.blocks if block.extent < 0]
+            work.own = self.owns if returns else -1
+        full = work.blocks[: work.computed // self.size]
+        self.queue = [*work.blocks[len(full) :], *self.queue, *(block for block in full if block.extent < 0)]
         work.blocks, work.held, work.computed = [], [], 0
         return extents
 

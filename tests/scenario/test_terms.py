@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from poise.catalogue import device, model
+from poise.cli import main
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, StepShape
 from poise.core.spec import Cluster, Engine, Pool
@@ -123,10 +126,14 @@ def test_a_pool_that_a_term_cannot_serve(tmp_path: Path) -> None:
 
 
 POOL = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
-SUITS: dict[str, Pool] = {"moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2)}
+SUITS: dict[str, Pool] = {
+    "block_llm": replace(POOL, tensor=8, tenants=(0, 1, 2)),
+    "expert_as_a_service": Pool(model("qwen3-30b-a3b"), device("H100"), replicas=2, data=4, expert=4),
+    "moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2),
+}
 """Pools of the terms that cannot serve `POOL`."""
 
-SLOWER = {"dllm_serve", "moe_gen"}
+SLOWER = {"block_llm", "dllm_serve", "expert_as_a_service", "moe_gen"}
 """Terms that buy something else with time."""
 
 
@@ -136,9 +143,58 @@ def test_a_run_with_every_term_ends_and_repeats_by_single_steps(name: str) -> No
     pool = SUITS.get(name, POOL)
     cost = Termed(Roofline(), (terms.build((name, {})),))
     requests = poisson(8, requests=120, prompt_tokens=lognormal(1500, 1.0), output_tokens=lognormal(150, 0.6), seed=3)
+    if pool.tenants:
+        requests = replace(requests, tenant=np.arange(120, dtype="i4") % len(pool.tenants))
     fast, slow = (simulate(Cluster((pool,)), requests, cost=cost, one_step=one_step) for one_step in (False, True))
     assert fast.records.ended_at == slow.records.ended_at and len(fast.records.ended_at) == 120
     if name in SLOWER:
         return
     bare = simulate(Cluster((pool,)), requests)
     assert sum(fast.records.ended_at) <= sum(bare.records.ended_at)
+
+
+SERVERS = """\
+model: qwen3-30b-a3b
+cluster:
+  pools:
+    - {device: H100, data: 4, replicas: 2, start_s: 5}
+  faults:
+    - {at_s: 2, kind: device_lost, replica: 0, for_s: 5}
+    - {at_s: 4, kind: device_lost, replica: 1, devices: 2, for_s: 1}
+workload: {poisson: {rate: 20, requests: 200, prompt_tokens: 500, output_tokens: 50}}
+cost: {terms: {expert_as_a_service: {copies: 2}}}
+policies: {router: least_tokens, recovery: migrate}
+slo: {ttft_s: 1, tpot_s: 0.1}
+"""
+
+
+def test_device_losses_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One server may be lost, both of two copies not: the second replica starts again, and nobody is lost."""
+    path = tmp_path / "servers.yaml"
+    path.write_text(SERVERS, encoding="utf-8")
+    assert main(["simulate", str(path), "--blame", "--json", "-"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["finished"] == 200
+    problem = build(load(path))
+    run = simulate(problem.cluster, problem.traffic.make(0), problem.bundles[0][1], cost=problem.cost)
+    assert [(each.kind, each.replica) for each in run.faults] == [("device_lost", 0), ("device_lost", 1), ("join", 1)]
+
+
+def test_a_scenario_of_variants(tmp_path: Path) -> None:
+    """Pools that share a tenant: its requests go to both, the others' to their own."""
+    text = """\
+model: llama-3.1-8b
+cluster:
+  pools:
+    - {device: H100, tenants: [0, 1]}
+    - {device: H100, tenants: [0, 2]}
+workload: {poisson: {rate: 20, requests: 90, prompt_tokens: 100, output_tokens: 20}}
+cost: {terms: {block_llm: {shared: 0.5}}}
+"""
+    path = tmp_path / "variants.yaml"
+    path.write_text(text, encoding="utf-8")
+    problem = build(load(path))
+    work = replace(problem.traffic.make(0), tenant=np.arange(90, dtype="i4") % 3)
+    run = simulate(problem.cluster, work, problem.bundles[0][1], cost=problem.cost)
+    where = [{run.records.replica[row] for row in range(tenant, 90, 3)} for tenant in range(3)]
+    assert where == [{0, 1}, {0}, {1}]

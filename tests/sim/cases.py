@@ -232,13 +232,23 @@ def computed_again(unit: float) -> Recompute:
     return Recompute()
 
 
+def impatient(unit: float) -> Recompute:
+    """The same, of KV too that is not there after some ticks."""
+    return Recompute(5 * unit)
+
+
+def moved_impatiently(unit: float) -> Migrate:
+    """Moved, and given up after some ticks."""
+    return Migrate(patience_s=10 * unit)
+
+
 def from_the_start(unit: float) -> Restart:
     """Begun anew."""
     return Restart()
 
 
 RECOVERIES: tuple[Callable[[float], Any], ...] = (
-    default_recovery, moved, moved, moved_late, computed_again, from_the_start,
+    default_recovery, moved, moved, moved_late, computed_again, impatient, moved_impatiently, from_the_start,
 )  # fmt: skip
 """Who moves begins as soon as it is told, or so many ticks before the end."""
 

@@ -25,8 +25,8 @@ from tests.sim.test_exact import COLUMNS
 
 MARKS = {
     "arrived", "came_back", "asked", "sent", "refused", "turned_down", "left", "queued", "admitted", "computed",
-    "first_token", "decodes", "pulling", "pulled", "preempted", "moves", "stayed", "stands", "moved", "lost", "again",
-    "copied", "goes_on",
+    "first_token", "decodes", "pulling", "pulled", "missed", "preempted", "moves", "stayed", "stands", "moved", "lost",
+    "again", "copied", "goes_on",
 }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def _check(diary: Diary, records: Records, row: int) -> None:
     assert words.count("arrived") <= 1
     if records.first_token_at[row] != NOT_YET:
         assert records.first_token_at[row] in [e.at for e in diary.happenings if e.what in ("first_token", "computed")]
-    upset = {"preempted", "lost", "moved", "stands", "pulled", "moves", "goes_on"} & set(words)
+    upset = {"preempted", "lost", "moved", "stands", "pulled", "missed", "moves", "goes_on"} & set(words)
     if "copied" in words and records.output_tokens[row] == 1:
         upset.add("copied")  # a copy whose first token is its last has won before it is followed
     if records.status[row] == FINISHED and not upset:
@@ -157,11 +157,11 @@ def test_of_a_move() -> None:
 def test_of_one_that_gave_way() -> None:
     told = lived(workload((0, 5, 5), (0, 4, 5)), 1, blocks=12)
     assert told[6:] == [
-        "31 replica 0: gives way for want of KV blocks; its 5 computed tokens are dropped",
-        "64 replica 0: is admitted after 33 s",
-        "80 replica 0: computes tokens 1 to 6 in 16 s",
-        "80 replica 0: decodes on behind 3 tokens",
-        "102 replica 0: finished with 5 tokens, 83 s after the first, 20.75 s each",
+        "31 replica 0: gives way for want of KV blocks; its 5 computed tokens may be evicted",
+        "64 replica 0: is admitted after 33 s; 3 of 6 tokens are in the prefix cache",
+        "77 replica 0: computes tokens 4 to 6 in 13 s",
+        "77 replica 0: decodes on behind 3 tokens",
+        "99 replica 0: finished with 5 tokens, 80 s after the first, 20 s each",
     ]
 
 

@@ -128,6 +128,27 @@ def test_kv_waits_for_a_link_that_is_lost() -> None:
     assert lost.records.status[0] == FINISHED
 
 
+def test_kv_that_does_not_come_is_computed_where_it_was_to_arrive() -> None:
+    """One prompt waits for 50 ms from 20 ms on, then takes 10 ms; the next one's KV finds the link back."""
+    load, pair = a_load((0.0, 100, 5), (2.0, 100, 5)), ("prefill", "decode")
+    cost = Plain(1e-4)  # 20 ms a prompt
+    cut = Fault(0.005, "link_lost", 1, for_s=1.0)
+    patient = run(load, cut, roles=pair, cost=cost, recovery=Recompute())
+    again = run(load, cut, roles=pair, cost=cost, recovery=Recompute(patience_s=0.05))
+    usual = run(load, roles=pair, cost=cost)
+    assert ends(patient)[0] == pytest.approx(ends(usual)[0] + 1.005 - 0.02)
+    assert ends(again)[0] == pytest.approx(0.02 + 0.05 + 0.02 + 4 * 0.01)
+    assert ends(again)[1] == ends(usual)[1]
+    assert again.replicas[1].prompt_tokens == 100 + 1  # of the other one, whose KV came, the last token
+    assert list(again.records.status) == [FINISHED] * 2
+
+
+def test_no_patience_below_none() -> None:
+    for kind in (Recompute, Migrate):
+        with pytest.raises(ValueError, match=r"patience_s -1 must be at least 0"):
+            kind(patience_s=-1.0)
+
+
 # Replicas that come back ---------------------------------------------------------------------------------------------
 
 

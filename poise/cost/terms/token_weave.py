@@ -13,7 +13,7 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
+from poise.cost.around import Around, longer
 from poise.cost.coefficients import ACTIVATION_BYTES
 from poise.cost.work import Works, efficiencies
 
@@ -59,7 +59,7 @@ class Woven(Around):
         """The piece of `shape`, woven or as it was."""
         piece = self.inner.step(shape)
         gained = self.gained(shape)
-        return _sooner(piece, round(gained)) if gained > 0 else piece
+        return longer(piece, -gained) if gained > 0 else piece
 
     def gained(self, shape: StepShape) -> float:
         """Picoseconds by which weaving shortens a step; below 0 where it would lengthen it."""
@@ -86,9 +86,3 @@ class Woven(Around):
     def describe(self) -> dict[str, object]:
         """The inner one's, and what communication takes."""
         return {**self.inner.describe(), "token_weave": {"sms": self.sms}}
-
-
-def _sooner(piece: Piece, gained: int) -> Piece:
-    """A piece and those behind it, so much shorter and no less than 1."""
-    then = None if piece.then is None else _sooner(piece.then, gained)
-    return piece._replace(base=max(piece.base - gained, 1), then=then)

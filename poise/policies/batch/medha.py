@@ -98,7 +98,9 @@ class Medha:
             if tokens < each.left and not long:
                 break  # the step is full
         if not prompts.entries:
-            return PREEMPTED if lane.preempted else DECODES  # until somebody comes, who may fit
+            # until somebody comes, who may fit; parts of prompts may also fit once decodes take longer
+            whole = lane.engine.reserve_prompt and not lane.prefilling
+            return DECODES if whole and not lane.preempted else PREEMPTED
         return Batch(tuple(prompts.entries))
 
     def _ranked(self, lane: LaneView, waiting: bool) -> list[Ranked]:

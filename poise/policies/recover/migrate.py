@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from poise.core.action import Move, Wake
 from poise.core.units import ps
 from poise.core.view import ClusterView
+from poise.policies.recover.recompute import check_patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,14 @@ class Migrate:
     """Move everybody to the peer with the least tokens for its KV blocks.
 
     lead_s: seconds before the end at which to begin, so that who ends by then need not move; 0: as soon as it is told.
+    patience_s: as `Recompute` has it.
     """
 
     lead_s: float = 0.0
+    patience_s: float = 0.0
 
     def __post_init__(self) -> None:
+        check_patience(self.patience_s)
         if self.lead_s < 0:
             raise ValueError(f"lead_s {self.lead_s:g} must be at least 0; 0 begins as soon as the notice is given")
 

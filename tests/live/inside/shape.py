@@ -64,14 +64,9 @@ class Block:
 
 
 class Blocks:
-    """The pool and its manager in one.
+    """The pool and its manager in one.  idle: blocks that nobody holds, the first to be taken first."""
 
-    idle: blocks that nobody holds, the first to be taken first.  simulated: two rules of vLLM that the simulator has
-    not are off: outputs are found again, and blocks that are not full are taken first.
-    """
-
-    def __init__(self, count: int, caching: bool, simulated: bool) -> None:
-        self.simulated = simulated
+    def __init__(self, count: int, caching: bool) -> None:
         self.num_gpu_blocks = count + 1
         self.caching = caching
         self.idle: OrderedDict[Block, None] = OrderedDict.fromkeys(Block() for _ in range(count))
@@ -106,7 +101,7 @@ class Blocks:
         taken = [self._take() for _ in range(more)]
         self.held[request.request_id] = held = [*held, *taken]
         if self.caching:
-            full = min(end, request.num_prompt_tokens if self.simulated else request.num_tokens) // BLOCK
+            full = min(end, request.num_tokens) // BLOCK
             for name, block in zip(request.block_hashes[:full], held, strict=False):
                 if block.block_hash is None:
                     block.block_hash = name
@@ -126,7 +121,7 @@ class Blocks:
             block.ref_cnt -= 1
             if not block.ref_cnt:
                 self.idle[block] = None
-                if block.block_hash is None and not self.simulated:
+                if block.block_hash is None:
                     self.idle.move_to_end(block, last=False)
 
     def _take(self) -> Block:
@@ -158,8 +153,8 @@ class Waiting(deque[Request]):
 
 
 class Scheduler:
-    def __init__(self, world: World, *, simulated: bool = False, **limits: Any) -> None:
-        self.kv_cache_manager = Blocks(world.blocks, world.caching, simulated)
+    def __init__(self, world: World, **limits: Any) -> None:
+        self.kv_cache_manager = Blocks(world.blocks, world.caching)
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
         self.waiting = Waiting()
