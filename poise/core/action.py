@@ -67,6 +67,14 @@ class Move(NamedTuple):
     target: int
 
 
+class Lend(NamedTuple):
+    """Let replica `debtor` use `blocks` KV blocks of replica `creditor`; fewer than none: give so many back."""
+
+    debtor: int
+    creditor: int
+    blocks: int
+
+
 class Hedge(NamedTuple):
     """Send a copy of request `request` to `replica` too; the first of the two to give a first token keeps it."""
 
@@ -96,7 +104,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Move | Hedge | Scale | Convert | Wake
+Action = Dispatch | Refuse | Abort | Move | Lend | Hedge | Scale | Convert | Wake
 
 ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""

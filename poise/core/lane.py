@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ class LaneState:
         self.space = replica.space
         self.compose = replica.batcher.compose
         self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
-        self.estimate = replica.estimator.step
+        self.estimate: Callable[[StepShape], Piece] = replica.estimator.step
         self.model_layers = layers
         self.group = DecodeGroup(self.engine.block_tokens, replica.estimator.window)
         self.prefilling: list[Sequence] = []

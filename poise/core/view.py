@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from poise.core.action import ALL
@@ -84,6 +84,11 @@ class ClusterView(Protocol):
     @property
     def total_blocks(self) -> Sequence[int]:
         """KV blocks that each replica has; known beforehand, like the three below, and no part of `needs`."""
+        ...
+
+    @property
+    def loans(self) -> Mapping[tuple[int, int], int]:
+        """KV blocks lent, by debtor and creditor; known from what was told, and no part of `needs`."""
         ...
 
     @property

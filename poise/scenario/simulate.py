@@ -132,9 +132,9 @@ def build_world(
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
         Control(
-            policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
-            predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler, forecast=policies.forecast,
-            recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
+            policies.router, specs, mover=policies.mover, lender=policies.lender, order=policies.order,
+            admission=policies.admission, predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler,
+            forecast=policies.forecast, recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip
