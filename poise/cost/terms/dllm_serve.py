@@ -23,7 +23,8 @@ LOGIT_BYTES = 4 + 4
 """A logit and its probability in 32 bits."""
 
 NEAR = 0.005
-"""How far a chord may be from the cost at its middle, as a part of it; of what is convex it is nowhere twice as far."""
+"""How far a chord may be from the cost at its middle, as a part of its lower end; of what is convex and does not fall
+it is nowhere twice as far."""
 
 PHASES = ("mixed", "aligned")
 
@@ -167,7 +168,7 @@ def chords(at: Callable[[int], float], low: int, high: int) -> list[tuple[int, f
             return [one]
         middle = place, at(place)
         chord = one[1] + (two[1] - one[1]) * (place - one[0]) / (two[0] - one[0])
-        if abs(chord - middle[1]) <= NEAR * middle[1]:
+        if abs(chord - middle[1]) <= NEAR * min(one[1], two[1]):
             return [one]
         return [*between(one, middle), *between(middle, two)]
 
