@@ -139,7 +139,7 @@ class Batch(NamedTuple):
     leave: the step is left at the next layer boundary when something comes from outside, what it has not computed going
     on by later entries from that layer; its entries pass the same layers, and no decode takes part.
     wake_at: ask again at this instant (picoseconds, 0: no need), or at the end of the step under way then, even if
-    nothing has changed.
+    nothing has changed.  setup: picoseconds that the step takes longer before it begins, at any speed of the device.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -148,3 +148,4 @@ class Batch(NamedTuple):
     share: float = 0.0
     leave: bool = False
     wake_at: int = 0
+    setup: int = 0

@@ -118,7 +118,7 @@ def build_world(
     cluster = drawn(cluster, workload, seed, until)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
-        check_batcher(pool, policies.batcher)
+        check_batcher(pool, policies.batcher, cost)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
@@ -165,11 +165,23 @@ def build_world(
     return world
 
 
-def check_batcher(pool: Pool, batcher: Batcher) -> None:
-    """Raise ScenarioError where a batcher cannot do its work in a pool.
+def check_batcher(pool: Pool, batcher: Batcher, cost: Cost | None = None) -> None:
+    """Raise ScenarioError where a batcher cannot do its work in a pool, or under the terms of a cost.
 
-    One with `lanes = True` shares a device between a lane for prompts and one for decodes.
+    One with `lanes = True` shares a device between a lane for prompts and one for decodes; one with `phases = True`
+    gives a device prompts or decodes alone, as a term with `phases = True` wants it.
     """
+    parted = [type(term).__name__ for term in getattr(cost, "terms", ()) if getattr(term, "phases", False)]
+    if parted and not getattr(batcher, "phases", False):
+        raise ScenarioError(
+            f"policies.batcher: {type(batcher).__name__} goes from prompts to decodes from step to step, and the term "
+            f"{parted[0]} changes the layout in between; take `batcher: seesaw`, or leave the term out"
+        )
+    if getattr(batcher, "phases", False) and len(pool.engine.lanes) > 1:
+        raise ScenarioError(
+            f"policies.batcher: {type(batcher).__name__} gives the whole device to prompts or to decodes; pool "
+            f"{pool.name or pool.model.name!r} has {len(pool.engine.lanes)} lanes: give engine.lanes one"
+        )
     kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
     if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
         raise ScenarioError(
