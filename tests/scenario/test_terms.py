@@ -105,7 +105,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
         ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half'; give a number, or nothing"),
-        ("{terms: [{dllm_serve: {phases: mixt}}]}", r"dllm_serve: phases 'mixt'; give one of mixed, aligned"),
+        ("{terms: [{dllm_serve: {refresh: mixt}}]}", r"dllm_serve: refresh 'mixt'; give one of mixed, aligned"),
         ("{terms: []}", r"the list is empty"),
         ("{terms: [nanoflow, token_weave]}", r"cost.terms: terms NanoFlow and TokenWeave both hide the time of links"),
         ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),

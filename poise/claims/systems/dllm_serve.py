@@ -56,7 +56,7 @@ WAYS: dict[str, tuple[Composer, float, bool]] = {
 
 ROUTERS: dict[str, type[Router]] = {"least_requests": LeastRequests, "round_robin": RoundRobin}
 STATIC, PHASED, MIXED = "static, whole logits", "aligned, capped", "mixed, capped"
-TERMS = {STATIC: DllmServe(phases="aligned", cap_mb=0.0), PHASED: DllmServe(phases="aligned"), MIXED: DllmServe()}
+TERMS = {STATIC: DllmServe(refresh="aligned", cap_mb=0.0), PHASED: DllmServe(refresh="aligned"), MIXED: DllmServe()}
 """What is simulated; the first by static batching, the others by continuous batching."""
 
 

@@ -26,14 +26,14 @@ NEAR = 0.005
 """How far a chord may be from the cost at its middle, as a part of its lower end; of what is convex and does not fall
 it is nowhere twice as far."""
 
-PHASES = ("mixed", "aligned")
+REFRESHES = ("mixed", "aligned")
 
 
 @dataclass(frozen=True, slots=True)
 class DllmServe:
     """block, steps: tokens of a block and steps for each, so a step makes block/steps tokens.  every: steps from one
     refresh to the next.  output: masked positions of a request at first, which is how long outputs are in the mean.
-    phases: "mixed", refreshes are spread evenly over steps; "aligned", all refresh in the same one.
+    refresh: "mixed", requests refresh spread evenly over steps; "aligned", all in the same one.
     cap_mb: memory for logits in parts; 0: those of all positions at once.
 
     A prompt's chunk is the first refresh, masked positions included. Later a request counts with what it has and with
@@ -52,15 +52,15 @@ class DllmServe:
     steps: int = 32
     every: int = 8
     output: int = 128
-    phases: str = "mixed"
+    refresh: str = "mixed"
     cap_mb: float = 256.0
 
     def __post_init__(self) -> None:
         Denoising(self.block, self.steps, self.every)
         if self.output < 0 or self.cap_mb < 0:
             raise ScenarioError(f"output {self.output} and cap_mb {self.cap_mb} count tokens and MB; give 0 or more")
-        if self.phases not in PHASES:
-            raise ScenarioError(f"phases {self.phases!r}; give one of {', '.join(PHASES)}")
+        if self.refresh not in REFRESHES:
+            raise ScenarioError(f"refresh {self.refresh!r}; give one of {', '.join(REFRESHES)}")
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
         """`inner` with decodes that refresh and reuse."""
@@ -143,7 +143,7 @@ class Denoised(Around):
 
     def _refreshes(self, decodes: int) -> tuple[tuple[int, float], tuple[int, float]]:
         """How many refresh in a step, and in which part of all steps."""
-        if self.term.phases == "aligned":
+        if self.term.refresh == "aligned":
             return (0, 1 - 1 / self.term.every), (decodes, 1 / self.term.every)
         few, more = divmod(decodes, self.term.every)
         return (few, 1 - more / self.term.every), (few + 1, more / self.term.every)
@@ -155,7 +155,7 @@ class Denoised(Around):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what a step is."""
-        names = ("block", "steps", "every", "output", "phases", "cap_mb")
+        names = ("block", "steps", "every", "output", "refresh", "cap_mb")
         return {**self.inner.describe(), "dllm_serve": {name: getattr(self.term, name) for name in names}}
 
 

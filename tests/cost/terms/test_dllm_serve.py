@@ -21,7 +21,7 @@ from poise.cost import Roofline, kv_blocks
 from poise.cost.dllm_serve import Aligned, Denoising, Memory, Multiplexed, Request, Running, serve, step_s
 from poise.cost.memory import footprint
 from poise.cost.term import Termed, held
-from poise.cost.terms.dllm_serve import LOGIT_BYTES, NEAR, PHASES, DllmServe, chords
+from poise.cost.terms.dllm_serve import LOGIT_BYTES, NEAR, REFRESHES, DllmServe, chords
 from poise.policies import Policies
 from poise.policies.batch.static_batch import StaticBatch
 from poise.scenario.simulate import simulate
@@ -45,10 +45,10 @@ requests = st.integers(1, 100)
 lengths = st.integers(200, 8000)
 
 
-@given(requests, lengths, st.integers(1, 10), st.sampled_from(PHASES))
+@given(requests, lengths, st.integers(1, 10), st.sampled_from(REFRESHES))
 def test_a_step_is_the_mean_of_the_event_models(n: int, length: int, every: int, phases: str) -> None:
     """Requests of one length, `every` steps long: all at the same phase, or spread evenly over phases."""
-    term, estimator = DllmServe(every=every, phases=phases), Roofline().build(POOL)
+    term, estimator = DllmServe(every=every, refresh=phases), Roofline().build(POOL)
     steps = list(Denoising(every=every).work(Request(length - 128, 128)))[: 2 * every]
     running = [Running(Request(length - 128, 128), steps, at % every if phases == "mixed" else 0) for at in range(n)]
     seconds = []
@@ -65,7 +65,7 @@ def test_a_step_is_the_mean_of_the_event_models(n: int, length: int, every: int,
 def test_a_static_batch_is_as_long_as_played(crowd: int, prompt: int, output: int) -> None:
     """Shorter by no more than chords are off, longer by less than a refresh of each."""
     engine = Engine(prefix_caching=False, max_sequences=crowd, token_budget=crowd * prompt)
-    pool, term = replace(POOL, engine=engine), DllmServe(output=output, phases="aligned")
+    pool, term = replace(POOL, engine=engine), DllmServe(output=output, refresh="aligned")
     load = closed(crowd, crowd, prompt_tokens=prompt, output_tokens=output)
     run = simulate(Cluster((pool,)), load, Policies(batcher=StaticBatch(crowd)), cost=Termed(Roofline(), (term,)))
     estimator = Roofline().build(pool)
@@ -90,7 +90,7 @@ def test_mixed_phases_are_as_late_as_played(load: float) -> None:
 
 terms = st.builds(
     DllmServe, st.sampled_from((8, 32)), st.sampled_from((8, 16)), st.integers(1, 8), st.integers(0, 64),
-    st.sampled_from(PHASES),
+    st.sampled_from(REFRESHES),
 )  # fmt: skip
 
 
@@ -113,9 +113,9 @@ def test_more_work_takes_no_less(
         assert more >= fewer * (1 - 3 * NEAR) - decodes * context - 2
 
 
-@given(requests, st.lists(st.integers(0, 500_000), min_size=2, max_size=9), st.sampled_from(PHASES))
+@given(requests, st.lists(st.integers(0, 500_000), min_size=2, max_size=9), st.sampled_from(REFRESHES))
 def test_longer_sequences_take_no_less(n: int, kv: list[int], phases: str) -> None:
-    estimator = built(DllmServe(phases=phases))
+    estimator = built(DllmServe(refresh=phases))
     times = [time(estimator, StepShape(n), each) for each in sorted(kv)]
     assert all(two >= one - max(kv) for one, two in pairwise(times))
 
@@ -156,7 +156,7 @@ def test_a_token_is_a_part_of_a_step() -> None:
 
 def test_mixed_phases_take_no_longer() -> None:
     for n in (1, 4, 8, 40):
-        mixed, aligned = (time(built(DllmServe(phases=each)), StepShape(n), n * 364) for each in PHASES)
+        mixed, aligned = (time(built(DllmServe(refresh=each)), StepShape(n), n * 364) for each in REFRESHES)
         assert mixed <= aligned * (1 + NEAR)
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: DllmServe(every=0), "give 1 or more"),
         (lambda: DllmServe(output=-1), "give 0 or more"),
-        (lambda: DllmServe(phases="mixt"), "give one of mixed, aligned"),
+        (lambda: DllmServe(refresh="mixt"), "give one of mixed, aligned"),
     ]
     for made, said in cases:
         with pytest.raises(UserError, match=said):
