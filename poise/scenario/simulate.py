@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, StepShape
-from poise.core.policy import Batcher
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
@@ -20,6 +19,7 @@ from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.cost.term import held
 from poise.policies import Policies
+from poise.scenario.combination import check_batcher
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -117,13 +117,12 @@ def build_world(
     """The world that `simulate` runs, for whoever wants to look inside."""
     cluster = drawn(cluster, workload, seed, until)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
-    for pool in cluster.pools:
-        check_batcher(pool, policies.batcher)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
     for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
+        check_batcher(pool, estimator, blocks, policies.batcher)
         limits += [_limit(pool)] * pool.slots
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if told is None else told
@@ -163,20 +162,6 @@ def build_world(
         if forecast is not None and hasattr(forecast, "reveal"):
             forecast.reveal(arrivals_of(workload))
     return world
-
-
-def check_batcher(pool: Pool, batcher: Batcher) -> None:
-    """Raise ScenarioError where a batcher cannot do its work in a pool.
-
-    One with `lanes = True` shares a device between a lane for prompts and one for decodes.
-    """
-    kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
-    if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
-        raise ScenarioError(
-            f"policies.batcher: {type(batcher).__name__} moves the shares of a lane for prompts and one for decodes; "
-            f"pool {pool.name or pool.model.name!r} has lanes {[lane.name for lane in pool.engine.lanes]}; give "
-            "engine.lanes both, one with decode: false and one with prefill: false"
-        )
 
 
 def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:
