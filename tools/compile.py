@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "poise"
 
 MODULES = {
     "core": "account accounts action blame books built chance control detailed estimate event flight group handover"
-    " held hold kv lane made outcome pins prefix ranked records replica request shortage space state swaps units",
+    " held hold kv lane loans made outcome pins prefix ranked records replica request shortage space state swaps units",
     "cost": "coefficients step",
     "sim": "agenda arrivals clients gateways transfers world",
 }

@@ -21,6 +21,7 @@ GROUPS = (ROUTING, BATCHING, PARALLEL, AGENTS, CAPACITY, COSTS, GENERAL)
 _BY_SLOT = {
     "router": ROUTING,
     "mover": ROUTING,
+    "lender": PARALLEL,
     "hedge": ROUTING,
     "admission": ROUTING,
     "batcher": BATCHING,

@@ -67,6 +67,14 @@ class Move(NamedTuple):
     target: int
 
 
+class Lend(NamedTuple):
+    """Let replica `debtor` use `blocks` KV blocks of replica `creditor`; fewer than none: give so many back."""
+
+    debtor: int
+    creditor: int
+    blocks: int
+
+
 class Hedge(NamedTuple):
     """Send a copy of request `request` to `replica` too; the first of the two to give a first token keeps it."""
 
@@ -96,7 +104,7 @@ class Wake(NamedTuple):
 
 
 Decision = Route | Hold | Reject
-Action = Dispatch | Refuse | Abort | Move | Hedge | Scale | Convert | Wake
+Action = Dispatch | Refuse | Abort | Move | Lend | Hedge | Scale | Convert | Wake
 
 ALL: Final = -1
 """`Batch.decode`: every decoding request of the lane."""
@@ -131,7 +139,7 @@ class Batch(NamedTuple):
     leave: the step is left at the next layer boundary when something comes from outside, what it has not computed going
     on by later entries from that layer; its entries pass the same layers, and no decode takes part.
     wake_at: ask again at this instant (picoseconds, 0: no need), or at the end of the step under way then, even if
-    nothing has changed.
+    nothing has changed.  setup: picoseconds that the step takes longer before it begins, at any speed of the device.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -140,3 +148,4 @@ class Batch(NamedTuple):
     share: float = 0.0
     leave: bool = False
     wake_at: int = 0
+    setup: int = 0

@@ -23,6 +23,7 @@ from poise.core.event import (
     Joined,
     Known,
     Left,
+    Lent,
     Lost,
     Measured,
     Moved,
@@ -35,8 +36,9 @@ from poise.core.event import (
 from poise.core.flight import Flight
 from poise.core.hedges import Hedges
 from poise.core.held import Held
+from poise.core.lending import Lending
 from poise.core.made import made
-from poise.core.policy import Admission, Forecaster, Hedger, Mover, Order, Predictor, Recovery, Router, Scaler
+from poise.core.policy import Admission, Forecaster, Hedger, Lender, Mover, Order, Predictor, Recovery, Router, Scaler
 from poise.core.prefix import PrefixIndex
 from poise.core.recovering import Recovering
 from poise.core.request import RequestView
@@ -50,9 +52,9 @@ Actions = Sequence[Action]
 class Control:
     """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
-    router, mover, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied, so that
-    two controls never share their state); a router that can `rebalance` is its own mover where none is given; several
-    admissions narrow one another's choice.
+    router, mover, lender, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied,
+    so that two controls never share their state); a router that can `rebalance` is its own mover where none is given;
+    several admissions narrow one another's choice.
     replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: replicas that a request is
     sent to before it is refused for good, where engines refuse it in a way that another may not.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
@@ -66,6 +68,7 @@ class Control:
         replicas: Sequence[ReplicaSpec],
         *,
         mover: Mover | None = None,
+        lender: Lender | None = None,
         order: Order | None = None,
         admission: Sequence[Admission] = (),
         predictor: Predictor | None = None,
@@ -83,12 +86,24 @@ class Control:
         if mover is None and hasattr(router, "rebalance"):
             mover = router  # type: ignore[assignment]  # it has both methods
         self.router: Any  # its answers are looked at, whatever its types promise
-        self.router, self.mover, self.order, self.admission, self.predictor, hedge, scaler, forecast, recovery = (
-            copy.deepcopy((router, mover, order, tuple(admission), predictor, hedge, scaler, forecast, recovery))
+        (
+            self.router,
+            self.mover,
+            lender,
+            self.order,
+            self.admission,
+            self.predictor,
+            hedge,
+            scaler,
+            forecast,
+            recovery,
+        ) = copy.deepcopy(
+            (router, mover, lender, order, tuple(admission), predictor, hedge, scaler, forecast, recovery)
         )
         asked: list[Any] = []  # an object may be several policies in one
         for policy in (
-            self.router, self.mover, self.order, *self.admission, self.predictor, hedge, scaler, forecast, recovery,
+            self.router, self.mover, lender, self.order, *self.admission, self.predictor, hedge, scaler, forecast,
+            recovery,
         ):  # fmt: skip
             if policy is not None and not any(policy is each for each in asked):
                 asked.append(policy)
@@ -112,6 +127,7 @@ class Control:
         self._eager = getattr(self.mover, "eager", False)
         self.hedges = None if hedge is None else Hedges(hedge, self)
         self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
+        self.lending = None if lender is None else Lending(lender, self.state)
         self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
         self.observes = bool(self._observers) or self.books.tracks or hedge is not None
 
@@ -355,6 +371,10 @@ class Control:
         self.books.stayed(self.flights[event.request])
         return self.ask_held() if self.held else ()
 
+    def _lent(self, event: Lent) -> Actions:
+        self.state.lent(event.debtor, event.creditor, event.blocks)
+        return ()
+
     # Replicas --------------------------------------------------------------------------------------------------------
 
     def _reported(self, event: Reported) -> Actions:
@@ -428,6 +448,8 @@ class Control:
         actions = self.ask_held() if self.held else ()
         if self.recovering is not None and self.recovering.going:
             actions = (*actions, *self.recovering.asked_all())
+        if self.lending is not None:
+            actions = (*actions, *self.lending.asked())
         return actions if self.mover is None else (*actions, *self._rebalance())
 
     @property
@@ -451,6 +473,7 @@ _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Failed: Control._failed,
     Moved: Control._moved,
     Stayed: Control._stayed,
+    Lent: Control._lent,
     Reported: Control._reported,
     Measured: Control._measured,
     CacheChanged: Control._cache_changed,

@@ -52,10 +52,26 @@ class Piece(NamedTuple):
         return piece
 
 
+class Store(NamedTuple):
+    """A host's memory that keeps the KV of a replica, whose devices have one layout for prompts, another for decodes.
+
+    blocks, sequences: KV blocks that the devices themselves hold while they decode, and of how many requests at most.
+    to_prefill, to_decode: picoseconds to change to that layout.  block: picoseconds to bring one KV block back to the
+    devices.
+    """
+
+    blocks: int
+    sequences: int
+    to_prefill: int
+    to_decode: int
+    block: int
+
+
 class Estimator(Protocol):
     """Answers for one pool: one model in one layout on one device, under one engine.
 
     window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
+    One whose devices change their layout has a `store` as well, a `Store`.
     One whose replicas survive the loss of a device has `after_loss(lost)` as well (the function of this name).
     """
 

@@ -127,6 +127,16 @@ class Stayed(NamedTuple):
     reason: str
 
 
+class Lent(NamedTuple):
+    """Replica `creditor` lends `debtor` so many KV blocks more, or fewer; none, with the `reason`: it refused."""
+
+    at: int
+    debtor: int
+    creditor: int
+    blocks: int
+    reason: str = ""
+
+
 class Lost(NamedTuple):
     """A replica is gone, and with it all that it ran."""
 
@@ -184,6 +194,7 @@ Event = (
     | Failed
     | Moved
     | Stayed
+    | Lent
     | Lost
     | Joined
     | Known

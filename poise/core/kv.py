@@ -226,8 +226,18 @@ class KvPool:
                 if self.listener:
                     self.listener(node.id, False)
 
-    def check(self, private: int) -> None:
-        """Assert that every block is in exactly one place, `private` being what all sequences use alone."""
+    def resize(self, blocks: int) -> None:
+        """So many blocks more, or fewer, which are free or evictable; else who uses them gives way at its next step.
+
+        Call `Space.refresh` before and after: what steps under way have evicted does not depend on what comes now.
+        """
+        self.total += blocks
+
+    def check(self, private: int, short: int = 0) -> None:
+        """Assert that every block is in exactly one place, `private` being what all sequences use alone.
+
+        short: blocks in use that are gone, until those who use them have given way.
+        """
         held = sum(node.blocks for node in self.nodes.values() if node.refs)
         idle = sum(node.blocks for node in self.lru.values())
         assert held == self.held, f"held {self.held}, extents say {held}"
@@ -236,7 +246,7 @@ class KvPool:
         assert sum(not node.refs for node in self.nodes.values()) == sum(key >= 0 for key in self.lru), (
             "an idle extent is lost"
         )
-        assert 0 <= private + held <= self.total, f"{private} private + {held} held of {self.total} blocks"
+        assert 0 <= private + held <= self.total + short, f"{private} private + {held} held of {self.total} blocks"
 
     def _hold(self, node: Node) -> None:
         if not node.refs:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Final
 
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
 from poise.core.errors import PolicyError
-from poise.core.estimate import Chunk, Piece, StepShape
+from poise.core.estimate import Chunk, Piece, StepShape, Store
 from poise.core.group import DecodeGroup
 from poise.core.hold import span, steps_within
 from poise.core.leave import Pass
@@ -47,7 +47,7 @@ class LaneState:
         self.space = replica.space
         self.compose = replica.batcher.compose
         self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
-        self.estimate = replica.estimator.step
+        self.estimate: Callable[[StepShape], Piece] = replica.estimator.step
         self.model_layers = layers
         self.group = DecodeGroup(self.engine.block_tokens, replica.estimator.window)
         self.prefilling: list[Sequence] = []
@@ -64,7 +64,7 @@ class LaneState:
         self.hold = ONE_STEP
         self.decoded = False  # whether the group advances in the batch under way
         self.chunks: list[tuple[Sequence, Entry]] = []
-        self.swapping = 0  # picoseconds that the next step takes longer, for KV moved to or from host memory
+        self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups
         self.tokens = 0  # prompt tokens of the batch under way
         self.pieces: dict[tuple[int, float], Piece] = {}
         self.alone: Piece | None = None
@@ -110,9 +110,10 @@ class LaneState:
         flows = self.replica.flows
         return iter(self.replica.waiting) if flows is None else flows.ordered()
 
-    def decodes(self) -> Iterator[Sequence]:
+    def decodes(self, paused: bool = True) -> Iterator[Sequence]:
         """The decoding requests of this lane in order of admission, their progress brought up to date."""
-        yield from self.paused.values()
+        if paused:
+            yield from self.paused.values()
         group = self.group
         for sequence in group:
             sequence.computed = sequence.offset + group.step
@@ -148,6 +149,11 @@ class LaneState:
     def free_blocks(self) -> int:
         """KV blocks that are free or evictable, beside what this step's decodes take."""
         return self.space.left()
+
+    @property
+    def store(self) -> Store | None:
+        """The host's memory that keeps the KV, by the cost model; None where the devices keep all of it."""
+        return getattr(self.replica.estimator, "store", None)
 
     def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
         """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens.
@@ -288,6 +294,8 @@ class LaneState:
             self._begin_decodes(ALL_DECODES, now)
             return
         batch = self.compose(self)
+        if batch.setup:
+            self._set_up(batch)
         if batch.decode != ALL or self.paused:
             self._choose_decodes(batch)
         if batch.entries:
@@ -354,7 +362,7 @@ class LaneState:
             return
         pool, group = self.replica.pool, self.group
         chosen = None if isinstance(batch.decode, int) else set(batch.decode)
-        for sequence in [each for each in self.paused.values() if chosen is None or each.id in chosen]:
+        for sequence in self._coming_back(chosen):
             del self.paused[sequence.id]
             self.decode(sequence)
         if chosen is not None:
@@ -364,6 +372,16 @@ class LaneState:
                 self.paused[sequence.id] = sequence
         if not self.space.fits(0):
             self.replica.shortage.make_room(self)
+
+    def _coming_back(self, chosen: set[int] | None) -> list[Sequence]:
+        """Those of the paused decodes that are chosen (None: all), in order; mostly it is one of very many."""
+        paused = self.paused
+        if chosen is None:
+            return list(paused.values())
+        back = paused.keys() & chosen
+        if len(back) > 1:
+            return [each for each in paused.values() if each.id in back]
+        return [paused[request] for request in back]
 
     def _take_all(self, batch: Batch) -> None:
         replica = self.replica
@@ -490,6 +508,14 @@ class LaneState:
                 steps = min(steps, steps_within(first, growth, batch.wake_at - now, False) + 1)
         self.tokens = 0
         self._hold(batch, now, n, first, growth, steps)
+
+    def _set_up(self, batch: Batch) -> None:
+        """Let the next step begin only after the setup; that of the next batch, should no work be left in this one."""
+        if batch.setup < 0:
+            raise PolicyError(
+                f"{type(self.replica.batcher).__name__}: setup {batch.setup} ps is below 0; give 0 or more"
+            )
+        self.swapping += batch.setup
 
     def _check_wake(self, batch: Batch, now: int) -> None:
         if batch.wake_at <= now:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from poise.core.action import Batch, Convert, Hold, Move, Reject, Route, Scale, Wake
+from poise.core.action import Batch, Convert, Hold, Lend, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
@@ -100,6 +100,23 @@ class Mover(Protocol):
 
     def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
         """The moves to begin now, of requests that `cluster.flights` shows and that are not moving."""
+        ...
+
+
+class Lender(Protocol):
+    """Which replicas use KV blocks of others. Asked after reports and wakes."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read; a class attribute will do."""
+        ...
+
+    def lend(self, cluster: ClusterView) -> Sequence[Lend]:
+        """The loans to make or to give back now; `cluster.loans` shows those that stand.
+
+        A creditor grants what is free or evictable when it is asked, which may be less, and refuses while it borrows or
+        requests wait there; who lends does not borrow.
+        """
         ...
 
 
@@ -333,6 +350,7 @@ class Policies(Protocol):
 
     router: Router
     mover: Mover | None
+    lender: Lender | None
     order: Order | None
     admission: Sequence[Admission]
     predictor: Predictor | None

@@ -127,6 +127,7 @@ class Run:
     offered: how many requests arrived (the others have no `arrived_at`).  interrupted: ended early, by the user or
     since enough was seen.
     refusals: how many requests were rejected for which reason.
+    loans, loans_refused: how often KV blocks were lent, or nothing was granted.
     hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
     that the copies stopped for the other one had computed, whichever of the two they were.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
@@ -144,6 +145,8 @@ class Run:
     offered: int = 0
     interrupted: bool = False
     refusals: dict[str, int] = field(default_factory=dict)
+    loans: int = 0
+    loans_refused: int = 0
     hedges: int = 0
     hedges_won: int = 0
     hedge_tokens: int = 0

@@ -20,6 +20,7 @@ from poise.core.flows import Flows
 from poise.core.handover import Handover
 from poise.core.kv import CacheListener, KvPool
 from poise.core.lane import LaneState
+from poise.core.loans import Loans
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
 from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent, Swapping
@@ -27,7 +28,7 @@ from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.shortage import Shortage
-from poise.core.slowness import Spell
+from poise.core.slowness import Slow, Spell
 from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.swaps import Swaps
@@ -86,6 +87,8 @@ class Replica:
         self.stats = ReplicaStats(total_blocks=blocks)
         self.slices: list[tuple[int, int, int, int, int]] | None = None
         self.spells: list[Spell] = []  # times of slowness, of which the accounts ask
+        self.slowed = 1.0
+        self.loans = Loans(self)
         self._cancelled: list[Sequence] = []
         self.pins = Pins(self.pool)
         self.handover = Handover(self)
@@ -360,6 +363,13 @@ class Replica:
         """Evict for what the steps of a hold took so far, before anything is let go: it would be evicted instead."""
         if self.pool.cached:
             self.space.refresh(now, passed)
+
+    def retime(self) -> None:
+        """Steps that begin from now on take what the device's speed and the loans make of them."""
+        step = self.loans.steps(self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step)
+        for lane in self.lanes:
+            lane.estimate = step
+            lane.pieces.clear()
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""

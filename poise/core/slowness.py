@@ -53,10 +53,8 @@ def slow(replica: Replica, factor: float, now: int, passed: bool) -> None:
         replica.spells[-1].until = busy
     if factor != 1:
         replica.spells.append(Spell(busy, factor))
-    estimate = replica.estimator.step if factor == 1 else Slow(replica.estimator, factor).step
-    for lane in replica.lanes:
-        lane.estimate = estimate
-        lane.pieces.clear()
+    replica.slowed = factor
+    replica.retime()
     replica.look_again(now, passed)
 
 

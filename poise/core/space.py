@@ -57,7 +57,7 @@ class Space:
     def refresh(self, now: int, passed: bool = False) -> None:
         """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
         if self.pool.cached:
-            self.pool.settle(self.available(now, passed))
+            self.pool.settle(max(0, self.available(now, passed)))
 
     def settle(self) -> None:
         """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""

@@ -60,6 +60,7 @@ class State:
         self.hits: dict[int, tuple[int, int]] | None = None
         """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
+        self.loans: dict[tuple[int, int], int] = {}
         self.narrow: Sequence[int] | None = None
         self.pools: Sequence[PoolView] = ()
         self.roles: Sequence[Role] = ()
@@ -164,12 +165,20 @@ class State:
         self.status[replica] = status
         self._able.clear()
         if status == GONE:
+            self.loans = {pair: blocks for pair, blocks in self.loans.items() if replica not in pair}
             for name in ("requests", *REPORTED):
                 getattr(self, name)[replica] = 0
             if self.sent_prefixes:
                 self.sent_prefixes.forget(replica)
             elif self.prefix is not None:
                 self.prefix.forget(replica)
+
+    def lent(self, debtor: int, creditor: int, blocks: int) -> None:
+        """So many blocks more are lent, or less."""
+        pair = debtor, creditor
+        self.loans[pair] = self.loans.get(pair, 0) + blocks
+        if not self.loans[pair]:
+            del self.loans[pair]
 
     def sent(self, at: int, request: RequestView, replica: int) -> None:
         """A request goes to `replica` now."""

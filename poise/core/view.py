@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from poise.core.action import ALL
-from poise.core.estimate import Chunk
+from poise.core.estimate import Chunk, Store
 from poise.core.request import RequestView
 from poise.core.spec import Engine, Lane, Role
 
@@ -84,6 +84,11 @@ class ClusterView(Protocol):
     @property
     def total_blocks(self) -> Sequence[int]:
         """KV blocks that each replica has; known beforehand, like the three below, and no part of `needs`."""
+        ...
+
+    @property
+    def loans(self) -> Mapping[tuple[int, int], int]:
+        """KV blocks lent, by debtor and creditor; known from what was told, and no part of `needs`."""
         ...
 
     @property
@@ -243,8 +248,13 @@ class LaneView(Protocol):
         """The waiting requests in order."""
         ...
 
-    def decodes(self) -> Iterator[SequenceView]:
-        """The decoding requests of this lane in order of admission; O(1) to start."""
+    @property
+    def paused(self) -> Mapping[int, SequenceView]:
+        """Decoding requests that the last batch with decodes left out, by id."""
+        ...
+
+    def decodes(self, paused: bool = True) -> Iterator[SequenceView]:
+        """The decoding requests of this lane in order of admission, the paused ones first or not; O(1) to start."""
         ...
 
     def newest(self) -> SequenceView:
@@ -271,6 +281,11 @@ class LaneView(Protocol):
     @property
     def free_blocks(self) -> int:
         """KV blocks that are free or evictable, beside what this step's decodes take."""
+        ...
+
+    @property
+    def store(self) -> Store | None:
+        """The host's memory that keeps the KV, by the cost model; None where the devices keep all of it."""
         ...
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.estimate import Estimator, Piece, StepShape, after_loss
+from poise.core.estimate import Estimator, Piece, StepShape, Store, after_loss
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
@@ -39,6 +39,11 @@ class Around:
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move so many bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
+
+    @property
+    def store(self) -> Store | None:
+        """The inner one's store of KV, if it has one."""
+        return getattr(self.inner, "store", None)
 
     def after_loss(self, lost: int) -> float | None:
         """What the inner one says of the loss of so many devices."""

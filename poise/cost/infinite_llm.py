@@ -4,22 +4,28 @@ Infinite-LLM (arXiv 2401.02669), decoding alone: the KV of prompts comes from el
 instance steps by itself; a step takes what its batch and the KV tokens that it reads take, whoever they belong to, and
 where KV of its own is elsewhere at least what that holder reads of it, and `hop_s` for queries and partial results.
 
-A planner looks at the instances every `period_s` by a table that is `age` rounds old. The instance that is to lend
-grants a loan if it has the room now, or refuses; a loan that is not used by the next round is void. KV of a running
-request moves at `move_tokens` a step: 16 are free, 32 take 8.6 % of a step (the paper), in proportion beyond 16.
+This is for what the simulator does not have: requests longer than the memory of one instance, and KV that moves in the
+steps of running requests. For everything else there is the lender of that name (`poise.policies.lend`).
+
+A planner looks at the instances every `period_s`. The instance that is to lend grants a loan if it has the room now, or
+refuses; a loan that is not used by the next round is void. KV of a running request moves at `move_tokens` a step: 16
+are free, 32 take 8.6 % of a step (the paper), in proportion beyond 16.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 from statistics import fmean
+from typing import NamedTuple, Protocol
 
 from poise.core.errors import UserError
-from poise.cost.lending import Loan, Planner, Status, StepSeconds
+
+StepSeconds = Callable[[int, float], float]
+"""Seconds of a step of so many decodes over so many KV tokens: non-attention by the batch, attention by Σ length."""
 
 FREE_MOVE = 16
 """KV tokens that move in a decode step for nothing."""
@@ -27,6 +33,26 @@ MOVE_COST = 0.086 / 16
 """The part of a step that each further token takes."""
 SEEN = 32
 """Requests of a queue whose mean length is told."""
+
+
+class Told(NamedTuple):
+    """What an instance tells a planner; the fields are those of `poise.policies.lending.Status`."""
+
+    batch: int
+    used: int
+    read: int
+    head: int
+    waiting: float
+    borrows: bool
+    lends: bool
+
+
+class Planner(Protocol):
+    """Who is to ask whom for how much."""
+
+    def plan(self, table: Sequence[Told]) -> Sequence[tuple[int, int, int]]:
+        """Debtor, creditor and KV tokens of each loan of one round."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +65,6 @@ class Fleet:
     step_s: StepSeconds
     hop_s: float = 0.0
     period_s: float = 1.0
-    age: int = 0
     move_tokens: int = FREE_MOVE
 
     def __post_init__(self) -> None:
@@ -48,8 +73,8 @@ class Fleet:
                 f"{self.instances} instances of {self.capacity} tokens and {self.most} requests, hop_s {self.hop_s}, "
                 f"period_s {self.period_s}: give 1 or more of each, no negative hop and a period above 0"
             )
-        if self.age < 0 or self.move_tokens < 0:
-            raise UserError(f"age {self.age}, move_tokens {self.move_tokens}: give 0 or more")
+        if self.move_tokens < 0:
+            raise UserError(f"move_tokens {self.move_tokens}: give 0 or more")
 
 
 @dataclass(slots=True)
@@ -115,7 +140,6 @@ class Cluster:
         self.planner = planner
         self.all = [Instance(queue) for queue in queues]
         self.outcome = Outcome()
-        self._tables: deque[list[Status]] = deque(maxlen=fleet.age + 1)
 
     def run(self, until_s: float, warmup_s: float = 0.0) -> Outcome:
         """Step every instance until `until_s`; tokens count from `warmup_s` on."""
@@ -223,24 +247,24 @@ class Cluster:
             for creditor, tokens in one.credit.items():
                 self.all[creditor].lent -= tokens
             one.credit.clear()
-        self._tables.append([self._status(place) for place in range(self.fleet.instances)])
-        for loan in self.planner.plan(self._tables[0]):
-            self._ask(loan)
+        table = [self._status(place) for place in range(self.fleet.instances)]
+        for debtor, creditor, tokens in self.planner.plan(table):
+            self._ask(debtor, creditor, tokens)
 
-    def _ask(self, loan: Loan) -> None:
+    def _ask(self, debtor: int, creditor: int, tokens: int) -> None:
         """Reserve what the creditor has; what it has not, it refuses, and the next round may ask again."""
         self.outcome.loans += 1
-        debtor, creditor = self.all[loan.debtor], self.all[loan.creditor]
-        if loan.tokens > self.free(loan.creditor) or self._borrows(creditor) or debtor.lent:
+        one, other = self.all[debtor], self.all[creditor]
+        if tokens > self.free(creditor) or self._borrows(other) or one.lent:
             self.outcome.refused += 1
             return
-        creditor.lent += loan.tokens
-        debtor.credit[loan.creditor] = loan.tokens
+        other.lent += tokens
+        one.credit[creditor] = tokens
 
     def _borrows(self, one: Instance) -> bool:
         return any(one.credit.values()) or any(one.away.values())
 
-    def _status(self, place: int) -> Status:
+    def _status(self, place: int) -> Told:
         one = self.all[place]
         waiting, used = one.look(), one.own + one.lent
         blocked = bool(waiting) and waiting[0].length > self.fleet.capacity - used
@@ -248,4 +272,4 @@ class Cluster:
         mean = fmean(behind) if behind else float(bool(waiting))
         head = waiting[0].length if blocked else 0
         borrows = self._borrows(one)
-        return Status(len(one.running), used, one.read + one.hosted, head, mean, borrows, one.lent > 0)
+        return Told(len(one.running), used, one.read + one.hosted, head, mean, borrows, one.lent > 0)

@@ -18,6 +18,7 @@ from poise.core.spec import BITS, Pool
 from poise.core.units import SECOND
 from poise.cost.memory import kv_blocks
 from poise.cost.roofline import Roofline
+from poise.cost.term import Recipe
 
 MICROBATCH = 2048
 """Prompt tokens that a stage has at once, at least: enough for a device's arithmetic to bind."""
@@ -66,7 +67,7 @@ class Offline:
 
     load: Load
     host_bytes: float
-    cost: Roofline = field(default_factory=Roofline)
+    cost: Recipe = field(default_factory=Roofline)
 
     def prefill_s(self, pool: Pool) -> float:
         """Seconds of a prompt where every stage has a microbatch."""

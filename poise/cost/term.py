@@ -29,6 +29,10 @@ class Term(Protocol):
 
     hides: the resources whose time it hides behind others, if any (a class variable that may be missing): what one term
     hides another cannot hide again.
+    phases: whether prompts and decodes may share no step, which the batcher must keep (a class variable that may be
+    missing).
+    One that asks the inner cost of other pools than its own has `over(build, pool)` instead of `around`: `build` makes
+    the inner estimator of any pool.
     One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
     system leaves it, asked where none are given; CapacityError where nothing is left.
     """
@@ -54,13 +58,19 @@ class Termed:
             if both:
                 names = " and ".join(type(each).__name__ for each in (one, two))
                 raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
+            if hasattr(one, "over"):
+                names = f"{type(one).__name__} asks the others for pools of its own"
+                raise ScenarioError(f"term {names}; name it last, behind {type(two).__name__}")
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""
-        estimator = self.cost.build(pool)
-        for term in self.terms:
-            estimator = term.around(estimator, pool)
-        return estimator
+        if not self.terms:
+            return self.cost.build(pool)
+        term, inner = self.terms[-1], Termed(self.cost, self.terms[:-1])
+        if hasattr(term, "over"):
+            found: Estimator = term.over(inner.build, pool)
+            return found
+        return term.around(inner.build(pool), pool)
 
 
 def held(cost: Recipe, pool: Pool) -> Pool:

@@ -11,6 +11,7 @@ from poise.core.policy import (
     Cache,
     Forecaster,
     Hedger,
+    Lender,
     Mover,
     Order,
     Predictor,
@@ -28,6 +29,7 @@ from poise.policies.route.cache_aware import CacheAware
 @dataclass(frozen=True, slots=True)
 class Policies:
     """What decides. router: which replica; mover: who changes it later (None: the router, if it can rebalance);
+    lender: which replicas use KV blocks of others (None: none);
     order: whom the gateway sends first of those that it holds (None: first come, first served); admission: who may be
     sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
     hedge: who is sent to a second replica too (None: nobody); scaler: how many replicas there are (None: as many as at
@@ -38,6 +40,7 @@ class Policies:
 
     router: Router = field(default_factory=CacheAware)
     mover: Mover | None = None
+    lender: Lender | None = None
     order: Order | None = None
     admission: tuple[Admission, ...] = ()
     predictor: Predictor | None = None

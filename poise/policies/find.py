@@ -13,6 +13,7 @@ from poise.core.errors import ScenarioError
 SLOTS = {
     "router": ("route", "route"),
     "mover": ("move", "rebalance"),
+    "lender": ("lend", "lend"),
     "order": ("order", "rank"),
     "admission": ("admit", "admit"),
     "predictor": ("predict", "foretell"),

@@ -26,12 +26,24 @@ TURNS = 100
 WORK = {"mixed": "prompts and outputs", "prefill": "prompts", "decode": "outputs of prompts from elsewhere"}
 
 
-def check_batcher(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> None:
-    """Raise ScenarioError where a batcher cannot do the work of a pool.
+def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
+    """Raise ScenarioError where a batcher does not go with a pool's lanes, or with the terms of a cost.
 
-    One with `lanes = True` shares a device between a lane for prompts and one for decodes; each is tried on a request.
+    One with `lanes = True` shares a device between a lane for prompts and one for decodes; one with `phases = True`
+    gives a device prompts or decodes alone, as a term with `phases = True` wants it.
     """
     name, where = type(batcher).__name__, pool.name or pool.model.name
+    parted = [type(term).__name__ for term in getattr(cost, "terms", ()) if getattr(term, "phases", False)]
+    if parted and not getattr(batcher, "phases", False):
+        raise ScenarioError(
+            f"policies.batcher: {name} mixes prompts and decodes, and the term {parted[0]} changes "
+            "the layout in between; take `batcher: seesaw`, or leave the term out"
+        )
+    if getattr(batcher, "phases", False) and len(pool.engine.lanes) > 1:
+        raise ScenarioError(
+            f"policies.batcher: {name} gives the whole device to prompts or to decodes; pool {where!r} has "
+            f"{len(pool.engine.lanes)} lanes: give engine.lanes one"
+        )
     kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
     if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
         raise ScenarioError(
@@ -39,10 +51,15 @@ def check_batcher(pool: Pool, estimator: Estimator, blocks: int, batcher: Batche
             f"pool {where!r} has lanes {[lane.name for lane in pool.engine.lanes]}; give "
             "engine.lanes both, one with decode: false and one with prefill: false"
         )
+
+
+def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> None:
+    """Raise ScenarioError where a batcher leaves the work of a pool's role undone; it is tried on one request."""
     if not _serves(pool, estimator, blocks, batcher):
         raise ScenarioError(
-            f"policies.batcher: {name} leaves a request undone in pool {where!r}, whose work are {WORK[pool.role]}; "
-            "give a batcher that does that, or the pool another role"
+            f"policies.batcher: {type(batcher).__name__} leaves a request undone in pool "
+            f"{pool.name or pool.model.name!r}, whose work are {WORK[pool.role]}; give one that does that, or the "
+            "pool another role"
         )
 
 

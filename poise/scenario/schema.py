@@ -249,6 +249,9 @@ class PoliciesSection(Section):
     mover: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
     )
+    lender: Annotated[Any, AfterValidator(check_choices)] = Field(
+        default=None, description="which replicas use KV blocks of others, as in infinite_llm; null: none"
+    )
     order: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="whom the gateway sends first of those it holds, as in virtual_token_counter"
     )

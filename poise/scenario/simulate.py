@@ -19,7 +19,7 @@ from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.cost.term import held
 from poise.policies import Policies
-from poise.scenario.combination import check_batcher
+from poise.scenario.combination import check_batcher, check_work
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -117,12 +117,14 @@ def build_world(
     """The world that `simulate` runs, for whoever wants to look inside."""
     cluster = drawn(cluster, workload, seed, until)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
+    for pool in cluster.pools:
+        check_batcher(pool, policies.batcher, cost)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
     for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
-        check_batcher(pool, estimator, blocks, policies.batcher)
+        check_work(pool, estimator, blocks, policies.batcher)
         limits += [_limit(pool)] * pool.slots
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if told is None else told
@@ -131,9 +133,9 @@ def build_world(
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
         Control(
-            policies.router, specs, mover=policies.mover, order=policies.order, admission=policies.admission,
-            predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler, forecast=policies.forecast,
-            recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
+            policies.router, specs, mover=policies.mover, lender=policies.lender, order=policies.order,
+            admission=policies.admission, predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler,
+            forecast=policies.forecast, recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
         )
         for _ in range(belief.gateways)
     ]  # fmt: skip

@@ -20,12 +20,14 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Term]:
-    """The class of the term `name`: the one in its file with a method `around`; UserError if there is none."""
+    """The class of the term `name`: the one in its file with `around` or `over`; UserError if there is none."""
     if name not in names():
         raise UserError(unknown(name, names()))
     module = importlib.import_module(f"{terms.__name__}.{name}")
     (found,) = (
-        kind for kind in vars(module).values() if hasattr(kind, "around") and kind.__module__ == module.__name__
+        kind
+        for kind in vars(module).values()
+        if (hasattr(kind, "around") or hasattr(kind, "over")) and kind.__module__ == module.__name__
     )
     kind: type[Term] = found
     return kind

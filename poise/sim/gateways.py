@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from poise.core.chance import Chance
 from poise.core.control import Control
-from poise.core.event import CacheChanged, Draining, Event, Joined, Known, Left, Lost, Measured, Reported, Tick
+from poise.core.event import CacheChanged, Draining, Event, Joined, Known, Left, Lent, Lost, Measured, Reported, Tick
 from poise.core.flight import Flight
 from poise.core.request import RequestView
 
-_OF_REPLICAS = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost)
+_OF_REPLICAS = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost, Lent)
 
 
 class Gateways:

@@ -13,9 +13,9 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from poise.core.accounts import Accounts
-from poise.core.action import Abort, Action, Convert, Dispatch, Hedge, Move, Refuse, Scale, Wake
+from poise.core.action import Abort, Action, Convert, Dispatch, Hedge, Lend, Move, Refuse, Scale, Wake
 from poise.core.control import Control
-from poise.core.event import Arrived, Cancelled, Event, Finished, FirstToken, Lost, Refused, Tick
+from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Lost, Refused, Tick
 from poise.core.made import made
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
@@ -47,6 +47,7 @@ from poise.sim.arrivals import programs_of, reusable
 from poise.sim.clients import Clients
 from poise.sim.gateways import Gateways
 from poise.sim.hedging import Hedging
+from poise.sim.lending import Lending
 from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network
 from poise.sim.reports import Reports
@@ -125,20 +126,25 @@ class World:
         )
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
+        network = Network.of(cluster)
         self.transfers = Transfers(
-            self.replicas, limits, Network.of(cluster), self.agenda, self.records,
+            self.replicas, limits, network, self.agenda, self.records,
             turn=self._turn, touch=self._touch, add=self._add, passed=self.passed,
             patience=0 if control.recovering is None else control.recovering.patience, accounts=self.accounts,
         )  # fmt: skip
         self.run = Run(
             self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload)
         )
+        self.lending = Lending(
+            self.replicas, network, self.agenda, self.run, turn=self._turn, touch=self._touch,
+        )  # fmt: skip
         self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
             cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,
             self._gone, self._touch, self._renew, self.run.faults, self.accounts,
         )  # fmt: skip
 
+        self.lending.lifecycle = self.lifecycle
         self._make = renew
         self.scaling: Scaling | None = None
         self._beats = 0
@@ -193,6 +199,7 @@ class World:
         stop = END if self._drain else (self._until + 1) << AT_BITS
         after_event, tell, enough = self._after_event, self._tell, self._enough
         counts = tell is not None or enough is not None
+        lends, due = self.control.lending is not None, self.lending.due
         handlers: dict[int, Callable[[int], None]] = {
             FAULT: agenda.do_later,
             START: agenda.do_later,
@@ -234,6 +241,8 @@ class World:
                         heapreplace(heap, replica.next_at << AT_BITS | STEP_KEY | number)
                     else:
                         heappop(heap)
+                    if lends and not replica.running and replica.waiting:
+                        self.lending.recall(number)
                     if out:
                         self._outcomes(out, number)
                     if status[number] == DRAINING and not replica.sequences:
@@ -242,6 +251,8 @@ class World:
                     heappop(heap)
                     agenda.now = now
                     handlers[kind](number)
+            if due:
+                self.lending.settle()
             if after_event is not None:
                 after_event(self)
             if counts:
@@ -305,6 +316,8 @@ class World:
 
     def _change(self, event: Event) -> None:
         """Replicas come or go."""
+        if type(event) is Draining:
+            self.lending.recall(event.replica)
         if self.accounts is not None:
             self.accounts.settle_held()
         self._turn(event)
@@ -328,6 +341,8 @@ class World:
             self._abort(action.request, action.replica)
         elif isinstance(action, Move):
             self.transfers.move(action)
+        elif isinstance(action, Lend):
+            self.lending.lend(action)
         elif isinstance(action, Hedge):
             self._hedge(action)
         elif isinstance(action, Scale):
@@ -442,10 +457,12 @@ class World:
             else:
                 records.preemptions[row] = min(records.preemptions[row] + 1, 127)
                 self.transfers.preempted(row)
+                self.lending.recall(number)
 
     def _gone(self, number: int) -> None:
         """A replica is gone."""
         self.transfers.lost(number)
+        self.lending.gone(number)
         self.hedging.lost(number)
 
     def _touch(self, number: int, call: Callable[[bool], None]) -> None:

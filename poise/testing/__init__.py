@@ -1,10 +1,10 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
 Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
-`check_order`, `check_admission`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`, `check_world`.  A cost
-in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises `RuleBroken`, which
-names the policy, the rule and the input. The names are loaded when they are first asked for, and nothing here needs a
-test framework.
+`check_order`, `check_admission`, `check_lender`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`,
+`check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises
+`RuleBroken`, which names the policy, the rule and the input. The names are loaded when they are first asked for, and
+nothing here needs a test framework.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from poise.testing.cost import LinearCost as LinearCost
     from poise.testing.invariants import check_replica as check_replica
     from poise.testing.invariants import check_world as check_world
+    from poise.testing.lender import check_lender as check_lender
     from poise.testing.order import check_order as check_order
     from poise.testing.router import check_router as check_router
     from poise.testing.rule import RuleBroken as RuleBroken
@@ -45,6 +46,7 @@ _HOMES = {
     "a_request": "builders",
     "check_admission": "admission",
     "check_batcher": "batcher",
+    "check_lender": "lender",
     "check_order": "order",
     "check_replica": "invariants",
     "check_router": "router",

@@ -159,6 +159,8 @@ def _check_batch(lane: LaneState, batch: Any) -> None:
         )
     if batch.wake_at and batch.wake_at <= lane.now:
         raise RuleBroken(f"wants to be asked again at {batch.wake_at} ps, and it is {lane.now} ps: {batch!r}")
+    if batch.setup < 0 or (batch.setup and not (batch.entries or (lane.decoding and batch.decode))):
+        raise RuleBroken(f"asks for a setup of {batch.setup} ps before a step of work; give 0, or work: {batch!r}")
     named = [entry.request for entry in batch.entries]
     twice = [request for request in named if named.count(request) > 1]
     if twice:

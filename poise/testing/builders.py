@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from poise.core.action import NONE, Batch
@@ -132,15 +132,18 @@ def a_cluster(
     kv_rate: float = 100_000.0,
     pools: Iterable[PoolView] = (),
     rate: float = -1.0,
+    loans: Mapping[tuple[int, int], int] | None = None,
 ) -> ClusterColumns:
     """Build a `ClusterView` of the replicas in order (one idle replica by default); `now` in picoseconds.
 
     needs: the columns that may be read (None: all); reading another one raises `RuleBroken`.
     kv_rate: KV tokens per second that a link between two replicas carries.  pools, rate: what scalers read besides.
+    loans: KV blocks lent, by debtor and creditor.
     """
     return ClusterColumns(
-        replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate, pools=tuple(pools), rate=rate
-    )
+        replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate, pools=tuple(pools), rate=rate,
+        loans=loans,
+    )  # fmt: skip
 
 
 def a_chance(seed: int = 0, key: int = 0) -> Chance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from poise.core.request import RequestView
@@ -47,6 +47,7 @@ class ClusterColumns:
 
     needs: the columns that may be read; another one raises `RuleBroken`. None allows all.
     kv_rate: KV tokens per second that a link carries.  pools, rate: for scalers, which take it for a `FleetView`.
+    loans: KV blocks lent, by debtor and creditor.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ClusterColumns:
         kv_rate: float = 100_000.0,
         pools: Sequence[PoolView] = (),
         rate: float = -1.0,
+        loans: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
         self.now = now
         self.stage = stage
@@ -66,6 +68,7 @@ class ClusterColumns:
         self.kv_rate = kv_rate
         self.pools = tuple(pools)
         self.rate = rate
+        self.loans = dict(loans or {})
         self.total_blocks = [replica.total_blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
         self.decode_rate = [replica.decode_rate for replica in replicas]
@@ -165,7 +168,7 @@ class ClusterColumns:
         known = {
             name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "decode_rate", "measured_at")
         }
-        own = {name: getattr(self, name) for name in ("now", "stage", "needs", "rate")}
+        own = {name: getattr(self, name) for name in ("now", "stage", "needs", "rate")} | {"loans": dict(self.loans)}
         return {**own, "pools": tuple(map(repr, self.pools)), **columns, **known}
 
     def _read(self, name: str) -> list[int]:

@@ -40,7 +40,9 @@ def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
     assert running <= replica.engine.max_sequences or replica.pins.heap, "more sequences than allowed"
     waiting = {sequence.id for sequence in replica.waiting}
     assert waiting == {each.id for each in replica.sequences.values() if each.phase == Phase.WAITING}
-    pool.check(private + explicit)
+    loans = replica.loans
+    assert pool.total == replica.stats.total_blocks - sum(loans.lent.values()) + sum(loans.borrowed.values())
+    pool.check(private + explicit, loans.lost)
 
 
 def check_world(world: World) -> None:
@@ -55,11 +57,27 @@ def check_world(world: World) -> None:
     for number, replica in enumerate(world.replicas):
         if world.lifecycle.alive[number]:
             check_replica(replica, world.agenda.now, world.passed(number))
+    _check_loans(world)
     for row in range(records.rows):
         dispatched, first, ended = records.dispatched_at[row], records.first_token_at[row], records.ended_at[row]
         assert max(first, dispatched, ended) <= world.agenda.now
         assert first == NOT_YET or first >= records.arrived_at[row]
         assert ended == NOT_YET or ended >= max(first, records.arrived_at[row])
+
+
+def _check_loans(world: World) -> None:
+    """What one has lent another has borrowed, or it is on its way; who lends does not borrow."""
+    loans = world.lending.loans
+    for number, replica in enumerate(world.replicas):
+        if world.lifecycle.alive[number]:
+            lent = {debtor: loan.blocks for (debtor, creditor), loan in loans.items() if creditor == number}
+            assert lent == replica.loans.lent, f"replica {number} has lent {replica.loans.lent}, loans say {lent}"
+            assert not (lent and replica.loans.borrowed), f"replica {number} lends and borrows"
+            for creditor, blocks in replica.loans.borrowed.items():
+                assert blocks <= loans[number, creditor].blocks, f"replica {number} has borrowed more than was lent"
+    for pair, loan in loans.items():
+        assert loan.blocks >= max(loan.due, 1) and all(world.lifecycle.alive[each] for each in pair)
+        assert bool(loan.due) == (pair in world.lending.due)
 
 
 def _known(world: World) -> set[int]:

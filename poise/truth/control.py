@@ -35,6 +35,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
         router,
         replicas_of(header),
         mover=policy_of(header, "mover"),
+        lender=policy_of(header, "lender"),
         belief=belief,
         seed=header.get("seed", 0),
         resume=header.get("resume", True),

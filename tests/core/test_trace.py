@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from poise.core import action as actions
 from poise.core import event as events
-from poise.core.action import Abort, Convert, Dispatch, Hedge, Move, Refuse, Scale, Wake
+from poise.core.action import Abort, Convert, Dispatch, Hedge, Lend, Move, Refuse, Scale, Wake
 from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import (
@@ -199,7 +199,7 @@ def test_a_broken_line_is_named(line: str, tmp_path: Path) -> None:
 
 def test_the_kinds_are_those_that_control_knows() -> None:
     """A kind that is not in the unions could not be read back."""
-    assert {Dispatch, Refuse, Abort, Move, Hedge, Scale, Convert, Wake} == set(actions.Action.__args__)
+    assert {Dispatch, Refuse, Abort, Move, Lend, Hedge, Scale, Convert, Wake} == set(actions.Action.__args__)
     assert {Arrived, Prefilled, Refused} < set(events.Event.__args__)
 
 

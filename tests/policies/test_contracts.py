@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poise.policies.find import build, names
-from poise.testing import check_admission, check_batcher, check_order, check_router, check_scaler
+from poise.testing import check_admission, check_batcher, check_lender, check_order, check_router, check_scaler
 
 NEEDED = {"slo_optimizer": {"profile": [[100, 100, 5.0], [1000, 100, 1.0]]}}
 
@@ -28,6 +28,11 @@ def test_order(name: str) -> None:
 @pytest.mark.parametrize("name", names("admission"))
 def test_admission(name: str) -> None:
     check_admission(lambda: build("admission", name))
+
+
+@pytest.mark.parametrize("name", names("lender"))
+def test_lender(name: str) -> None:
+    check_lender(lambda: build("lender", name))
 
 
 @pytest.mark.parametrize("name", names("scaler"))

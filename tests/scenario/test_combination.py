@@ -17,7 +17,7 @@ from poise.core.spec import Cluster, Engine, Lane, Pool, Role
 from poise.core.view import LaneView
 from poise.cost import Roofline
 from poise.policies.find import build, names
-from poise.scenario.combination import check_batcher
+from poise.scenario.combination import check_work
 from poise.scenario.simulate import simulate
 from poise.workload import poisson
 
@@ -42,7 +42,7 @@ class OutputsAlone:
 
 
 def check(pool: Pool, batcher: Any) -> None:
-    check_batcher(pool, Roofline().build(pool), 1000, batcher)
+    check_work(pool, Roofline().build(pool), 1000, batcher)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -19,6 +19,8 @@ from poise.cost.term import Termed, held
 from poise.cost.terms.introspective_diffusion import IntrospectiveDiffusion
 from poise.cost.terms.nanoflow import NanoFlow
 from poise.cost.terms.token_weave import TokenWeave
+from poise.policies import Policies
+from poise.policies.batch.seesaw import Seesaw
 from poise.scenario import terms
 from poise.scenario.build import Problem, build
 from poise.scenario.engine_cost import EngineCost
@@ -106,6 +108,12 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: []}", r"the list is empty"),
         ("{terms: [nanoflow, token_weave]}", r"cost.terms: terms NanoFlow and TokenWeave both hide the time of links"),
         ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),
+        ("{terms: [seesaw, nanoflow]}", r"Seesaw asks the others for pools of its own; name it last, behind NanoFlow"),
+        ("{terms: [{seesaw: {decode: P3}}]}", r"layout P3 does not fit 4 H100.*; give one of "),
+        ("{terms: pipe_infer}", r"2: .*pipeline: .*proposals fill the idle stages .* give pipeline: 2 or more"),
+        ("{terms: [{pipe_infer: {acceptance: 1}}]}", r"pipe_infer: acceptance 1 is no chance below 1"),
+        ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
+        ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
         ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
         ("{terms: nanoflow, of: {terms: token_weave}}", r"cost"),
         ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),
@@ -129,10 +137,14 @@ SUITS: dict[str, Pool] = {
     "block_llm": replace(POOL, tensor=8, tenants=(0, 1, 2)),
     "expert_as_a_service": Pool(model("qwen3-30b-a3b"), device("H100"), replicas=2, data=4, expert=4),
     "moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2),
+    "pipe_infer": replace(POOL, tensor=1, pipeline=4),
 }
 """Pools of the terms that cannot serve `POOL`."""
 
-SLOWER = {"block_llm", "expert_as_a_service", "moe_gen"}
+BATCHERS: dict[str, Policies] = {"seesaw": Policies(batcher=Seesaw())}
+"""What the terms want that not every batcher does."""
+
+SLOWER = {"block_llm", "expert_as_a_service", "moe_gen", "seesaw"}
 """Terms that buy something else with time."""
 
 
@@ -144,7 +156,8 @@ def test_a_run_with_every_term_ends_and_repeats_by_single_steps(name: str) -> No
     requests = poisson(8, requests=120, prompt_tokens=lognormal(1500, 1.0), output_tokens=lognormal(150, 0.6), seed=3)
     if pool.tenants:
         requests = replace(requests, tenant=np.arange(120, dtype="i4") % len(pool.tenants))
-    fast, slow = (simulate(Cluster((pool,)), requests, cost=cost, one_step=one_step) for one_step in (False, True))
+    policies = BATCHERS.get(name, Policies())
+    fast, slow = (simulate(Cluster((pool,)), requests, policies, cost=cost, one_step=each) for each in (False, True))
     assert fast.records.ended_at == slow.records.ended_at and len(fast.records.ended_at) == 120
     if name in SLOWER:
         return
@@ -175,7 +188,13 @@ def test_device_losses_by_the_command_line(tmp_path: Path, capsys: pytest.Captur
     result = json.loads(capsys.readouterr().out)
     assert result["finished"] == 200
     problem = build(load(path))
-    run = simulate(problem.cluster, problem.traffic.make(0), problem.bundles[0][1], cost=problem.cost)
+    run, slow = (
+        simulate(
+            problem.cluster, problem.traffic.make(0), problem.bundles[0][1], cost=problem.cost, one_step=one_step
+        )
+        for one_step in (False, True)
+    )  # fmt: skip
+    assert run.records == slow.records
     assert [(each.kind, each.replica) for each in run.faults] == [("device_lost", 0), ("device_lost", 1), ("join", 1)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from poise.core.action import Convert, Move, Scale
+from poise.core.action import Convert, Lend, Move, Scale
 from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.model import Model
@@ -213,6 +213,33 @@ MOVERS: tuple[Callable[[], Any], ...] = (
 """None half of the time: what moves keeps the other mechanisms from meeting."""
 
 
+class Restive:
+    """Lend some blocks between two replicas, or call some back, at every so many occasions; so many loans in all.
+
+    Were there no end to them, who lends could be kept from ever computing a prompt.
+    """
+
+    needs = ("free_blocks",)
+
+    def __init__(self, every: int, most: int = 12) -> None:
+        self.every = every
+        self.left = most
+
+    def lend(self, cluster: ClusterView) -> list[Lend]:
+        lot, replicas = cluster.now // 100, len(cluster.total_blocks)
+        if lot % self.every or replicas < 2 or not self.left:
+            return []
+        self.left -= 1
+        actions = [Lend(*pair, -1 - lot % blocks) for pair, blocks in cluster.loans.items() if lot % 5 == 0]
+        debtor = lot // 7 % replicas
+        creditor = (debtor + 1 + lot // 3 % (replicas - 1)) % replicas
+        return [*actions, Lend(debtor, creditor, 1 + lot % max(cluster.total_blocks))]
+
+
+LENDERS: tuple[Callable[[], Any], ...] = (*(type(None),) * 4, partial(Restive, 1), partial(Restive, 3))
+"""Nobody lends in two of three."""
+
+
 def default_recovery(unit: float) -> None:
     """Nobody decides."""
 
@@ -351,6 +378,7 @@ class Case:
     hedge: Callable[[], Any] = NOBODY
     scaler: Callable[[], Any] = NOBODY
     recovery: Callable[[], Any] = NOBODY
+    lender: Callable[[], Any] = NOBODY
     batcher: Callable[[], Any] | None = None
     fair: Callable[[], Any] = NOBODY
     churn: Callable[[], Any] | None = None
@@ -394,6 +422,7 @@ class Case:
                 self.router(),
                 specs,
                 mover=self.mover(),
+                lender=self.lender(),
                 order=self.order(),
                 admission=self.admission(),
                 predictor=self.predictor(),
@@ -556,7 +585,7 @@ def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -> Case:
+def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, lent_percent: int = 33) -> Case:
     """One random case; `step` is the tick of its clock in picoseconds. So many of a hundred have a scaler, or ranks."""
     step = 10 ** draw(st.sampled_from((2, 3, 6, 10)))
     unit = step / 1e12
@@ -635,4 +664,5 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25) -
         churn=_churn(draw),
         scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit, _often(draw, 50)) if scaled else NOBODY,
         fair=draw(st.sampled_from(FAIR)),
+        lender=draw(st.sampled_from(LENDERS if lent_percent < 100 else LENDERS[4:])),
     )

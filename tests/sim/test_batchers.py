@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poise.core.action import Batch
+from poise.core.estimate import Store
+from poise.core.view import LaneView
 from poise.policies.batch.batch_llm import BatchLlm
+from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.flow_prefill import FlowPrefill
 from poise.policies.batch.laps import Laps
 from poise.policies.batch.layered_prefill import LayeredPrefill
 from poise.policies.batch.medha import Medha
 from poise.policies.batch.nexus import Nexus
 from poise.policies.batch.sarathi import Sarathi
+from poise.policies.batch.seesaw import Seesaw
 from poise.policies.batch.semi_pd import SemiPd
 from poise.policies.batch.static_batch import StaticBatch
+from poise.testing.cost import LinearCost
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
 
@@ -67,7 +73,35 @@ def planned(tick: float) -> tuple[Callable[[], Any], ...]:
     return (partial(BatchLlm, outputs=9), partial(StaticBatch, 3))
 
 
-ALL: tuple[Batchers, ...] = (layered, stall_free, left_between_layers, adaptive, split, gathered, planned)
+class Fussy(Chunked):
+    """Sets up for every few prompts, and whenever others decode than before."""
+
+    decodes_alone: ClassVar[bool] = False
+
+    def __init__(self, tick_s: float) -> None:
+        super().__init__()
+        self.tick = round(tick_s * 1e12)
+        self.before: list[int] = []
+
+    def compose(self, lane: LaneView) -> Batch:
+        batch, now = super().compose(lane), [sequence.id for sequence in lane.decodes()]
+        other, self.before = now != self.before, now
+        turns = lane.now // self.tick % 4 if batch.entries else 3 * other * bool(now)
+        return batch._replace(setup=turns * self.tick)
+
+
+def in_phases(tick: float) -> tuple[Callable[[], Any], ...]:
+    return (Seesaw, partial(Seesaw, until=0.4, long_prefill=5), partial(Fussy, tick))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(LinearCost):
+    """A cost whose KV is kept in a host's memory."""
+
+    store: Store | None = None
+
+
+ALL: tuple[Batchers, ...] = (layered, stall_free, left_between_layers, adaptive, split, gathered, planned, in_phases)
 
 
 def ticks(case: Case) -> float:
@@ -84,3 +118,18 @@ def test_fast_path_equals_reference(batchers: Batchers) -> None:
         compare(replace(case, batcher=some[which % len(some)]))
 
     check()
+
+
+@given(
+    cases(), st.sampled_from((0.0, 0.5)), st.integers(1, 40), st.integers(1, 9), st.integers(0, 20), st.integers(0, 9)
+)
+@settings(max_examples=200, deadline=None)
+def test_fast_path_equals_reference_under_a_store(
+    case: Case, until: float, blocks: int, sequences: int, change: int, block: int
+) -> None:
+    """The devices hold few of the blocks of the store, and copies take from nothing to longer than steps."""
+    tick = round(ticks(case) * 1e12)
+    cost = Kept(
+        **asdict(case.cost), store=Store(blocks, sequences, change * tick, 2 * change * tick, block * tick // 4)
+    )
+    compare(replace(case, cost=cost, batcher=partial(Seesaw, until=until)))

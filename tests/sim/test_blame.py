@@ -285,6 +285,21 @@ def test_an_engine_that_idles_is_told_apart() -> None:
     assert told(run, 0) == ({"prefill": 30.0, "idle": 25.0}, {})
 
 
+class SetUp(Chunked):
+    """Sets up for prompts."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        batch = Chunked.compose(self, lane)
+        return batch._replace(setup=7 * S if batch.entries else 0)
+
+
+def test_a_setup_is_others_to_whoever_waits_for_it() -> None:
+    """7 s and a prompt by 22 s, a token by 33 s, 7 s and the next one's prompt beside a token, another token."""
+    run = charged(workload((0, 5, 4), (30, 5, 1)), batcher=SetUp())
+    assert told(run, 0) == ({"prefill": 15.0, "prefill_others": 7.0}, {"decode": 33.0, "decode_others": 12.0})
+    assert told(run, 1) == ({"queue": 3.0, "prefill": 15.0, "prefill_others": 8.0}, {})
+
+
 @given(cases())
 @settings(max_examples=60)
 def test_asking_for_blame_changes_nothing(case: Case) -> None:

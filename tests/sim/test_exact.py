@@ -60,6 +60,12 @@ def test_fast_path_equals_reference_where_a_policy_ranks_evictions(case: Case) -
     compare(case)
 
 
+@given(cases(lent_percent=100))
+@settings(max_examples=150)
+def test_fast_path_equals_reference_where_blocks_are_lent(case: Case) -> None:
+    compare(case)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_fast_path_equals_reference_on_many(number: int) -> None:

@@ -136,6 +136,11 @@ class ComputesNothing(PromptsFirst):
         return batch._replace(entries=tuple(entry._replace(tokens=0) for entry in batch.entries))
 
 
+class SetsUpForNothing(PromptsFirst):
+    def compose(self, lane: LaneView) -> Batch:
+        return Batch((), NONE, setup=5)
+
+
 class SkipsLayers(Layered):
     def compose(self, lane: LaneView) -> Batch:
         batch = super().compose(lane)
@@ -192,6 +197,7 @@ class WantsArguments(PromptsFirst):
         (HoldsTooLong, "holds a batch longer than it would compose it: with holds .*, step by step .*hold ONE_STEP"),
         (HoldsPastWhoWouldFit, "holds a batch longer than it would compose it"),
         (ComputesNothing, "computes nothing; 0 tokens are for requests whose KV comes from elsewhere"),
+        (SetsUpForNothing, "asks for a setup of 5 ps before a step of work; give 0, or work"),
         (SkipsLayers, "must start at layer 0, where Sequence"),
         (DecodesStrangers, r"`decode` names each decoding request at most once, and there are \["),
         (AnswersAList, r"composes \[1, 2\]; it must be a Batch, its entries Entry"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.estimate import Estimator, Piece, StepShape, Store
 from poise.cost.around import scaled
 
 
@@ -33,6 +33,11 @@ class Slow(Estimator):
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` to host memory or back."""
         return round(self.estimator.swap(kv_bytes, runs) * self.factor)
+
+    @property
+    def store(self) -> Store | None:
+        """The estimator's store of KV, if it has one."""
+        return getattr(self.estimator, "store", None)
 
     def describe(self) -> dict[str, object]:
         """The estimator's coefficients, and the factor."""

@@ -109,9 +109,10 @@ class InsideLane:
             self._ordered = sorted(arrived, key=self._place)
         return iter(self._ordered)
 
-    def decodes(self) -> Iterator[Seat]:
+    def decodes(self, paused: bool = True) -> Iterator[Seat]:
         """The decoding requests, in order of joining."""
-        yield from self.paused.values()
+        if paused:
+            yield from self.paused.values()
         yield from self.group.values()
 
     def newest(self) -> Seat:
@@ -143,6 +144,11 @@ class InsideLane:
     def free_blocks(self) -> int:
         """KV blocks that are free or evictable, beside what this step's decodes take."""
         return self._inward.free_blocks() - self.planned - self._ahead
+
+    @property
+    def store(self) -> None:
+        """None: vLLM keeps all KV that a step reads on its devices."""
+        return
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
         """Picoseconds of a step with `chunks` beside decodes: all here, none, or so many of `context` KV tokens.

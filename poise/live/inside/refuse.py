@@ -82,4 +82,6 @@ def impossible(batch: Batch, layers: int) -> str:
         return "parts a step between layers, and this engine computes all of them; it can be simulated"
     if batch.share:
         return "asks for a share of the device, and this engine has all of it; it can be simulated"
+    if batch.setup:
+        return "asks for a setup before a step, and this engine has one layout; it can be simulated"
     return ""

@@ -203,6 +203,10 @@ def _url(place: Place) -> str:
 def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     """One policy for each of the gateway's slots."""
     sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
+    if loaded.gateway.policies.lender is not None:
+        raise loaded.places.error(
+            ("policies", "lender"), "a gateway cannot lend KV blocks between engines; leave it out, or simulate it"
+        )
     return {slot: _only(sheet, slot) for slot in GATE}
 
 

@@ -231,6 +231,7 @@ class Says:
         (Batch((Entry(0, 8, 0, 2),)), "Says parts a step between layers, and this engine computes all of them"),
         (Batch((Entry(0, 8),), NONE, leave=True), "Says parts a step between layers"),
         (Batch((Entry(0, 8),), share=0.5), "Says asks for a share of the device, and this engine has all of it"),
+        (Batch((Entry(0, 8),), setup=9), "Says asks for a setup before a step, and this engine has one layout"),
         (Batch((Entry(9, 8),)), "names a request that has no prompt to compute"),
         (Batch((Entry(0, 0),)), "gives its request no token of this step"),
         (Batch((Entry(0, 8), Entry(0, 8))), "gives its request no token of this step"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from poise.core.errors import UserError
 
@@ -42,14 +42,6 @@ class Loan(NamedTuple):
     debtor: int
     creditor: int
     tokens: int
-
-
-class Planner(Protocol):
-    """Who is to ask whom for how much."""
-
-    def plan(self, table: Sequence[Status]) -> Sequence[Loan]:
-        """The loans of one round, by a table that may be old."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Which replicas use KV blocks of others; one file for each policy."""

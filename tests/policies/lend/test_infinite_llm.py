@@ -1,0 +1,105 @@
+"""The lender of Infinite-LLM: whom it helps, what it asks for, what it gives back; and that it serves more."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poise as ps
+from poise.core.action import Lend
+from poise.core.units import SECOND
+from poise.policies.lend.infinite_llm import InfiniteLlm
+from poise.policies.route.least_requests import LeastRequests
+from poise.policies.route.prefix_cache import PrefixCache
+from poise.policies.route.round_robin import RoundRobin
+from poise.testing import a_cluster, a_flight, a_replica, a_request
+from poise.testing.columns import ClusterColumns, ReplicaColumns
+from poise.workload.table import Workload
+
+LENDER = InfiniteLlm()
+
+
+def blocked(prompt: int = 12_000, free: int = 300, waiting: int = 1, running: int = 8, **more: Any) -> ReplicaColumns:
+    """One of 1,000 blocks whose first waiting request does not fit."""
+    flights = tuple(a_flight(a_request(id=at, prompt_tokens=1000), first_token_at=SECOND) for at in range(running))
+    queue = tuple(a_flight(a_request(id=50 + at, prompt_tokens=prompt)) for at in range(waiting))
+    return a_replica(
+        waiting=waiting, running=running, free_blocks=free, tokens=(1000 - free) * 16 + prompt * waiting,
+        queued_tokens=prompt * waiting, flights=flights + queue, **more,
+    )  # fmt: skip
+
+
+def idle(free: int = 900, **more: Any) -> ReplicaColumns:
+    return a_replica(running=2, free_blocks=free, tokens=(1000 - free) * 16, **more)
+
+
+def cluster(*replicas: ReplicaColumns, **more: Any) -> ClusterColumns:
+    return a_cluster(*replicas, needs=LENDER.needs, now=10 * SECOND, **more)
+
+
+def asked(*replicas: ReplicaColumns, **more: Any) -> list[Lend]:
+    return list(copy.deepcopy(LENDER).lend(cluster(*replicas, **more)))
+
+
+def test_a_request_that_does_not_fit_is_helped_by_the_emptiest() -> None:
+    first, *_ = loans = asked(blocked(), idle(700), idle(900))
+    assert (first.debtor, first.creditor) == (0, 2)
+    assert sum(loan.blocks for loan in loans) >= -(-(12_000 + 300) // 16) - 300  # what the head lacks
+
+
+@pytest.mark.parametrize(
+    ("debtor", "other"),
+    [
+        (blocked(prompt=1000), idle()),
+        (blocked(waiting=0), idle()),
+        (blocked(), idle(free=150)),
+        (blocked(), blocked(prompt=100, free=900)),
+        (blocked(), idle(able=False)),
+        (blocked(), idle(total_blocks=2000)),
+        (blocked(), idle(role="decode")),
+    ],
+    ids=["fits", "nobody waits", "nearly full", "has a queue", "takes nothing", "another size", "another role"],
+)
+def test_no_loan(debtor: ReplicaColumns, other: ReplicaColumns) -> None:
+    assert asked(debtor, other) == []
+
+
+def test_what_is_not_used_goes_back_but_for_what_requests_may_still_take() -> None:
+    """Of 600 free blocks 50 are kept, and 19 for each of 8 that run."""
+    assert asked(blocked(waiting=0, free=600), idle(), loans={(0, 1): 500}) == [Lend(0, 1, -398)]
+    assert asked(blocked(waiting=0, free=600), idle(), loans={(0, 1): 100}) == [Lend(0, 1, -100)]
+    assert asked(blocked(waiting=0, free=150), idle(), loans={(0, 1): 500}) == []
+
+
+def test_a_creditor_where_requests_wait_calls_everything_back() -> None:
+    assert asked(idle(free=10), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -500)
+
+
+def test_a_loan_on_its_way_is_not_asked_for_again() -> None:
+    lender = copy.deepcopy(LENDER)
+    view = cluster(blocked(measured_at=10 * SECOND), idle(measured_at=10 * SECOND), kv_rate=4000.0)
+    assert lender.lend(view)
+    assert list(lender.lend(view)) == []
+    later = cluster(blocked(measured_at=20 * SECOND), idle(measured_at=20 * SECOND))
+    assert lender.lend(later)
+
+
+@pytest.mark.parametrize("router", [RoundRobin, LeastRequests, PrefixCache])
+def test_with_any_router_more_is_served_where_lengths_differ_much(router: Any) -> None:
+    """Four instances of LLaMA2-7B; one request in eight takes half a memory and more, and all of those may meet."""
+    rng = np.random.default_rng(3)
+    prompt = rng.integers(500, 3000, 160)
+    prompt[::8] = rng.integers(60_000, 90_000, 20)
+    load = Workload(np.zeros(160, "i8"), prompt.astype("i4"), np.full(160, 200, "i4"))
+    built = ps.Cluster.of("A100", count=4).replicas(4, model="llama-2-7b")
+    pool = built.pools[0]
+    built = replace(built, pools=(replace(pool, model=replace(pool.model, max_context=1 << 20)),))
+    alone, lent = (
+        ps.simulate(built, load, ps.Policies(router=router(), lender=each)).run for each in (None, InfiniteLlm())
+    )
+    assert lent.loans > 0 == alone.loans
+    assert lent.ended_at < alone.ended_at
