@@ -34,8 +34,8 @@ class Piece(NamedTuple):
     """The duration of a step as a straight line in the KV tokens that its decodes read, in picoseconds.
 
     duration = base + per_kv · Σ context + per_window · Σ min(context, window), sums over the decodes, valid while
-    Σ context ≤ `until_kv`, and as `then` says beyond it; at least 1. Because decodes grow by one token a step, k equal
-    steps have a closed form.
+    Σ context ≤ `until_kv`, and as `then` says beyond it; at least 1 there, so the base of a later piece may be below 0.
+    Because decodes grow by one token a step, k equal steps have a closed form.
     """
 
     base: int

@@ -31,7 +31,7 @@ class Slow:
 
 def _scaled(piece: Piece, factor: float) -> Piece:
     base, per_kv, per_window, until_kv, then = piece
-    base, per_kv, per_window = max(round(base * factor), 1), round(per_kv * factor), round(per_window * factor)
+    base, per_kv, per_window = round(base * factor) or 1, round(per_kv * factor), round(per_window * factor)
     return Piece(base, per_kv, per_window, until_kv, then and _scaled(then, factor))
 
 

@@ -6,7 +6,7 @@ named: each is around those before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Protocol
@@ -31,14 +31,20 @@ class Term(Protocol):
     hides another cannot hide again.
     phases: whether prompts and decodes may share no step, which the batcher must keep (a class variable that may be
     missing).
-    One that asks the inner cost of other pools than its own has `over(build, pool)` instead of `around`: `build` makes
-    the inner estimator of any pool.
     One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
     system leaves it, asked where none are given; CapacityError where nothing is left.
     """
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
         """`inner`, the estimator of `pool`, as it is under the system; ScenarioError for a pool it cannot serve."""
+        ...
+
+
+class Over(Protocol):
+    """A term that asks its inner cost of other pools than its own; as `Term` in everything else."""
+
+    def over(self, build: Callable[[Pool], Estimator], pool: Pool) -> Estimator:
+        """The estimator of `pool` under the system; `build` makes the inner one of any pool."""
         ...
 
 
@@ -50,7 +56,7 @@ class Termed:
     """
 
     cost: Recipe
-    terms: Sequence[Term] = ()
+    terms: Sequence[Term | Over] = ()
 
     def __post_init__(self) -> None:
         for one, two in combinations(self.terms, 2):
@@ -68,8 +74,7 @@ class Termed:
             return self.cost.build(pool)
         term, inner = self.terms[-1], Termed(self.cost, self.terms[:-1])
         if hasattr(term, "over"):
-            found: Estimator = term.over(inner.build, pool)
-            return found
+            return term.over(inner.build, pool)
         return term.around(inner.build(pool), pool)
 
 

@@ -87,7 +87,7 @@ def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int
 
 
 def replica_curves(run: Run, points: int = MOMENTS) -> dict[str, dict[str, Curve]]:
-    """Timelines of `run.samples`: `waiting`, `running` and `kv` (share of blocks used), each with a line a replica.
+    """Timelines of `run.samples`: `waiting`, `running` and `kv` (used blocks over its own), each with a line a replica.
 
     Where instants are too many, each of `points` equal intervals shows its peak; NaN where nothing was known yet.
     Empty without samples.

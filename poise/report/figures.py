@@ -161,8 +161,10 @@ ENDS = tuple(
 )
 UPSETS = tuple(
     Figure(name.replace("_", " ").capitalize(), (name,), "count")
-    for name in ("preemptions", "migrations", "retries", "hedges", "hedges_won", "hedge_tokens")
-)
+    for name in (
+        "preemptions", "migrations", "retries", "loans", "loans_refused", "hedges", "hedges_won", "hedge_tokens",
+    )
+)  # fmt: skip
 
 KEY = (
     REQUESTS, *ENDS, *PROGRAMS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT,

@@ -38,7 +38,7 @@ class Metrics:
     output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.
     prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
     preemptions, migrations, retries: totals over `requests`.
-    hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
+    loans, loans_refused, hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
     blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
     replica_hours: for which replicas had their devices, their start-up included.
     scaling: what a scaler did (`report.scaling`), where there was one.
@@ -68,6 +68,8 @@ class Metrics:
     preemptions: int
     migrations: int
     retries: int
+    loans: int
+    loans_refused: int
     hedges: int
     hedges_won: int
     hedge_tokens: int
@@ -197,6 +199,8 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         preemptions=_total(run, "preemptions", rows),
         migrations=_total(run, "migrations", rows),
         retries=_total(run, "retries", rows),
+        loans=run.loans,
+        loans_refused=run.loans_refused,
         hedges=run.hedges,
         hedges_won=run.hedges_won,
         hedge_tokens=run.hedge_tokens,

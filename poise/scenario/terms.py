@@ -9,7 +9,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.cost import terms
-from poise.cost.term import Term
+from poise.cost.term import Over, Term
 from poise.scenario.choice import Choice
 from poise.scenario.explain import unknown
 
@@ -19,7 +19,7 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(terms.__path__))
 
 
-def find(name: str) -> type[Term]:
+def find(name: str) -> type[Term | Over]:
     """The class of the term `name`: the one in its file with `around` or `over`; UserError if there is none."""
     if name not in names():
         raise UserError(unknown(name, names()))
@@ -29,11 +29,11 @@ def find(name: str) -> type[Term]:
         for kind in vars(module).values()
         if (hasattr(kind, "around") or hasattr(kind, "over")) and kind.__module__ == module.__name__
     )
-    kind: type[Term] = found
+    kind: type[Term | Over] = found
     return kind
 
 
-def build(chosen: Choice) -> Term:
+def build(chosen: Choice) -> Term | Over:
     """A term with its parameters, which are checked against its class; UserError for those it does not take."""
     name, given = chosen
     kind = find(name)
@@ -55,7 +55,7 @@ def resolved(chosen: Choice) -> dict[str, dict[str, Any]]:
     return {name: {**_defaults(find(name)), **given}}
 
 
-def _defaults(kind: type[Term]) -> dict[str, Any]:
+def _defaults(kind: type[Term | Over]) -> dict[str, Any]:
     return {name: each.default for name, each in inspect.signature(kind).parameters.items()}
 
 

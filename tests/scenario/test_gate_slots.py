@@ -11,6 +11,7 @@ from poise.core.errors import PolicyError, ScenarioError
 from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.early_reject import EarlyReject
+from poise.policies.lend.infinite_llm import InfiniteLlm
 from poise.policies.order.edf import Edf
 from poise.policies.predict.constant import Constant
 from poise.scenario.build import Problem, build
@@ -37,6 +38,13 @@ def test_one_of_each(tmp_path: Path) -> None:
     ).bundles
     assert label == "cache_aware"
     assert (bundle.order, bundle.admission, bundle.predictor) == (Edf(), (Ceiling(9),), Constant(7))
+
+
+def test_a_lender(tmp_path: Path) -> None:
+    made = problem(tmp_path, "lender: {infinite_llm: {slack: 0.1}}")
+    assert made.bundles[0][1].lender == InfiniteLlm(slack=0.1)
+    told = resolved(made)["policies"]["lender"]["infinite_llm"]
+    assert (told["slack"], told["roomy"]) == (0.1, 0.8)
 
 
 def test_none_by_default(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from poise.cli import main
 from poise.core.spec import Cluster, Engine, Fault, Pool
 from poise.cost import Roofline
 from poise.cost.term import Term, Termed
+from poise.cost.terms.dllm_serve import DllmServe
 from poise.cost.terms.moe_gen import MoeGen
 from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
@@ -27,6 +28,10 @@ FAULTS = (Fault(20.0, "slow", 0, factor=2.0, for_s=30.0), Fault(40.0, "lost", 1)
 
 CASES: dict[str, tuple[Term, Pool]] = {
     "moe_gen": (MoeGen(), Pool(model("mixtral-8x7b"), device("A10"), replicas=2, engine=Engine(max_sequences=64))),
+    "dllm_serve": (
+        DllmServe(output=30),
+        Pool(model("llama-3-8b"), device("L40S"), replicas=2, engine=Engine(max_sequences=40, prefix_caching=False)),
+    ),
     "moe_gen whole": (MoeGen(whole=True), Pool(model("mixtral-8x7b"), device("A10"), replicas=2)),
 }
 

@@ -105,6 +105,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
         ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half'; give a number, or nothing"),
+        ("{terms: [{dllm_serve: {refresh: mixt}}]}", r"dllm_serve: refresh 'mixt'; give one of mixed, aligned"),
         ("{terms: []}", r"the list is empty"),
         ("{terms: [nanoflow, token_weave]}", r"cost.terms: terms NanoFlow and TokenWeave both hide the time of links"),
         ("{terms: [nanoflow, {nanoflow: {nano: 3}}]}", r"both hide the time of arithmetic, links, memory; keep one"),
@@ -144,7 +145,7 @@ SUITS: dict[str, Pool] = {
 BATCHERS: dict[str, Policies] = {"seesaw": Policies(batcher=Seesaw())}
 """What the terms want that not every batcher does."""
 
-SLOWER = {"block_llm", "expert_as_a_service", "moe_gen", "seesaw"}
+SLOWER = {"block_llm", "dllm_serve", "expert_as_a_service", "moe_gen", "seesaw"}
 """Terms that buy something else with time."""
 
 

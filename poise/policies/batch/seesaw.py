@@ -69,7 +69,7 @@ class Seesaw(Chunked):
 
     def _growth(self, lane: LaneView) -> int:
         """KV blocks that prompts leave to the outputs of who is there: what the devices hold, or one for each."""
-        store = lane.store
+        store = _store(lane)
         if store is None or not lane.decoding:
             return lane.decoding
         return min(store.blocks, lane.total_blocks // 2)
@@ -79,14 +79,14 @@ class Seesaw(Chunked):
         tokens = sum([entry.tokens for entry in entries])
         if not tokens:
             return Batch(tuple(entries), NONE)  # KV that is there already needs no layout
-        store, changes = lane.store, self._decoding
+        store, changes = _store(lane), self._decoding
         self._decoding = False
         self._computed += tokens
         return Batch(tuple(entries), NONE, setup=store.to_prefill if store is not None and changes else 0)
 
     def _decode(self, lane: LaneView) -> Batch:
         """A step of those decodes whose KV is on the devices, after a change of layout where prompts were before."""
-        store, setup = lane.store, 0
+        store, setup = _store(lane), 0
         if not self._decoding:
             self._decoding, self._computed = True, 0
             self._left = int(self.until * lane.decoding)
@@ -140,3 +140,8 @@ class Seesaw(Chunked):
         steps = 1 + max(spare, 0) // here * lane.engine.block_tokens
         full = lane.now + max(1, steps * lane.predict((), here, 0))
         return min(at, full) if at else full
+
+
+def _store(lane: LaneView) -> Store | None:
+    """The store, for a lane that has the devices to itself."""
+    return lane.store if lane.spec.prefill and lane.spec.decode else None

@@ -10,7 +10,7 @@ from poise.core.action import ALL, NONE, UNTIL_HEAD, Batch, Entry
 from poise.core.estimate import Store
 from poise.core.replica import Replica
 from poise.core.request import RequestView
-from poise.core.spec import Engine
+from poise.core.spec import Engine, Lane
 from poise.core.units import SECOND, ps
 from poise.policies.batch.seesaw import Seesaw
 from poise.policies.preempt.last_admitted import LastAdmitted
@@ -52,6 +52,12 @@ def test_prompts_come_alone_and_go_on_past_decodes() -> None:
 
 def test_without_a_store_changes_take_no_time_and_all_decode() -> None:
     assert Seesaw().compose(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_HEAD)
+
+
+def test_a_lane_that_shares_its_device_has_no_store() -> None:
+    lanes = (Lane("d", prefill=False, share=0.5), Lane("p", decode=False, share=0.5))
+    lane = a_lane(decoding=decoding(2), engine=Engine(lanes=lanes), cost=COST)
+    assert Seesaw().compose(lane) == Batch((), ALL, UNTIL_HEAD)
 
 
 def test_who_waits_while_decodes_go_on_waits_for_the_last_of_them() -> None:

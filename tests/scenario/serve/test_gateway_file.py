@@ -47,6 +47,7 @@ WRONG = {
     "policies.router": "policies: {router: fastest}",
     "policies.order": "policies: {order: [fcfs, edf]}",
     "policies.admission": "policies: {admission: {all: []}}",
+    "policies.lender": "policies: {lender: infinite_llm}",
     "policies.router.prefix_cache": "policies: {router: {prefix_cache: {tau: 1}}}",
     "policies.color": "policies: {color: red}",
     "shadow": "shadow: fastest",
