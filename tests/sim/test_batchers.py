@@ -123,7 +123,7 @@ def test_fast_path_equals_reference(batchers: Batchers) -> None:
 @given(
     cases(), st.sampled_from((0.0, 0.5)), st.integers(1, 40), st.integers(1, 9), st.integers(0, 20), st.integers(0, 9)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_fast_path_equals_reference_under_a_store(
     case: Case, until: float, blocks: int, sequences: int, change: int, block: int
 ) -> None:
