@@ -1,8 +1,9 @@
-"""Print how fast each batcher is simulated: requests per CPU second at three loads, the best of `--repeat` runs.
+"""Print how fast each batcher is simulated: requests per CPU second at four loads, the best of `--repeat` runs.
 
 One replica of Llama-3.1-8B on an H100; prompts of 1,000 tokens in the mean (log-normal, cv 1, at most 8,000), outputs
 of 200 (cv 0.6, at most 1,000), Poisson arrivals at two fifths and at five sixths of the 23 a second that `chunked`
-carries; and the same prompts with one output token, as on a prefill replica, at five sixths of the 42 that it computes.
+carries; the same prompts with one output token, as on a prefill replica, at five sixths of the 42 that it computes; and
+60 a second, more than twice of what it carries, so that in the end more than half of all requests wait.
 Batchers of lanes have half of the device for prompts and half for decodes at the start, and the queue that they name.
 
     python bench/batchers.py [--repeat N] [batcher …]
@@ -40,7 +41,7 @@ class Load(NamedTuple):
         )
 
 
-LOADS = (Load("10/s", 10, 200), Load("20/s", 20, 200), Load("prompts, 35/s", 35, 1))
+LOADS = (Load("10/s", 10, 200), Load("20/s", 20, 200), Load("prompts, 35/s", 35, 1), Load("60/s", 60, 200))
 
 
 def simulated(batcher: str, load: Load, requests: int = REQUESTS) -> ps.Result:

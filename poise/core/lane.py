@@ -170,9 +170,8 @@ class LaneState:
         else:
             seen = min(context, decodes * group.window)
         piece = self.replica.estimator.step(made(StepShape, (decodes, tuple(chunks), share or self.spec.share)))
-        if context > piece.until_kv:
-            piece = piece.at(context)
-        return piece.base + piece.per_kv * context + piece.per_window * seen
+        base, per_kv, per_window, _, _ = piece if context <= piece.until_kv else piece.at(context)
+        return base + per_kv * context + per_window * seen
 
     def _seen(self) -> int:
         """KV tokens that the sliding windows of this lane's decodes see."""
@@ -456,9 +455,9 @@ class LaneState:
                 first += piece.per_window * group.window_context(group.step)
         self._hold(batch, now, decodes, first, 0, 1)
         if batch.leave:
-            self._begin_pass(batch, tuple(chunks), now)
+            self._begin_pass(batch, tuple(chunks), first - piece.base, now)
 
-    def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], now: int) -> None:
+    def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], swapping: int, now: int) -> None:
         """Let the step just begun be left between two layers; one that was left at this very instant goes on."""
         if self.decoded:
             raise PolicyError(
@@ -467,7 +466,7 @@ class LaneState:
             )
         before = self.left if self.left_at == now else None
         ids = tuple([sequence.id for sequence, _ in self.chunks])
-        self.passing = passing = Pass(self, ids, chunks, batch.share or self.spec.share, before)
+        self.passing = passing = Pass(self, ids, chunks, batch.share or self.spec.share, self.first, swapping, before)
         self.first = passing.duration
         self.until = now + (passing.next_after(0)[1] if self.replica.one_step else self.first)
 

@@ -24,9 +24,13 @@ class Pass:
     __slots__ = ("_chunks", "_estimate", "_lane", "_share", "duration", "ids", "last", "layer", "origin", "spent")
 
     def __init__(
-        self, lane: LaneState, ids: tuple[int, ...], chunks: tuple[Chunk, ...], share: float, before: Pass | None
-    ) -> None:
-        """Begin the chunks of the requests `ids`; before: the pass that was left at this instant."""
+        self, lane: LaneState, ids: tuple[int, ...], chunks: tuple[Chunk, ...], share: float, duration: int,
+        swapping: int, before: Pass | None,
+    ) -> None:  # fmt: skip
+        """Begin the chunks of the requests `ids`, which take `duration` picoseconds, `swapping` of them at first.
+
+        before: the pass that was left at this instant.
+        """
         ranges = {(chunk.first_layer, chunk.last_layer or lane.model_layers) for chunk in chunks}
         if len(ranges) > 1:
             raise PolicyError(f"a batch to be left between layers mixes the layer ranges {sorted(ranges)}; give one")
@@ -34,10 +38,11 @@ class Pass:
         self._chunks = chunks
         self._estimate = lane.estimate  # at the speed that the device has when it begins
         ((self.layer, self.last),) = ranges
-        self.origin, self.spent = self.layer, -lane.swapping
+        self.duration = duration
+        self.origin, self.spent = self.layer, -swapping
         if before is not None and before.goes_on(self):
             self.origin, self.spent = before.origin, before.spent + before.duration
-        self.duration: int = self.until(self.last)
+            self.duration = self.until(self.last)
 
     def goes_on(self, other: Pass) -> bool:
         """Whether `other` is what this one left to do, as wide and as fast."""

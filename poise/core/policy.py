@@ -259,6 +259,10 @@ class Batcher(Protocol):
     held until something changes. It is then not even asked, which is where most of the time would go.
     One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is told of each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
+    One that orders who waits itself, and shall not look at the whole queue in each step, has `waits(sequence, place)`
+    and `waited(sequence)`: it is told of each request that begins to wait here and that no longer does. `place` sorts
+    as the queue does, None where the queue's order is not fixed. Whoever does not tell (`lane.queue()` has somebody and
+    `waits` was never called) leaves it to look.
     """
 
     def compose(self, lane: LaneView) -> Batch:

@@ -33,7 +33,7 @@ from poise.core.space import Space
 from poise.core.spec import Engine
 from poise.core.swaps import Swaps
 from poise.core.units import NEVER
-from poise.core.waiting import Fcfs, Ordered
+from poise.core.waiting import Fcfs, Ordered, Told
 
 
 class Replica:
@@ -78,7 +78,7 @@ class Replica:
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
         self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
-        self.waiting: Fcfs | Ordered | Flows = _waiting(self, queue, preempt)
+        self.waiting: Fcfs | Ordered | Flows | Told = _waiting(self, queue, preempt)
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
         self.queued_tokens = 0
@@ -407,7 +407,13 @@ class Replica:
         self.next_at = until
 
 
-def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows:
+def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows | Told:
+    """The queue, of which the batcher is told if it asks for that."""
+    found = _in_order(replica, queue, preempt)
+    return found if getattr(replica.batcher, "waits", None) is None else Told(found, replica.batcher)
+
+
+def _in_order(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows:
     """The queue in its policy's order, or in that of the preemption policy where it has one."""
     if replica.flows is not None:
         return replica.flows

@@ -5,10 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.core.policy import Preempt, Queue
 from poise.core.request import Sequence
+
+if TYPE_CHECKING:
+    from poise.core.flows import Flows
 
 
 class Fcfs(deque[Sequence]):
@@ -53,6 +56,10 @@ class Ordered:
 
     push_front = push
 
+    def place(self, sequence: Sequence) -> tuple[Any, int, int]:
+        """What a waiting sequence is sorted by."""
+        return self._places[sequence.id]
+
     def sort_anew(self) -> None:
         """Find everybody a place by what the policy says now."""
         waiting = [item[3] for item in self._items]
@@ -65,3 +72,55 @@ class Ordered:
         place = bisect_left(self._items, self._places.pop(sequence.id))
         assert self._items[place][3] is sequence
         del self._items[place]
+
+
+class Told:
+    """A queue whose batcher is told who begins to wait and who no longer does, so that it can keep an order of its own.
+
+    Places are those of the queue's order: numbers where the first to come is the first served, keys where a policy
+    sorts, and None where its order follows what was served.
+    """
+
+    __slots__ = ("_batcher", "_first", "_last", "_queue")
+
+    def __init__(self, queue: Fcfs | Ordered | Flows, batcher: Any) -> None:
+        self._queue = queue
+        self._batcher = batcher
+        self._first = self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._queue)
+
+    def push(self, sequence: Sequence) -> bool:
+        """Add a sequence; whether it heads the queue now."""
+        self._last += 1
+        heads = self._queue.push(sequence)
+        self._batcher.waits(sequence, self._place(sequence, self._last))
+        return heads
+
+    def push_front(self, sequence: Sequence) -> None:
+        """Add a sequence that was preempted."""
+        self._first -= 1
+        self._queue.push_front(sequence)
+        self._batcher.waits(sequence, self._place(sequence, self._first))
+
+    def sort_anew(self) -> None:
+        """Others may go first now: tell of everybody again."""
+        self._queue.sort_anew()
+        if isinstance(self._queue, Ordered):
+            for sequence in self._queue:
+                self._batcher.waited(sequence)
+                self._batcher.waits(sequence, self._queue.place(sequence))
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out."""
+        self._queue.remove(sequence)
+        self._batcher.waited(sequence)
+
+    def _place(self, sequence: Sequence, number: int) -> Any:
+        if isinstance(self._queue, Ordered):
+            return self._queue.place(sequence)
+        return number if isinstance(self._queue, Fcfs) else None

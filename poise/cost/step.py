@@ -8,8 +8,10 @@ from math import ceil
 from typing import Protocol
 
 from poise.core.estimate import Chunk, Piece, StepShape
+from poise.core.made import made
 from poise.core.power import capped, clocks
 from poise.core.spec import BITS, Pool
+from poise.core.units import NEVER
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_copies, swap
@@ -196,7 +198,7 @@ class Steps:
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
-        first, last = chunks[0][2:]
+        _, _, first, last = chunks[0]
         if last and last - first != self._layers:
             return self._ranges(k, decodes, chunks, share)
         part = self._part_chunk if len(chunks) == 1 else self._spread(chunks)
@@ -217,7 +219,7 @@ class Steps:
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         if k.scan:
             base += k.scan * max(chunk.tokens for chunk in chunks)
-        return Piece(round(base), kv, window_kv)
+        return made(Piece, (round(base), kv, window_kv, NEVER, None))
 
     def _decodes_beside(self, k: Costs, decodes: int, share: float) -> Decodes:
         """What decodes add to a step with chunks, remembered."""
@@ -252,19 +254,27 @@ class Steps:
 
     def _ranges(self, k: Costs, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
         """`_mixed` where some chunk passes only some layers: GEMMs by stretches of layers with the same tokens."""
-        layers, window, part = self._layers, self.window, self._spread(chunks)
+        layers, window = self._layers, self.window
+        part = self._part_chunk if self._stages == 1 else self._spread(chunks)
         tokens, fixed, kv, window_kv = self._beside.get((decodes, share)) or self._decodes_beside(k, decodes, share)
-        base = self._host(k, decodes + len(chunks)) + fixed
-        finishing, attending = 0, []
+        base = k.step + k.sequence * self._part_chunk * (decodes + len(chunks)) + fixed
+        finishing, new, attending, costliest = 0, 0, 0.0, 0.0
+        _, _, begin, end = chunks[0]
+        alike = True
         for count, context, first, last in chunks:
+            alike = alike and first == begin and last == end
             last = last or layers
             if last == layers:
                 finishing += 1
-            attending.append((last - first) / layers * k.attention(count, context, window))
-        whole = sum(attending)
-        base += self._part_chunk * (max(max(attending), whole / self._stages) if self._stages > 1 else whole)
-        for low, high, passing in self._stretches(chunks):
-            if decodes or passing:
+            new += count
+            one = (last - first) / layers * k.attention(count, context, window)
+            attending += one
+            costliest = one if one > costliest else costliest
+        base += self._part_chunk * (max(costliest, attending / self._stages) if self._stages > 1 else attending)
+        end = end or layers
+        alone = (0, begin, 0), (begin, end, new), (end, layers, 0)
+        for low, high, passing in alone if alike else self._stretches(chunks):
+            if passing or (decodes and low < high):
                 base += (high - low) * k.layer(tokens + passing * part)
             if passing and self._part_chunk < 1.0:
                 most = max(c.tokens for c in chunks if c.first_layer <= low < (c.last_layer or layers))
@@ -275,7 +285,7 @@ class Steps:
             base += k.last(tokens + finishing * part)
         if k.scan:
             base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
-        return Piece(round(base), kv, window_kv)
+        return made(Piece, (round(base), kv, window_kv, NEVER, None))
 
     def stretches(self, shape: StepShape) -> list[tuple[int, float]]:
         """Layers that the same tokens of a step pass, and how many these are on all ranks together."""
@@ -288,11 +298,6 @@ class Steps:
     def _stretches(self, chunks: tuple[Chunk, ...]) -> list[tuple[int, int, int]]:
         """Stretches of layers in which the same tokens pass: the first layer, the one after the last, the tokens."""
         layers = self._layers
-        _, _, begin, end = chunks[0]
-        alike = [count for count, _, first, last in chunks if first == begin and last == end]
-        if len(alike) == len(chunks):
-            through = (begin, end or layers, sum(alike))
-            return [each for each in ((0, begin, 0), through, (through[1], layers, 0)) if each[0] < each[1]]
         change: dict[int, int] = {0: 0, layers: 0}
         for count, _, first, last in chunks:
             last = last or layers

@@ -13,6 +13,7 @@ from math import cos, exp, log, pi, sqrt
 from poise.core.action import NONE
 from poise.core.chance import Chance
 from poise.core.estimate import Chunk
+from poise.core.made import made
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 
@@ -57,7 +58,7 @@ class Foresight:
             return last[1]
         if len(self._left) >= REMEMBERED:
             self._left.clear()
-        rest = Chunk(tokens, need - tokens, layer, lane.model_layers if layer else 0)
+        rest = made(Chunk, (tokens, need - tokens, layer, lane.model_layers if layer else 0))
         time = self._time(lane, sequence, rest, tokens / need)
         self._left[sequence.id] = (need, tokens, layer), time
         return time

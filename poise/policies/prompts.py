@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poise.core.action import Entry
+from poise.core.made import made
 from poise.core.view import LaneView, SequenceView
 
 
@@ -17,12 +18,13 @@ class Prompts:
     budget: tokens left.  entries: so far, those of running prompts and of admitted ones.
     """
 
-    __slots__ = ("_blocks", "_lane", "_running", "budget", "entries")
+    __slots__ = ("_blocks", "_lane", "_refused", "_running", "budget", "entries")
 
     def __init__(self, lane: LaneView, budget: int) -> None:
         self._lane = lane
         self._running = lane.running
         self._blocks = 0
+        self._refused = False
         self.budget = budget
         self.entries: list[Entry] = []
 
@@ -30,6 +32,11 @@ class Prompts:
     def tokens(self) -> int:
         """Prompt tokens so far."""
         return sum([entry.tokens for entry in self.entries])
+
+    @property
+    def passing(self) -> bool:
+        """Whether the step goes on between two layers, so that nobody who waits can join it."""
+        return bool(self.entries) and self.entries[-1].first_layer > 0
 
     def go_on(self, sequence: SequenceView, tokens: int) -> bool:
         """Add a chunk of a running prompt, or the rest of one that was left between layers (`tokens` is its chunk).
@@ -46,9 +53,16 @@ class Prompts:
         if waits and not lane.room(self._blocks + blocks):
             return False
         self._blocks += blocks
-        self.entries.append(Entry(sequence.id, tokens, sequence.layer))
+        self.entries.append(made(Entry, (sequence.id, tokens, sequence.layer, 0)))
         self.budget -= tokens
         return True
+
+    def full(self, blocks: int) -> bool:
+        """Whether one who waits was refused, and so will be all others, who take `blocks` KV blocks at the least."""
+        if not self._refused:
+            return False
+        lane = self._lane
+        return self.budget < 1 or self._running >= lane.engine.max_sequences or not lane.room(self._blocks + blocks)
 
     def take(self, sequence: SequenceView, waits: bool, tokens: int) -> bool:
         """Add a chunk of a prompt that waits or runs, if there is room for it."""
@@ -66,14 +80,16 @@ class Prompts:
             tokens = 0
         elif tokens < 1:
             return False
+        self._refused = True
         if self._running >= engine.max_sequences or self.budget < 1:
             return False
         taken = lane.blocks_for(sequence, tokens)
         wanted = lane.blocks_for(sequence, left) if engine.reserve_prompt and left > tokens else taken
         if not lane.room(self._blocks + wanted):
             return False
+        self._refused = False
         self._blocks += taken
         self._running += 1
-        self.entries.append(Entry(sequence.id, tokens))
+        self.entries.append(made(Entry, (sequence.id, tokens, 0, 0)))
         self.budget -= tokens
         return True

@@ -85,6 +85,8 @@ class _Watched:
         self.promised: bool = getattr(batcher, "decodes_alone", False)
         self.decodes_alone = self.promised and spared
         self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
+        self.waits: Callable[[Sequence, Any], None] | None = getattr(batcher, "waits", None)
+        self.waited: Callable[[Sequence], None] | None = getattr(batcher, "waited", None)
         self.lane: LaneView | None = None
         self.admitted: tuple[Sequence, ...] = ()
 

@@ -24,8 +24,14 @@ COST = LinearCost(step_s=1.0, prompt_s=0.1, decode_s=0.5, kv_s=0.01, layers=10)
 
 def a_pass(tokens: int = 100) -> Pass:
     """One second of the step itself, and one for each of ten layers."""
+    return begun((1,), Chunk(tokens, 0), None)
+
+
+def begun(ids: tuple[int, ...], chunk: Chunk, before: Pass | None, swapping: int = 0) -> Pass:
+    """A pass that begins now, as a lane begins it."""
     lane = a_lane(cost=COST, layers=10)
-    return Pass(lane, (1,), (Chunk(tokens, 0),), 1.0, None)
+    duration = lane.estimate(StepShape(0, (chunk,))).base + swapping
+    return Pass(lane, ids, (chunk,), 1.0, duration, swapping, before)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +52,16 @@ def test_what_goes_on_at_once_costs_what_was_left() -> None:
     """Looking costs nothing, being left for another costs one more step's own second."""
     some = a_pass()
     some.leave(ps(4.2), False)
-    rest = (Chunk(100, 0, some.last, 10),)
-    lane = a_lane(cost=COST, layers=10)
-    assert Pass(lane, (1,), rest, 1.0, some).duration == ps(11.0 - 5.0)
-    assert Pass(lane, (1,), rest, 1.0, None).duration == ps(1.0 + 6.0)
-    assert Pass(lane, (2,), rest, 1.0, some).duration == ps(1.0 + 6.0)
+    rest = Chunk(100, 0, some.last, 10)
+    assert begun((1,), rest, some).duration == ps(11.0 - 5.0)
+    assert begun((1,), rest, None).duration == ps(1.0 + 6.0)
+    assert begun((2,), rest, some).duration == ps(1.0 + 6.0)
+
+
+def test_what_is_swapped_in_comes_before_the_first_layer() -> None:
+    some = begun((1,), Chunk(100, 0), None, swapping=ps(3.0))
+    assert some.duration == ps(3.0 + 11.0)
+    assert some.leave(ps(2.0), False) == ps(3.0 + 2.0)
 
 
 class Urgent:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.request import RequestView, Sequence
-from poise.core.waiting import Fcfs, Ordered
+from poise.core.waiting import Fcfs, Ordered, Told
 
 
 class ByPriority:
@@ -47,3 +49,37 @@ def test_ordered_is_sorted_by_key_then_arrival_then_id(drawn: list[tuple[int, in
         assert list(queue) == model
         assert len(queue) == len(model)
         assert bool(queue) == bool(model)
+
+
+class Listening:
+    """A batcher that keeps the order itself, by the places that it is told."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, Any] = {}
+
+    def waits(self, sequence: Sequence, place: Any) -> None:
+        assert sequence.id not in self.places
+        self.places[sequence.id] = place
+
+    def waited(self, sequence: Sequence) -> None:
+        del self.places[sequence.id]
+
+    def order(self) -> list[int]:
+        return sorted(self.places, key=lambda id: self.places[id])
+
+
+@given(entries, st.booleans(), st.data())
+def test_a_batcher_is_told_who_waits_and_in_which_order(
+    drawn: list[tuple[int, int]], sorts: bool, data: st.DataObject
+) -> None:
+    batcher = Listening()
+    queue = Told(Ordered(ByPriority()) if sorts else Fcfs(), batcher)
+    for number, (priority, arrived_at) in enumerate(drawn):
+        push = queue.push_front if data.draw(st.booleans()) else queue.push
+        push(a_sequence(number, priority, arrived_at))
+        if data.draw(st.booleans()):
+            queue.remove(data.draw(st.sampled_from(list(queue))))
+        assert [sequence.id for sequence in queue] == batcher.order()
+    queue.sort_anew()
+    assert [sequence.id for sequence in queue] == batcher.order()
+    assert len(queue) == len(batcher.places)

@@ -27,7 +27,7 @@ from poise.policies.batch.semi_pd import SemiPd
 from poise.policies.batch.static_batch import StaticBatch
 from poise.testing.cost import LinearCost
 from tests.sim.cases import Case, cases
-from tests.sim.test_exact import compare
+from tests.sim.test_exact import assert_equal, compare
 
 Batchers = Callable[[float], tuple[Callable[[], Any], ...]]
 """Batchers whose times are so many ticks of a world's clock."""
@@ -116,6 +116,30 @@ def test_fast_path_equals_reference(batchers: Batchers) -> None:
     def check(case: Case, which: int) -> None:
         some = batchers(ticks(case))
         compare(replace(case, batcher=some[which % len(some)]))
+
+    check()
+
+
+class Untold:
+    """A batcher that nobody tells who waits, so that it looks at the whole queue in each step."""
+
+    def __init__(self, batcher: Any) -> None:
+        self.compose = batcher.compose
+        self.decodes_alone = getattr(batcher, "decodes_alone", False)
+
+
+@pytest.mark.parametrize("batchers", [adaptive, left_between_layers, gathered, planned])
+def test_an_order_that_is_kept_is_that_of_a_look_at_everybody(batchers: Batchers) -> None:
+    @given(cases(), st.integers(0, 9))
+    @settings(max_examples=60, deadline=None)
+    def check(case: Case, which: int) -> None:
+        some = batchers(ticks(case))
+        batcher = some[which % len(some)]
+        told, untold = (
+            replace(case, batcher=each).build(one_step=False, check=False).simulate()
+            for each in (batcher, lambda: Untold(batcher()))
+        )
+        assert_equal(told, untold)
 
     check()
 

@@ -12,6 +12,7 @@ from poise.core.estimate import Piece, StepShape
 from poise.core.event import Arrived
 from poise.core.replica import Replica
 from poise.core.request import RequestView
+from poise.core.request import Sequence as Running
 from poise.core.spec import Belief, Cluster, Engine, Lane, Pool, ReplicaSpec
 from poise.policies import Policies
 from poise.policies.find import build, names
@@ -107,6 +108,36 @@ def test_batchers_by_layers_lanes_and_predictions_stay_cheap(
     assert each["steps"] > 10
     assert each["batches"] < batches
     assert each["estimates"] < estimates
+
+
+def calls_of_steps(batcher: str, waiting: int, steps: int = 30) -> int:
+    """Python functions called in the steps of a replica at which so many requests wait, after the first step."""
+    cost = LinearCost(step_s=0.007, decode_s=2e-5, prompt_s=2e-5, kv_s=5e-8, layers=8)
+    engine = Engine(prefix_caching=False, max_sequences=10_000)
+    policy = build("batcher", batcher)
+    replica = Replica(engine, cost, 100_000, batcher=policy, preempt=build("preempt", "last_admitted"), layers=8)
+    for number in range(waiting):
+        replica.add(Running(RequestView(number, number, 200 + number * 37 % 3000), 100), 0)
+    replica.turn(0)
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for _ in range(steps):
+            replica.turn(replica.next_at)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+@pytest.mark.parametrize("batcher", ["batch_llm", "flow_prefill", "laps", "medha"])
+def test_a_step_does_not_look_at_all_who_wait(batcher: str) -> None:
+    assert calls_of_steps(batcher, 4000) < 2.5 * calls_of_steps(batcher, 1000)  # not four times as many
 
 
 def test_the_cost_of_a_request_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ eviction by age sees to that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from poise.core.action import UNTIL_CHANGE, Batch
 from poise.core.request import RequestView
@@ -33,10 +34,29 @@ class BatchLlm(Chunked):
 
     outputs: int = 256
     _places: dict[int, Place] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _line: list[tuple[Place, SequenceView]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _new: dict[int, SequenceView] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _gone: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sharing: int = field(default=0, init=False, repr=False, compare=False)
+    _told: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.outputs < 1:
             raise ValueError(f"outputs {self.outputs} is no output; give 1 or more")
+
+    def waits(self, sequence: SequenceView, place: Any) -> None:
+        """A request begins to wait."""
+        self._told = True
+        self._new[sequence.id] = sequence
+        self._gone.discard(sequence.id)
+        self._sharing += bool(sequence.request.ids)
+
+    def waited(self, sequence: SequenceView) -> None:
+        """A request waits no longer."""
+        self._sharing -= bool(sequence.request.ids)
+        if self._new.pop(sequence.id, None) is None:
+            del self._line[bisect_left(self._line, (self._places[sequence.id],))]
+            self._gone.add(sequence.id)
 
     def compose(self, lane: LaneView) -> Batch:
         """As `Chunked`; one that finds no room waits for any change, as newcomers change the plan."""
@@ -45,10 +65,25 @@ class BatchLlm(Chunked):
 
     def _ready(self, lane: LaneView) -> Iterator[SequenceView]:
         """The waiting requests as planned."""
-        queue = list(lane.queue())
-        if any(each.id not in self._places for each in queue):
-            self._places = self._plan([each.request for each in queue])
-        return iter(sorted(queue, key=lambda each: self._places[each.id]))
+        if not self._told:
+            self._line, self._new = [], {each.id: each for each in lane.queue()}
+        if self._new:
+            self._take_in(list(self._new.values()))
+            self._new = {}
+        return (sequence for _, sequence in self._line)
+
+    def _take_in(self, new: list[SequenceView]) -> None:
+        """Give newcomers their places, and everybody where some that are not planned share prefixes."""
+        if any(each.id not in self._places for each in new):
+            if self._sharing or not self._told:
+                new += [sequence for _, sequence in self._line]
+                self._places, self._line = self._plan([each.request for each in new]), []
+            else:  # each is a group of its own
+                for gone in self._gone:
+                    del self._places[gone]
+                self._places |= self._plan([each.request for each in new])
+            self._gone.clear()
+        self._line = sorted([*self._line, *((self._places[each.id], each) for each in new)])
 
     def _plan(self, requests: list[RequestView]) -> dict[int, Place]:
         """Everybody's place."""

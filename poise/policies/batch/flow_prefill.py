@@ -15,19 +15,25 @@ by deadlines, the paper's baseline.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from heapq import merge
+from itertools import takewhile
+from typing import Any, Literal
 
 from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.estimate import Chunk
-from poise.core.units import ps
+from poise.core.made import made
+from poise.core.units import NEVER, ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import DECODES, PREEMPTED
 from poise.policies.foresight import Foresight
 from poise.policies.prompts import Prompts, left_of
+from poise.policies.standing import Standing
+from poise.policies.turning import Turning, Urgency
 
-Candidate = tuple[tuple[bool, int, int], SequenceView, bool, int]
-"""Its rank, the prompt, whether it waits, and the tokens that are left."""
+Candidate = tuple[Urgency, SequenceView, bool, int]
+"""Its place, the prompt, whether it waits, and the tokens that are left."""
 
 
 @dataclass(slots=True)
@@ -48,11 +54,24 @@ class FlowPrefill:
     sigma: float = 0.0
     constant_s: float = 0.0
     _foresight: Foresight = field(init=False, repr=False, compare=False)
+    _grace: int = field(default=0, init=False, repr=False, compare=False)
+    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
+    _turning: Turning = field(default_factory=Turning, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.ttft_s <= 0 or self.chunk < 0 or self.rank not in ("slack", "deadline", "edf"):
             raise ValueError("ttft_s is above 0, chunk is 0 or more, and rank is slack, deadline or edf")
         self._foresight = Foresight(self.sigma, self.constant_s)
+        self._grace = ps(self.ttft_s)
+
+    def waits(self, sequence: SequenceView, place: Any) -> None:
+        """A request begins to wait."""
+        self._standing.waits(sequence)
+
+    def waited(self, sequence: SequenceView) -> None:
+        """A request waits no longer."""
+        if self._standing.waited(sequence):
+            self._turning.remove(sequence.id)
 
     def compose(self, lane: LaneView) -> Batch:
         """The most urgent prompt, with those that may join it."""
@@ -63,11 +82,11 @@ class FlowPrefill:
         chunks: list[Chunk] = []
         patience = None
         seed: SequenceView | None = None
-        for (late, _, _), sequence, waits, left in sorted(self._candidates(lane, bool(waiting)), key=_rank):
+        for (late, _, _), sequence, waits, left in self._candidates(lane, prompts, bool(waiting)):
             if seed is not None and sequence.layer != seed.layer:
                 continue  # a pass has one range of layers
-            tokens = self._tokens(sequence, left, prompts.budget)
-            chunk = Chunk(tokens, sequence.need - left, sequence.layer, lane.model_layers if sequence.layer else 0)
+            tokens, layer = self._tokens(sequence, left, prompts.budget), sequence.layer
+            chunk = made(Chunk, (tokens, sequence.need - left, layer, lane.model_layers if layer else 0))
             within = patience if late else _least(patience, self._due(sequence) - lane.now)
             full = seed is not None and tokens and within is not None and self._time(lane, chunks, chunk) > within
             if full:
@@ -81,20 +100,40 @@ class FlowPrefill:
                 break
         return self._batch(lane, prompts.entries)
 
-    def _candidates(self, lane: LaneView, waiting: bool) -> list[Candidate]:
-        """Running prompts, and waiting ones if they may be admitted."""
-        found = [self._candidate(lane, sequence, False) for sequence in lane.prefilling]
-        if waiting:
-            found += [self._candidate(lane, sequence, True) for sequence in lane.queue()]
-        return found
+    def _candidates(self, lane: LaneView, prompts: Prompts, waiting: bool) -> Iterable[Candidate]:
+        """Prompts, the most urgent first; those that wait as long as any of them can be admitted."""
+        running = sorted([self._candidate(lane, sequence, False) for sequence in lane.prefilling])
+        if not waiting:
+            return running
+        standing = self._standing
+        for sequence in standing.arrived(lane):
+            self._turning.add(sequence.id, *self._keys(lane, sequence, sequence.need))
+        ranked: Iterator[Candidate] = map(self._fixed, self._turning.order(lane.now))
+        looked = sorted([self._candidate(lane, sequence, True) for sequence in standing.looked_at(lane)])
+        if looked:
+            ranked = merge(looked, ranked)
+        least = standing.least(lane)
+        ranked = takewhile(lambda _: not (prompts.passing or prompts.full(least)), ranked)
+        return merge(running, ranked) if running else ranked
+
+    def _fixed(self, place: Urgency) -> Candidate:
+        sequence = self._standing.fixed[place.id]
+        return place, sequence, True, sequence.need
 
     def _candidate(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Candidate:
-        left = left_of(lane, sequence, waits)
+        left, due = left_of(lane, sequence, waits), self._due(sequence)
+        if due < lane.now and self.rank != "edf":  # whatever is left
+            return made(Urgency, (True, sequence.request.arrived_at, sequence.id)), sequence, waits, left
+        key, until, late_key = self._keys(lane, sequence, left)
+        late = until < lane.now
+        return made(Urgency, (late, late_key if late else key, sequence.id)), sequence, waits, left
+
+    def _keys(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int, int]:
+        """What it goes by, until when it can be in time, and what it goes by then."""
         due = self._due(sequence)
-        slack = due - lane.now - self._foresight.left(lane, sequence, left)
-        if slack < 0 and self.rank != "edf":
-            return (True, sequence.request.arrived_at, sequence.id), sequence, waits, left
-        return (False, slack if self.rank == "slack" else due, sequence.id), sequence, waits, left
+        latest = due - self._foresight.left(lane, sequence, left)
+        until = NEVER if self.rank == "edf" else latest
+        return latest if self.rank == "slack" else due, until, sequence.request.arrived_at
 
     def _tokens(self, sequence: SequenceView, left: int, budget: int) -> int:
         """Of the prompt's next chunk; one that was left between layers goes on as it is."""
@@ -116,11 +155,7 @@ class FlowPrefill:
 
     def _due(self, sequence: SequenceView) -> int:
         request = sequence.request
-        return request.deadline_at or request.arrived_at + ps(self.ttft_s)
-
-
-def _rank(candidate: Candidate) -> tuple[bool, int, int]:
-    return candidate[0]
+        return request.deadline_at or request.arrived_at + self._grace
 
 
 def _least(patience: int | None, own: int) -> int:

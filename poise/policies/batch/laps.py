@@ -14,7 +14,9 @@ gives instances to either class, there is nothing here.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from typing import Any
 
 from poise.core.action import ALL, NONE, UNTIL_CHANGE, Batch
 from poise.core.estimate import Chunk
@@ -22,6 +24,10 @@ from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
 from poise.policies.prompts import Prompts, left_of
+from poise.policies.standing import Standing
+
+Waiting = tuple[Any, SequenceView]
+"""A request that waits and its place in the queue."""
 
 LONGEST = 1 << 14
 """The boundary is looked for up to so many tokens."""
@@ -47,11 +53,30 @@ class Laps:
     _boundary: int = field(default=0, init=False, repr=False, compare=False)
     _long_next: bool = field(default=False, init=False, repr=False, compare=False)
 
+    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
+    _places: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _kept: tuple[list[Waiting], list[Waiting]] = field(
+        default_factory=lambda: ([], []), init=False, repr=False, compare=False
+    )
+
     def __post_init__(self) -> None:
         if self.short_tokens < 0 or not 1 < self.knee <= 2 or self.depth < 1:
             raise ValueError("short_tokens is 0 or more, knee lies in (1, 2], and depth is 1 or more")
         if self.window_s < 0 or self.ttft_s <= 0 or self.margin_s < 0:
             raise ValueError("window_s and margin_s are 0 or more, and ttft_s is above 0")
+
+    def waits(self, sequence: SequenceView, place: Any) -> None:
+        """A request begins to wait."""
+        if place is not None:
+            self._places[sequence.id] = place
+            self._standing.waits(sequence)
+
+    def waited(self, sequence: SequenceView) -> None:
+        """A request waits no longer."""
+        place = self._places.pop(sequence.id, None)
+        if place is not None and self._standing.waited(sequence):
+            kept = self._kept[sequence.need > self._boundary]
+            del kept[bisect_left(kept, (place,))]
 
     def compose(self, lane: LaneView) -> Batch:
         """Prompts under way first, then the class whose turn it is."""
@@ -81,13 +106,9 @@ class Laps:
 
     def _one_class(self, lane: LaneView, prompts: Prompts) -> Batch:
         """Short prompts if enough are gathered, a long one, or nothing until the window ends."""
-        boundary = self.boundary(lane)
-        short: list[SequenceView] = []
-        long: list[SequenceView] = []
-        for sequence in lane.queue():
-            (short if left_of(lane, sequence, True) <= boundary else long).append(sequence)
-        wake_at = self._wake_at(short)
-        ready = bool(short) and (len(short) >= self.depth or wake_at <= lane.now)
+        short, long = self._classes(lane)
+        wake_at = self._wake_at(short) if len(short) < self.depth else 0
+        ready = bool(short) and wake_at <= lane.now
         if long and (self._long_next or not ready):
             self._long_next = False
             if self._admit(lane, prompts, long[:1]):
@@ -98,19 +119,32 @@ class Laps:
                 return Batch(tuple(prompts.entries))
         return Batch((), ALL, UNTIL_CHANGE, wake_at=0 if ready or not short else wake_at)
 
-    def _wake_at(self, short: list[SequenceView]) -> int:
+    def _classes(self, lane: LaneView) -> tuple[list[Waiting], list[Waiting]]:
+        """Who waits with a short prompt and who with a long one, both in the queue's order."""
+        boundary, standing = self.boundary(lane), self._standing
+        for sequence in standing.arrived(lane):
+            insort(self._kept[sequence.need > boundary], (self._places[sequence.id], sequence))
+        if standing.told and not standing.moving:
+            return self._kept
+        short: list[Waiting] = []
+        long: list[Waiting] = []
+        for number, sequence in enumerate(lane.queue()):
+            (short if left_of(lane, sequence, True) <= boundary else long).append((number, sequence))
+        return short, long
+
+    def _wake_at(self, short: list[Waiting]) -> int:
         """When the short prompts go at the latest."""
         limits = [
             min(
                 each.request.arrived_at + ps(self.window_s),
                 (each.request.deadline_at or each.request.arrived_at + ps(self.ttft_s)) - ps(self.margin_s),
             )
-            for each in short
+            for _, each in short
         ]
         return min(limits, default=0)
 
-    def _admit(self, lane: LaneView, prompts: Prompts, some: list[SequenceView]) -> bool:
-        for sequence in some:
+    def _admit(self, lane: LaneView, prompts: Prompts, some: list[Waiting]) -> bool:
+        for _, sequence in some:
             if not prompts.admit(sequence, min(left_of(lane, sequence, True), prompts.budget)):
                 break
         return bool(prompts.entries)

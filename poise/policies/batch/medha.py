@@ -12,8 +12,11 @@ step that its relative slack allows, at most `most_yield` of it (the cap is ours
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from heapq import merge
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple
 
 from poise.core.action import Batch
 from poise.core.estimate import Chunk
@@ -21,21 +24,22 @@ from poise.core.made import made
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import DECODES, PREEMPTED
+from poise.policies.falling import Falling
 from poise.policies.foresight import Foresight
-from poise.policies.prompts import Prompts
+from poise.policies.prompts import Prompts, left_of
+from poise.policies.standing import Standing
 
 RANKS = ("lars", "lrs", "edf", "fcfs")
 
 
 class Ranked(NamedTuple):
-    """A prompt and its place: whether it waits, the tokens left, its relative slack."""
+    """A prompt and its place: whether it waits, and the tokens left."""
 
     place: float
     id: int
     sequence: SequenceView
     waits: bool
     left: int
-    slack: float
 
 
 @dataclass(slots=True)
@@ -59,6 +63,10 @@ class Medha:
     sigma: float = 0.0
     constant_s: float = 0.0
     _foresight: Foresight = field(init=False, repr=False, compare=False)
+    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
+    _falling: Falling = field(default_factory=Falling, init=False, repr=False, compare=False)
+    _grace: int = field(default=0, init=False, repr=False, compare=False)
+    _short: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.tbt_s <= 0 or self.ttft_s <= 0 or self.stretch < 0 or self.least < 1 or self.long_tokens < 0:
@@ -66,6 +74,18 @@ class Medha:
         if not 0 <= self.most_yield < 1 or self.rank not in RANKS:
             raise ValueError(f"most_yield lies in [0, 1), and rank is one of {', '.join(RANKS)}")
         self._foresight = Foresight(self.sigma, self.constant_s)
+        self._grace = ps(self.ttft_s)
+
+    def waits(self, sequence: SequenceView, place: Any) -> None:
+        """A request begins to wait."""
+        self._standing.waits(sequence)
+        self._short += not self._long(sequence)
+
+    def waited(self, sequence: SequenceView) -> None:
+        """A request waits no longer."""
+        if self._standing.waited(sequence):
+            self._falling.remove(sequence.id)
+        self._short -= not self._long(sequence)
 
     def compose(self, lane: LaneView) -> Batch:
         """All decodes, then prompts by rank until the step is full."""
@@ -73,17 +93,15 @@ class Medha:
         if not lane.prefilling and not waiting:
             return PREEMPTED if lane.preempted else DECODES
         prompts = Prompts(lane, lane.engine.token_budget - lane.decoding)
-        ranked = sorted(self._ranked(lane, waiting))
-        some_short = any(not self._long(each.sequence) for each in ranked)
         target, base = ps(self.tbt_s), lane.predict(())
         chunks: list[Chunk] = []
         time, one_long = base, False
-        for each in ranked:
+        for each in self._ranked(lane, prompts, waiting):
             limit, long = target, self._long(each.sequence)
             if long:
                 if one_long:
                     continue
-                limit -= round((target - base) * self._yielded(each.slack)) if some_short else 0
+                limit -= round((target - base) * self._yielded(lane, each, waiting))
             tokens, longer = self._fitting(lane, chunks, time, each, min(each.left, prompts.budget), limit)
             if not tokens and chunks and not long:
                 break  # the step is full
@@ -103,33 +121,58 @@ class Medha:
             return DECODES if whole and not lane.preempted else PREEMPTED
         return Batch(tuple(prompts.entries))
 
-    def _ranked(self, lane: LaneView, waiting: bool) -> list[Ranked]:
-        now, ttft = lane.now, ps(self.ttft_s)
-        found = [self._place(lane, sequence, False, now, ttft) for sequence in lane.prefilling]
-        return found + [self._place(lane, each, True, now, ttft) for each in lane.queue()] if waiting else found
+    def _ranked(self, lane: LaneView, prompts: Prompts, waiting: bool) -> Iterable[Ranked]:
+        """Prompts in order, those that wait as long as any of them can be admitted."""
+        running = sorted([self._place(lane, sequence, False) for sequence in lane.prefilling])
+        if not waiting:
+            return running
+        standing = self._standing
+        for sequence in standing.arrived(lane):
+            self._falling.add(sequence.id, *self._line(lane, sequence, sequence.need))
+        ranked: Iterator[Ranked] = map(self._standing_at, self._falling.order(lane.now))
+        looked = sorted([self._place(lane, sequence, True) for sequence in standing.looked_at(lane)])
+        if looked:
+            ranked = merge(looked, ranked)
+        least = standing.least(lane)
+        ranked = takewhile(lambda _: not prompts.full(least), ranked)
+        return merge(running, ranked) if running else ranked
 
-    def _place(self, lane: LaneView, sequence: SequenceView, waits: bool, now: int, ttft: int) -> Ranked:
-        request, need = sequence.request, sequence.need
-        left = need - (lane.cached(sequence) if waits else sequence.computed)
-        whole = time = self._foresight.whole(lane, sequence)
-        if left < need:
-            time = self._foresight.left(lane, sequence, left)
-        whole = whole or 1
-        if self.stretch:
-            ttft = max(ttft, round(self.stretch * whole))
-        due = request.deadline_at or request.arrived_at + ttft
-        slack = due - now - time
-        relative = slack / whole
-        rank = self.rank
-        place = relative if rank == "lars" else slack if rank == "lrs" else due if rank == "edf" else request.arrived_at
-        return made(Ranked, (place, request.id, sequence, waits, left, relative))
+    def _standing_at(self, found: tuple[float, int]) -> Ranked:
+        place, id = found
+        sequence = self._standing.fixed[id]
+        return made(Ranked, (place, id, sequence, True, sequence.need))
+
+    def _place(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Ranked:
+        left = left_of(lane, sequence, waits)
+        at, pace = self._line(lane, sequence, left)
+        return made(Ranked, ((at - lane.now) / pace, sequence.id, sequence, waits, left))
+
+    def _line(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int]:
+        """The instant at which its place is 0, and in how many picoseconds it falls by one."""
+        if self.rank == "fcfs":
+            return sequence.request.arrived_at, 1
+        at, whole = self._latest(lane, sequence, left)
+        if self.rank == "edf":
+            return at + self._foresight.left(lane, sequence, left), 1
+        return at, whole if self.rank == "lars" else 1
+
+    def _latest(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int]:
+        """When what is left must begin for its deadline, and what the whole prompt takes, at least 1."""
+        request = sequence.request
+        whole = self._foresight.whole(lane, sequence)
+        due = request.deadline_at or request.arrived_at + max(self._grace, round(self.stretch * whole))
+        return due - self._foresight.left(lane, sequence, left), whole or 1
 
     def _long(self, sequence: SequenceView) -> bool:
         return 0 < self.long_tokens <= sequence.request.prompt_tokens
 
-    def _yielded(self, slack: float) -> float:
-        """The part of a step that a long prompt leaves to others."""
-        return min(max(slack, 0.0), self.most_yield)
+    def _yielded(self, lane: LaneView, each: Ranked, waiting: bool) -> float:
+        """The part of a step that a long prompt leaves to shorter ones, where there are any."""
+        looked = self._standing.looked_at(lane) if waiting else ()
+        if not (waiting and self._short) and all(map(self._long, (*lane.prefilling, *looked))):
+            return 0.0
+        at, whole = self._latest(lane, each.sequence, each.left)
+        return min(max((at - lane.now) / whole, 0.0), self.most_yield)
 
     def _fitting(
         self, lane: LaneView, chunks: list[Chunk], under: int, each: Ranked, most: int, limit: int
@@ -142,13 +185,13 @@ class Medha:
         done, least = each.sequence.need - each.left, self.least
         if most < 1 or under >= limit:
             return 0, under
-        low, high, over = 0, most, lane.predict((*chunks, Chunk(most, done)))
+        low, high, over = 0, most, lane.predict((*chunks, made(Chunk, (most, done, 0, 0))))
         if over <= limit:
             return most, over
         while high - low > least and under < limit:
             guess = low + (high - low) * (limit - under) // (over - under)
             guess = min(max(guess, low + least // 2 + 1), high - least // 2 - 1)
-            time = lane.predict((*chunks, Chunk(guess, done)))
+            time = lane.predict((*chunks, made(Chunk, (guess, done, 0, 0))))
             if time <= limit:
                 low, under = guess, time
             else:
