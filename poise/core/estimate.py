@@ -70,7 +70,7 @@ class Store(NamedTuple):
 class Estimator(Protocol):
     """Answers for one pool: one model in one layout on one device, under one engine.
 
-        window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
+    window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
     One whose devices change their layout has a `store` as well, a `Store`.
     One whose replicas survive the loss of a device has `after_loss(lost)` as well (the function of this name).
     """

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from poise.core.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, StepShape
-from poise.core.policy import Batcher
 from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
@@ -20,6 +19,7 @@ from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.cost.term import held
 from poise.policies import Policies
+from poise.scenario.combination import check_batcher, check_work
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -124,6 +124,7 @@ def build_world(
     estimators = [cost.build(pool) for pool in cluster.pools]
     for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
+        check_work(pool, estimator, blocks, policies.batcher)
         limits += [_limit(pool)] * pool.slots
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if told is None else told
@@ -163,32 +164,6 @@ def build_world(
         if forecast is not None and hasattr(forecast, "reveal"):
             forecast.reveal(arrivals_of(workload))
     return world
-
-
-def check_batcher(pool: Pool, batcher: Batcher, cost: Cost | None = None) -> None:
-    """Raise ScenarioError where a batcher cannot do its work in a pool, or under the terms of a cost.
-
-    One with `lanes = True` shares a device between a lane for prompts and one for decodes; one with `phases = True`
-    gives a device prompts or decodes alone, as a term with `phases = True` wants it.
-    """
-    parted = [type(term).__name__ for term in getattr(cost, "terms", ()) if getattr(term, "phases", False)]
-    if parted and not getattr(batcher, "phases", False):
-        raise ScenarioError(
-            f"policies.batcher: {type(batcher).__name__} goes from prompts to decodes from step to step, and the term "
-            f"{parted[0]} changes the layout in between; take `batcher: seesaw`, or leave the term out"
-        )
-    if getattr(batcher, "phases", False) and len(pool.engine.lanes) > 1:
-        raise ScenarioError(
-            f"policies.batcher: {type(batcher).__name__} gives the whole device to prompts or to decodes; pool "
-            f"{pool.name or pool.model.name!r} has {len(pool.engine.lanes)} lanes: give engine.lanes one"
-        )
-    kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
-    if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
-        raise ScenarioError(
-            f"policies.batcher: {type(batcher).__name__} moves the shares of a lane for prompts and one for decodes; "
-            f"pool {pool.name or pool.model.name!r} has lanes {[lane.name for lane in pool.engine.lanes]}; give "
-            "engine.lanes both, one with decode: false and one with prefill: false"
-        )
 
 
 def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:

@@ -26,7 +26,7 @@ from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
 from poise.workload.table import Prefixes, Workload
-from tests.sim.cases import DEVICE, MODEL, Case, cases
+from tests.sim.cases import DEVICE, MODEL, NOBODY, Case, cases
 from tests.sim.test_exact import COLUMNS
 
 S = SECOND
@@ -312,7 +312,8 @@ def test_asking_for_blame_changes_nothing(case: Case) -> None:
 @settings(max_examples=60)
 def test_own_parts_are_those_of_the_request_alone(case: Case) -> None:
     """A world of one request, without faults: there is nobody to wait for."""
-    quiet = replace(case, workload=case.workload.head(1), cluster=replace(case.cluster, faults=()))
+    alone = replace(case.cluster, faults=())
+    quiet = replace(case, workload=case.workload.head(1), cluster=alone, lender=NOBODY)
     run = quiet.build(one_step=False, check=False, blame=True).simulate()
     if run.records.status[0] == FINISHED and not run.records.preemptions[0]:
         ttft, rest = told(run, 0)

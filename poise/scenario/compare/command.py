@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from poise.core.errors import UserError
 from poise.scenario.build import Problem, build
 from poise.scenario.checks import decides_by
+from poise.scenario.combination import check_kept
 from poise.scenario.compare.folder import RESOLVED, opened
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
@@ -56,7 +57,10 @@ def compare_file(wish: Wish) -> bool:
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
     _check_places(wish)
     study = study_of(problem)
-    facts = provenance(problem, problem.traffic.make(problem.seeds[0]))
+    first = problem.traffic.make(problem.seeds[0])
+    for _, policies in problem.bundles:
+        check_kept(policies.cache, first, problem.until_s)
+    facts = provenance(problem, first)
     store = None if wish.out is None else opened(wish.out, problem, facts, resume=wish.resume)
     with Bars() as bars:
         comparison = run(

@@ -1,0 +1,109 @@
+"""Combinations of policies, pools and traffic that cannot work, found before anything runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from poise.core.errors import ScenarioError
+from poise.core.estimate import Estimator
+from poise.core.outcome import DONE, PREFILLED, PULL
+from poise.core.policy import Batcher, Cache
+from poise.core.replica import Replica
+from poise.core.request import RequestView, Sequence
+from poise.core.spec import Pool
+from poise.core.units import NEVER, SECOND
+from poise.policies.preempt.last_admitted import LastAdmitted
+
+if TYPE_CHECKING:
+    from poise.workload.table import Workload
+
+TURNS = 100
+"""Turns of a replica in which a batcher has to serve one request of two tokens."""
+
+WORK = {"mixed": "prompts and outputs", "prefill": "prompts", "decode": "outputs of prompts from elsewhere"}
+
+
+def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
+    """Raise ScenarioError where a batcher does not go with a pool's lanes, or with the terms of a cost.
+
+    One with `lanes = True` shares a device between a lane for prompts and one for decodes; one with `phases = True`
+    gives a device prompts or decodes alone, as a term with `phases = True` wants it.
+    """
+    name, where = type(batcher).__name__, pool.name or pool.model.name
+    parted = [type(term).__name__ for term in getattr(cost, "terms", ()) if getattr(term, "phases", False)]
+    if parted and not getattr(batcher, "phases", False):
+        raise ScenarioError(
+            f"policies.batcher: {name} mixes prompts and decodes, and the term {parted[0]} changes "
+            "the layout in between; take `batcher: seesaw`, or leave the term out"
+        )
+    if getattr(batcher, "phases", False) and len(pool.engine.lanes) > 1:
+        raise ScenarioError(
+            f"policies.batcher: {name} gives the whole device to prompts or to decodes; pool {where!r} has "
+            f"{len(pool.engine.lanes)} lanes: give engine.lanes one"
+        )
+    kinds = {(lane.prefill, lane.decode) for lane in pool.engine.lanes}
+    if getattr(batcher, "lanes", False) and kinds != {(True, False), (False, True)}:
+        raise ScenarioError(
+            f"policies.batcher: {name} moves the shares of a lane for prompts and one for decodes; "
+            f"pool {where!r} has lanes {[lane.name for lane in pool.engine.lanes]}; give "
+            "engine.lanes both, one with decode: false and one with prefill: false"
+        )
+
+
+def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> None:
+    """Raise ScenarioError where a batcher leaves the work of a pool's role undone; it is tried on one request."""
+    if not _serves(pool, estimator, blocks, batcher):
+        raise ScenarioError(
+            f"policies.batcher: {type(batcher).__name__} leaves a request undone in pool "
+            f"{pool.name or pool.model.name!r}, whose work are {WORK[pool.role]}; give one that does that, or the "
+            "pool another role"
+        )
+
+
+def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> bool:
+    """Whether a copy of the batcher brings one short request to its end, or its prompt to be fetched."""
+    replica = Replica(
+        pool.engine, estimator, blocks, batcher=copy.deepcopy(batcher), preempt=LastAdmitted(),
+        layers=pool.model.layers, sends=pool.role == "prefill",
+    )  # fmt: skip
+    sequence = Sequence(RequestView(0, 0, 1), 2)
+    if pool.role == "decode":
+        sequence.source = 0
+    replica.add(sequence, 0)
+    for _ in range(TURNS):
+        now = replica.next_at
+        if now == NEVER:
+            return False
+        for code, _ in replica.turn(now):
+            if code in (DONE, PREFILLED):
+                return True
+            if code == PULL:
+                replica.handover.pulled(0, now)
+    return False
+
+
+def check_kept(cache: Cache | None, workload: Workload, until_s: float | None) -> None:
+    """Raise ScenarioError where KV is kept for longer than the run lasts, as far as that is known before."""
+    lasts = until_s or _lasts_s(workload)
+    for name, kept in _times(cache):
+        if lasts and kept >= lasts:
+            raise ScenarioError(
+                f"policies.cache: {name} {kept:g} of {type(cache).__name__} is longer than the run, which takes "
+                f"requests for {lasts:.6g} s: nothing would expire; give less, or more traffic"
+            )
+
+
+def _times(cache: Any) -> Iterator[tuple[str, float]]:
+    """The times to live among a policy's parameters."""
+    if is_dataclass(cache):
+        yield from ((each.name, getattr(cache, each.name)) for each in fields(cache) if each.name.endswith("ttl_s"))
+
+
+def _lasts_s(workload: Workload) -> float:
+    """Seconds from the first arrival to the last; 0 where later ones follow on answers."""
+    if workload.concurrency or workload.after_offsets is not None or not len(workload):
+        return 0.0
+    return float(workload.arrival[-1] - workload.arrival[0]) / SECOND

@@ -1,0 +1,104 @@
+"""What cannot work together is said in one line before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import poise as ps
+from poise.catalogue import device, model
+from poise.cli import main
+from poise.core.action import ALL, NONE, Batch, Entry
+from poise.core.errors import ScenarioError
+from poise.core.spec import Cluster, Engine, Lane, Pool, Role
+from poise.core.view import LaneView
+from poise.cost import Roofline
+from poise.policies.find import build, names
+from poise.scenario.combination import check_work
+from poise.scenario.simulate import simulate
+from poise.workload import poisson
+
+POOL = Pool(model("llama-3.1-8b"), device("H100"), name="here")
+BOTH = Engine(lanes=(Lane("prompts", decode=False, share=0.5), Lane("outputs", prefill=False, share=0.5)))
+ROLES: tuple[Role, ...] = ("mixed", "prefill", "decode")
+
+
+class PromptsAlone:
+    """Never decodes."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        some = [*lane.prefilling, *lane.queue()]
+        return Batch(tuple(Entry(each.id, each.need - each.computed) for each in some), NONE)
+
+
+class OutputsAlone:
+    """Admits whose KV comes from elsewhere, and computes no prompt."""
+
+    def compose(self, lane: LaneView) -> Batch:
+        return Batch(tuple(Entry(each.id, 0) for each in lane.queue() if each.source >= 0), ALL)
+
+
+def check(pool: Pool, batcher: Any) -> None:
+    check_work(pool, Roofline().build(pool), 1000, batcher)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", names("batcher"))
+def test_every_batcher_serves_every_role(name: str, role: Role) -> None:
+    batcher = build("batcher", name)
+    check(replace(POOL, role=role, engine=BOTH if getattr(batcher, "lanes", False) else POOL.engine), batcher)
+
+
+@pytest.mark.parametrize(("kind", "able"), [(PromptsAlone, "prefill"), (OutputsAlone, None)])
+def test_a_batcher_that_leaves_work_undone(kind: type, able: Role | None) -> None:
+    for role in ROLES:
+        pool = replace(POOL, role=role)
+        if role == able:
+            check(pool, kind())
+        elif role != "decode" or kind is PromptsAlone:
+            with pytest.raises(ScenarioError, match=rf"{kind.__name__} leaves a request undone in pool 'here', whose"):
+                check(pool, kind())
+
+
+def test_it_is_said_before_anything_runs() -> None:
+    pools = (replace(POOL, role="prefill"), replace(POOL, role="decode", name="there"))
+    with pytest.raises(ScenarioError, match=r"PromptsAlone leaves a request undone in pool 'there'.*another role"):
+        simulate(
+            Cluster(pools),
+            poisson(1, requests=3, prompt_tokens=9, output_tokens=9),
+            ps.Policies(batcher=PromptsAlone()),
+        )
+
+
+FILE = """\
+model: llama-3.1-8b
+cluster: {pools: [{device: H100}]}
+workload: {WORKLOAD}
+policies: {cache: {fixed_ttl: {ttl_s: 30}}}
+"""
+SHORT = "poisson: {rate: 10, requests: 50, prompt_tokens: 9, output_tokens: 2}"
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+@pytest.mark.parametrize(
+    ("workload", "more", "said"),
+    [
+        (SHORT, "", "ttl_s 30 of FixedTtl is longer than the run, which takes requests for 5.62406 s"),
+        (SHORT, "run: {until_s: 20}", "which takes requests for 20 s: nothing would expire; give less"),
+        (SHORT.replace("10,", "1,"), "", ""),
+        ("closed: {concurrency: 2, requests: 9, prompt_tokens: 9, output_tokens: 2}", "", ""),
+    ],
+)
+def test_kv_is_kept_for_no_longer_than_the_run(
+    command: str, workload: str, more: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(FILE.replace("WORKLOAD", workload) + more)
+    options = ["--seeds", "2"] if command == "compare" else []
+    assert main([command, str(file), "--quiet", *options]) == (2 if said else 0)
+    error = capsys.readouterr().err
+    assert said in error
+    assert not said or error.count("\n") == 1
