@@ -25,7 +25,7 @@ CLAIM = Claim(
     headline="3.3 times as fast as full attention and 1.8 times as fast as segment by segment over 131,072 tokens",
     conditions="LLaMA-3.2-1B with recurrent memory (ARMT), one A100 or H100",
     here="the same shape on A100 by the roofline, segments of 1,024 tokens and 128 of memory; a single cell reaches "
-    "half or all of the rate that large products do, since how small ones leave the device idle is not in the roofline; "
+    "half or all of the rate that large products do, since how small ones idle the device is not in the roofline; "
     "and simulated, prompts of 65,536 tokens on two A100 behind a router, in chunks of 8,192, outputs of 64",
     trust="abstract",
 )
