@@ -51,8 +51,7 @@ def test_even_stages_cost_what_the_inner_estimator_says(
     assert two.base + two.per_kv * kv == pytest.approx(one.base + one.per_kv * kv, rel=1e-6, abs=3 + kv)
 
 
-@pytest.mark.parametrize("tensors", CUTS)
-@given(decodes=st.integers(0, 200), new=tokens, context=contexts)
+@given(tensors=st.sampled_from(CUTS), decodes=st.integers(0, 200), new=tokens, context=contexts)
 def test_between_even_stages_of_the_widest_and_the_narrowest_group(
     tensors: str, decodes: int, new: list[int], context: int
 ) -> None:
@@ -70,8 +69,13 @@ def _wide(size: int, stages: int) -> Pool:
     return replace(POOL, device=replace(POOL.device, scaleup_domain=64), tensor=size, pipeline=stages)
 
 
-@pytest.mark.parametrize("tensors", CUTS)
-@given(decodes=st.integers(0, 300), new=st.integers(0, 4000), context=contexts, more=st.integers(0, 300))
+@given(
+    tensors=st.sampled_from(CUTS),
+    decodes=st.integers(0, 300),
+    new=st.integers(0, 4000),
+    context=contexts,
+    more=st.integers(0, 300),
+)
 def test_more_work_takes_no_less(tensors: str, decodes: int, new: int, context: int, more: int) -> None:
     estimator = built(tensors)
     few = cost(estimator, StepShape(decodes, chunks([new] if new else [])), context)
