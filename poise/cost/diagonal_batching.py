@@ -13,6 +13,7 @@ from poise.core.errors import UserError
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
+from poise.cost.efficiency import Efficiencies
 from poise.cost.work import Works
 
 
@@ -40,24 +41,32 @@ def most(segments: int, layers: int) -> float:
 
 
 class Cells:
-    """Seconds of cells of a recurrent-memory transformer on one device.
+    """Seconds of cells of a recurrent-memory transformer on one device, or one tensor group.
 
     A cell is a layer over `segment` tokens and `memory` more, read and written. Grouped cells are of different layers,
-    so that each reads its own weights, and one kernel of each operator serves all.
+    so that each reads its own weights, and one kernel of each operator serves all.  share: the part of the SMs that
+    they run on.
     """
 
-    def __init__(self, pool: Pool, segment: int = 1024, memory: int = 128) -> None:
-        self.works, self.pool = Works(pool), pool
+    def __init__(
+        self,
+        pool: Pool,
+        segment: int = 1024,
+        memory: int = 128,
+        use: Efficiencies | None = None,
+        share: float = 1.0,
+    ) -> None:
+        self.works, self.pool, self.share = Works(pool, use), pool, share
         self.segment, self.memory = segment, memory
 
     def fixed_s(self) -> float:
         """Fixed times of a layer's kernels, which a grouped step has once."""
-        _, k = self.works.lane(1.0)
+        _, k = self.works.lane(self.share)
         return k.fixed / SECOND
 
     def alone_s(self) -> float:
         """A cell without its kernels' fixed times."""
-        _, k = self.works.lane(1.0)
+        _, k = self.works.lane(self.share)
         tokens = self.segment + self.memory
         attention = k.attention(tokens, 0, self.works.window) / self.pool.model.layers
         return (k.layer(tokens) - k.fixed + attention) / SECOND
@@ -73,7 +82,7 @@ class Cells:
 
     def full_s(self, tokens: int) -> float:
         """Seconds of the model without memory over all tokens, in steps of 8,192, for comparison."""
-        builder, _ = self.works.lane(1.0)
+        builder, _ = self.works.lane(self.share)
         layers = self.pool.model.layers
-        work = self.works.of(StepShape(0, (Chunk(tokens, 0),)))
+        work = self.works.of(StepShape(0, (Chunk(tokens, 0),), self.share))
         return (work.series.base + layers * builder.kernels() * SECOND * ceil(tokens / 8192)) / SECOND

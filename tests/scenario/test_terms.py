@@ -113,6 +113,10 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{seesaw: {decode: P3}}]}", r"layout P3 does not fit 4 H100.*; give one of "),
         ("{terms: pipe_infer}", r"2: .*pipeline: .*proposals fill the idle stages .* give pipeline: 2 or more"),
         ("{terms: [{pipe_infer: {acceptance: 1}}]}", r"pipe_infer: acceptance 1 is no chance below 1"),
+        (
+            "{terms: [{diagonal_batching: {segment: 0}}]}",
+            r"diagonal_batching: segment 0 .* give a segment of 1",
+        ),
         ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
         ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
         ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
@@ -145,7 +149,7 @@ SUITS: dict[str, Pool] = {
 BATCHERS: dict[str, Policies] = {"seesaw": Policies(batcher=Seesaw())}
 """What the terms want that not every batcher does."""
 
-SLOWER = {"block_llm", "dllm_serve", "expert_as_a_service", "moe_gen", "seesaw"}
+SLOWER = {"block_llm", "diagonal_batching", "dllm_serve", "expert_as_a_service", "moe_gen", "seesaw"}
 """Terms that buy something else with time."""
 
 
