@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from math import inf
 from typing import Literal, NamedTuple
 
@@ -88,6 +89,22 @@ class Hybrid:
         layers = self.pool.model.layers
         cuts = [layers * at // count for at in range(count + 1)]
         return self.told([Stage(cuts[at + 1] - cuts[at], at * tensor, (at + 1) * tensor) for at in range(count)])
+
+    def sized(self, sizes: Sequence[int]) -> Partition:
+        """Stages of tensor groups of these sizes, in order, with the layers that leave the slowest the least to do;
+        CapacityError where they do not all fit.
+        """
+        ends = list(accumulate(sizes))
+        stages = [Stage(1, last - size, last) for size, last in zip(sizes, ends, strict=True)]
+        for _ in range(self.pool.model.layers - len(sizes)):
+            longer = [stage._replace(layers=stage.layers + 1) for stage in stages]
+            each = [self.stage_s(stage) for stage in longer]
+            place = each.index(min(each))
+            stages[place] = longer[place]
+        found = self.told(stages)
+        if found.slowest_s == inf:
+            raise CapacityError(f"{self.pool.model.name} fits no cut into {found.name}; give more or larger devices")
+        return found
 
     def told(self, stages: Sequence[Stage]) -> Partition:
         """Stages with their times."""

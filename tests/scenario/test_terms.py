@@ -117,6 +117,8 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
             "{terms: [{diagonal_batching: {segment: 0}}]}",
             r"diagonal_batching: segment 0 .* give a segment of 1",
         ),
+        ("{terms: [{hybrid_partition: {tensors: 2-1}}]}", r"tensors 2-1 have 3 devices in 2 stages; a replica has 4"),
+        ("{terms: [{hybrid_partition: {tensors: 2+2}}]}", r"hybrid_partition: tensors '2\+2' names no stages"),
         ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
         ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
         ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
