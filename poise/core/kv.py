@@ -115,8 +115,8 @@ class KvPool:
 
     def _left_of(self, sequence: Sequence) -> int:
         """Blocks behind its last extent that a preempted sequence left here, and that nobody took meanwhile."""
-        own = sequence.own
-        return own.blocks if own is not None and self.lru.get(own.id) is own else 0
+        own = None if sequence.own is None else self.lru.get(sequence.own.id)
+        return 0 if own is None else own.blocks
 
     def idle_hit(self, sequence: Sequence) -> int:
         """Blocks that holding what `lookup` found takes out of the evictable ones."""

@@ -128,8 +128,8 @@ def test_nobody_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> N
 @pytest.mark.parametrize(
     ("policies", "engine", "said"),
     [
-        (Policies(), ENGINE, "Chunked goes from prompts to decodes .* `batcher: seesaw`"),
-        (Policies(batcher=PrefillFirst()), ENGINE, "PrefillFirst goes from prompts"),
+        (Policies(), ENGINE, "Chunked mixes prompts and decodes, .* `batcher: seesaw`"),
+        (Policies(batcher=PrefillFirst()), ENGINE, "PrefillFirst mixes prompts"),
         (
             PHASES,
             Engine(lanes=(Lane("p", decode=False), Lane("d", prefill=False))),

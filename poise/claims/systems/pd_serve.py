@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
 
 CLAIM = Claim(
-    system="P/D-Serve on-demand forwarding",
+    system="P/D-Serve",
     paper="arXiv 2408.08147",
     year=2024,
     slot="router",
