@@ -118,6 +118,7 @@ class Pool:
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
     power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
     tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
+    link_bw: bytes/s one way of each replica's link, where it is not the cluster's, as at another site; 0: as `Cluster`.
     """
 
     model: Model
@@ -140,6 +141,7 @@ class Pool:
     prewarmed: int = 0
     power_cap_w: float = 0.0
     tenants: tuple[int, ...] = ()
+    link_bw: float = 0.0
 
     @property
     def power_w(self) -> float:
@@ -227,8 +229,8 @@ class Cluster:
     """Pools of replicas, numbered densely in order, and what joins them.
 
     `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
-    scale-out figure times the devices of the replica.  fault_rates: of faults that are drawn by the run's seed, beside
-    the `faults` that are given.
+    scale-out figure times the devices of the replica, and a pool may have a `link_bw` of its own.  fault_rates: of
+    faults that are drawn by the run's seed, beside the `faults` that are given.
     """
 
     pools: tuple[Pool, ...]

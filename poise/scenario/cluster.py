@@ -174,6 +174,7 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         prewarmed=pool.prewarmed,
         power_cap_w=pool.power_cap_w or 0.0,
         tenants=tuple(pool.tenants),
+        link_bw=(pool.link_gb_s or 0.0) * 1e9,
     )
 
 

@@ -176,6 +176,11 @@ class PoolSection(Section):
     tenants: list[Whole] = Field(
         default=[], description="the tenants that it serves alone, by number; [] for all that no pool names"
     )
+    link_gb_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="GB/s one way per replica of this pool, as at another site; null for the cluster's",
+    )
 
 
 class FaultSection(Section):

@@ -15,8 +15,8 @@ FALLBACK_BW = 12.5e9
 def link_bw(cluster: Cluster, pool: Pool) -> float:
     """Bytes/s one way of the link of each replica of a pool."""
     device = pool.device
-    own = (device.scaleout_bw or device.host_bw or device.scaleup_bw) * pool.devices
-    return cluster.link_bw or own or FALLBACK_BW
+    sheet = (device.scaleout_bw or device.host_bw or device.scaleup_bw) * pool.devices
+    return pool.link_bw or cluster.link_bw or sheet or FALLBACK_BW
 
 
 class Dip(NamedTuple):

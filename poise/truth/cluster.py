@@ -71,5 +71,6 @@ def _pool(spec: ReplicaSpec, engine: Mapping[str, Any], models: Sequence[str]) -
     model = Model(name, 1, values, 1, 1, values, 1, 1, max_context=spec.capacity_tokens)
     device = Device("recorded", "", 1.0, 1, 1.0)
     return Pool(
-        model, device, role=spec.role, name=str(engine.get("name", "")), engine=Engine(**known, kv_blocks=blocks)
-    )
+        model, device, role=spec.role, name=str(engine.get("name", "")), engine=Engine(**known, kv_blocks=blocks),
+        link_bw=spec.link_bw,
+    )  # fmt: skip

@@ -408,11 +408,15 @@ class Case:
         told = ReplicaSpec(
             capacity_tokens=limit, cache_tokens=limit, blocks=self.blocks,
             prefill_rate=budget / (self.cost.step_s + budget * self.cost.prompt_s),
-            kv_token_bytes=self.cost.token_bytes, link_bw=self.cluster.link_bw,
+            kv_token_bytes=self.cost.token_bytes,
         )  # fmt: skip
         specs = [
             told._replace(
-                role=role, up=number not in absent, pool=self.cluster.pool_of(number), returns=number in returning
+                role=role,
+                up=number not in absent,
+                pool=self.cluster.pool_of(number),
+                returns=number in returning,
+                link_bw=self.cluster.pools[self.cluster.pool_of(number)].link_bw or self.cluster.link_bw,
             )
             for number, role in enumerate(self.roles)
         ]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from poise.catalogue import device, model
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.core.estimate import Chunk, StepShape
+from poise.core.spec import Pool, Role
+from poise.core.units import SECOND
+from poise.cost import Roofline
 from poise.cost.cloudmatrix import DECODES, Experts, exchange_s, reuse_gain, tpot_s
 
 CLAIM = Claim(
@@ -17,8 +22,9 @@ CLAIM = Claim(
     headline="1,943 tokens per second and NPU in decoding within 50 ms (4k prompts), 538 within 15 ms",
     conditions="DeepSeek-R1 in INT8 on 160 NPUs of two dies, EP320, one token of speculation; cache reuse speeds "
     "prefill 1.42 times at half of the prompt and 2.28 times at nine tenths",
-    here="arithmetic over the published figures alone: whether batch and time give the rates, whether one law of "
-    "steps and one fixed part of prefill explain all of them",
+    here="arithmetic over the published figures: whether batch and time give the rates, whether one law of "
+    "steps and one fixed part of prefill explain all of them; and the roofline's steps of a decode and a prefill pool "
+    "as they would be simulated, with an NPU as one rank, bf16 arithmetic and no speculation",
     trust="notes",
 )
 
@@ -26,8 +32,11 @@ LIMITS = {128: 0.05, 112: 0.05, 96: 0.05, 24: 0.03, 8: 0.015}
 FIXED = 0.4
 
 
+PREFILL_NPUS, PREFILL_RATE = 16, 5655
+
+
 def measure(bench: Bench) -> Findings:
-    """Nothing is simulated."""
+    """Arithmetic, and single steps."""
     rows = np.array([[1.0, each.batch, each.batch * each.context] for each in DECODES])
     times = np.array([tpot_s(each) for each in DECODES])
     law, *_ = np.linalg.lstsq(rows / times[:, None], np.ones(len(times)), rcond=None)
@@ -59,9 +68,41 @@ def measure(bench: Bench) -> Findings:
             f"{58e3 * both:.1f} ms in 58",
             sum(Experts()) == 320 and Experts().npus == 160 and 58 * both < 0.025,
         ),
+        *_steps(),
     ]  # fmt: skip
     lines = {
         kind: [Point(ranks, 1e6 * exchange_s(kind, ranks)) for ranks in (8, 16, 32, 64, 128, 256, 320)]
         for kind in ("dispatch", "combine")
     }
     return Findings(criteria, [Curve("Exchange of a layer, µs", "ranks", "number", lines)])
+
+
+def _pool(npus: int, role: Role) -> Pool:
+    """An instance: each NPU has its own requests, and experts are spread over all."""
+    kind = device("Ascend-910C")
+    return Pool(model("deepseek-r1"), kind, data=npus, expert=npus, role=role, weights="int8")
+
+
+def _steps() -> list[Criterion]:
+    """The roofline's steps beside the published points."""
+    npus = int(Experts().npus)
+    decode, prefill = Roofline().build(_pool(npus, "decode")), Roofline().build(_pool(PREFILL_NPUS, "prefill"))
+    ratios = {}
+    for point in DECODES:
+        requests = point.batch * npus
+        piece = decode.step(StepShape(requests))
+        ratios[point.batch] = (piece.base + piece.per_kv * requests * point.context) / SECOND / tpot_s(point)
+    chunks = (Chunk(4096, 0),) * (4 * PREFILL_NPUS)
+    rate = len(chunks) * 4096 / PREFILL_NPUS / (prefill.step(StepShape(0, chunks)).base / SECOND)
+    return [
+        Criterion(
+            "Decode steps of the pool, as simulated, are within a half of each published time per token",
+            "; ".join(f"{each.batch}: {1000 * tpot_s(each):.1f} ms" for each in DECODES),
+            "; ".join(f"{batch}: {ratio:.2f} times" for batch, ratio in ratios.items()),
+            all(0.5 <= ratio <= 1.5 for ratio in ratios.values()),
+        ),
+        Criterion(
+            "So is what an NPU prefills of 4k prompts", f"{PREFILL_RATE:,} tokens/s without perfect balance",
+            f"{rate:,.0f} tokens/s", 0.5 <= rate / PREFILL_RATE <= 1.5,
+        ),
+    ]  # fmt: skip

@@ -85,6 +85,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
     made |= {"price": pool.price_per_hour} if pool.price_per_hour is not None else {}
     made |= {"start_s": pool.start_s} if pool.start_s else {}
     made |= {"power_cap_w": pool.power_cap_w} if pool.power_cap_w else {}
+    made |= {"link_gb_s": pool.link_bw / 1e9} if pool.link_bw else {}
     bounds = {name: getattr(pool, name) for name in ("min_replicas", "max_replicas", "prewarmed")}
     made |= {name: value for name, value in bounds.items() if value}
     made |= {"startup": _changed(pool.startup)} if pool.startup is not None else {}

@@ -107,7 +107,7 @@ def test_what_else_a_cluster_has_is_written(tmp_path: Path) -> None:
     lanes = (Lane("p", decode=False, share=0.4), Lane("d", prefill=False, share=0.6))
     odd = replace(a_pool().device, name="odd", bf16_flops=123.456e12 / 3, memory_bw=1e12 / 7, price_per_hour=0.0)
     plain = replace(odd, vendor="", price_basis="", source="the scenario")
-    pools = (replace(a_pool(engine=Engine(host_kv_bytes=3_000_000_001, lanes=lanes)), device=plain),)
+    pools = (replace(a_pool(engine=Engine(host_kv_bytes=3_000_000_001, lanes=lanes)), device=plain, link_bw=3.1e9),)
     read = problem(Faulty(pools), a_setting(), tmp_path).cluster
     assert read == Faulty(pools).cluster()
 

@@ -1,0 +1,116 @@
+"""Prefill-as-a-Service: long prompts are computed at another site, and their KV cache comes back over a thin link.
+
+Paper: arXiv 2604.15039. Requests with more than `threshold` tokens to compute go to prefill replicas of a remote
+cluster; the others, and all decoding, stay. The threshold is where both sides are equally busy: Θ_remote/p =
+Θ_local/(1 − p), with p the part of requests that goes away, Θ_remote = min(N/T(long), bandwidth/S(long)) and Θ_local =
+N/T(short); `poise/cost/cross_site.py` has it for a lognormal. As the paper's short loop does, it is sought again as the
+lengths change: here in the lengths of the last `window` requests.
+
+Parameters: `threshold` (0: sought; the paper's case study comes to 19,400) and `window`, `every`, which the paper does
+not state. What is away is told by the way of the KV cache to who decodes: whoever needs longer for it than the nearest.
+It differs from the paper in judging a prompt by the best prefix at home alone (the rule where the link is scarce), in
+T(l) = l/rate, which leaves out what grows with the square of a prompt, in S(l) through each replica's own link, and in
+taking the replica of a side with the least work, which the paper leaves open. Pools keep their roles; `pd_serve` is a
+scaler that changes them. Where nobody is away, or nobody at home, there is one side and it is least work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poise.core.action import Route
+from poise.core.chance import Chance
+from poise.core.request import RequestView
+from poise.core.view import ClusterView
+from poise.policies.loads import prefill_rates
+
+_TOKENS = 1000
+"""Ways are measured by so many tokens, whatever the prompt."""
+
+
+@dataclass(slots=True)
+class PrefillAsAService:
+    """Send prompts with many tokens to compute to the prefill replicas that are far, the others to the near ones.
+
+    threshold: tokens above which a prompt goes away; 0: where both sides are equally busy with the last `window`
+    requests, sought again after `every` of them and for each of the first `every`.
+    """
+
+    threshold: int = 0
+    window: int = 1000
+    every: int = 50
+    _lengths: deque[int] = field(default_factory=deque, init=False, repr=False)
+    _seen: int = field(default=0, init=False, repr=False)
+    _found: int = field(default=0, init=False, repr=False)
+    _measured: tuple[Sequence[int], Sequence[int]] = field(default=((), ()), init=False, repr=False)
+    _near: Sequence[int] = field(default=(), init=False, repr=False)
+    _far: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("threshold", 0), ("window", 1), ("every", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} {getattr(self, name)} is too small; give {least} or more")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns read."""
+        return ("requests", "queued_tokens", "cached_tokens")
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
+        """The least work on the side that the prompt's length asks for; the decode half to the fewest requests."""
+        able = cluster.able(request)
+        if cluster.stage == "decode":
+            return Route(chance.least(able, cluster.requests))
+        near, far = self._sides(able, cluster.partners(request), cluster)
+        cached = cluster.cached_tokens(request) if request.ids else [0] * len(cluster.queued_tokens)
+        side: Sequence[int] = near
+        if far:
+            tokens = request.prompt_tokens - max([cached[replica] for replica in near])
+            side = list(far) if tokens > self._limit(tokens, near, far, cluster) else near
+        queued, rates = cluster.queued_tokens, prefill_rates(cluster)
+        return Route(chance.least(side, lambda replica: (queued[replica] - cached[replica]) / rates[replica]))
+
+    def _sides(
+        self, able: Sequence[int], partners: Sequence[int], cluster: ClusterView
+    ) -> tuple[Sequence[int], dict[int, float]]:
+        """Who is near to those who decode, and the seconds of who is farther; all are near where nobody decodes so."""
+        if not partners:
+            return able, {}
+        if self._measured != (able, partners):
+            self._measured = able, partners
+            ways = {one: min([cluster.kv_seconds(_TOKENS, one, two) for two in partners]) for one in able}
+            shortest = min(ways.values())
+            self._near = [replica for replica in able if ways[replica] <= shortest]
+            self._far = {replica: way for replica, way in ways.items() if way > shortest}
+        return self._near, self._far
+
+    def _limit(self, tokens: int, near: Sequence[int], far: dict[int, float], cluster: ClusterView) -> int:
+        """The threshold; counts a prompt with so many tokens to compute."""
+        if self.threshold:
+            return self.threshold
+        self._lengths.append(tokens)
+        if len(self._lengths) > self.window:
+            self._lengths.popleft()
+        if self._seen < self.every or self._seen % self.every == 0:
+            self._found = self._balance(near, far, cluster)
+        self._seen += 1
+        return self._found
+
+    def _balance(self, near: Sequence[int], far: dict[int, float], cluster: ClusterView) -> int:
+        """The least length from which on home is as long busy with what is no longer as the other site with the rest.
+
+        The other site takes as long as it computes, or as its links carry, whichever is longer.
+        """
+        rates = prefill_rates(cluster)
+        home = sum([rates[replica] for replica in near])
+        compute = sum([rates[replica] for replica in far])
+        carried = sum([_TOKENS / way for way in far.values()])
+        away = min(compute, carried)
+        short, long = 0, sum(self._lengths)
+        for length in sorted(self._lengths):
+            short, long = short + length, long - length
+            if short / home >= long / away:
+                return length
+        return 0
