@@ -69,8 +69,8 @@ class PrefillAsAService:
         if far:
             tokens = request.prompt_tokens - max([cached[replica] for replica in near])
             side = list(far) if tokens > self._limit(tokens, near, far, cluster) else near
-        queued, rates = cluster.queued_tokens, prefill_rates(cluster)
-        return Route(chance.least(side, lambda replica: (queued[replica] - cached[replica]) / rates[replica]))
+        columns = zip(cluster.queued_tokens, cached, prefill_rates(cluster), strict=True)
+        return Route(chance.least(side, [(queued - known) / rate for queued, known, rate in columns]))
 
     def _sides(
         self, able: Sequence[int], partners: Sequence[int], cluster: ClusterView
