@@ -53,11 +53,8 @@ class Handover:
         pool.drop(pool.release(sequence))
         replica.queued_tokens += sequence.computed
         sequence.computed += sequence.chunk  # once computed, for whoever accounts for what is done again
-        sequence.move(Phase.WAITING)
-        sequence.computed = sequence.chunk = 0
         sequence.source = -1
-        replica.running -= 1
-        replica.waiting.push_front(sequence)
+        replica.wait_again(sequence)
         replica.look_again(now, passed)
 
     def release(self, request: int, now: int, passed: bool = False) -> None:

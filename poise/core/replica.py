@@ -359,6 +359,13 @@ class Replica:
         if not sequence.cancelled or self.sequences.get(sequence.id) is sequence:
             del self.sequences[sequence.id]
 
+    def wait_again(self, sequence: Sequence) -> None:
+        """Put an admitted sequence, whose blocks are given back, first in the queue; nothing of it is computed now."""
+        sequence.move(Phase.WAITING)
+        sequence.computed = sequence.chunk = sequence.layer = 0
+        self.running -= 1
+        self.waiting.push_front(sequence)
+
     def catch_up(self, now: int, passed: bool) -> None:
         """Evict for what the steps of a hold took so far, before anything is let go: it would be evicted instead."""
         if self.pool.cached:

@@ -77,9 +77,6 @@ class Shortage:
             pool.explicit -= private
         pool.drop(pool.release(sequence, returns=not swapped))
         sequence.preemptions += 1
-        sequence.move(Phase.WAITING)
-        sequence.computed = sequence.chunk = sequence.layer = 0
-        replica.running -= 1
-        replica.waiting.push_front(sequence)
+        replica.wait_again(sequence)
         replica.out.append((PREEMPTED, sequence))
         return sequence
