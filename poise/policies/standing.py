@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from heapq import merge
+from itertools import chain, takewhile
+from typing import Any, TypeVar
 
 from poise.core.view import LaneView, SequenceView
+
+Place = TypeVar("Place", bound=tuple[Any, ...])
 
 
 @dataclass(slots=True)
@@ -60,6 +64,24 @@ class Standing:
     def all(self, lane: LaneView) -> Iterable[SequenceView]:
         """Everybody, in no order."""
         return chain(self.fixed.values(), self.looked_at(lane))
+
+    def in_order(
+        self,
+        lane: LaneView,
+        running: list[Place],
+        fixed: Iterable[Place],
+        place: Callable[[LaneView, SequenceView, bool], Place],
+        full: Callable[[int], bool],
+    ) -> Iterable[Place]:
+        """Prompts under way and who waits, the least place first; the latter as long as any of them can be admitted.
+
+        running, fixed: the places of prompts under way and of the `fixed`, in order.  place: that of one that has to be
+        looked at, which waits.  full: whether nobody who wants so many KV blocks can be admitted any more.
+        """
+        looked = sorted([place(lane, each, True) for each in self.looked_at(lane)])
+        least = self.least(lane)
+        waiting: Iterable[Place] = takewhile(lambda _: not full(least), merge(looked, fixed) if looked else fixed)
+        return merge(running, waiting) if running else waiting
 
     def least(self, lane: LaneView) -> int:
         """KV blocks without which none of them can be admitted."""

@@ -15,10 +15,8 @@ by deadlines, the paper's baseline.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import merge
-from itertools import takewhile
 from typing import Any, Literal
 
 from poise.core.action import ALL, NONE, Batch, Entry
@@ -108,13 +106,10 @@ class FlowPrefill:
         standing = self._standing
         for sequence in standing.arrived(lane):
             self._turning.add(sequence.id, *self._keys(lane, sequence, sequence.need))
-        ranked: Iterator[Candidate] = map(self._fixed, self._turning.order(lane.now))
-        looked = sorted([self._candidate(lane, sequence, True) for sequence in standing.looked_at(lane)])
-        if looked:
-            ranked = merge(looked, ranked)
-        least = standing.least(lane)
-        ranked = takewhile(lambda _: not (prompts.passing or prompts.full(least)), ranked)
-        return merge(running, ranked) if running else ranked
+        fixed = map(self._fixed, self._turning.order(lane.now))
+        return standing.in_order(
+            lane, running, fixed, self._candidate, lambda least: prompts.passing or prompts.full(least)
+        )
 
     def _fixed(self, place: Urgency) -> Candidate:
         sequence = self._standing.fixed[place.id]

@@ -12,10 +12,8 @@ step that its relative slack allows, at most `most_yield` of it (the cap is ours
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import merge
-from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from poise.core.action import Batch
@@ -129,13 +127,8 @@ class Medha:
         standing = self._standing
         for sequence in standing.arrived(lane):
             self._falling.add(sequence.id, *self._line(lane, sequence, sequence.need))
-        ranked: Iterator[Ranked] = map(self._standing_at, self._falling.order(lane.now))
-        looked = sorted([self._place(lane, sequence, True) for sequence in standing.looked_at(lane)])
-        if looked:
-            ranked = merge(looked, ranked)
-        least = standing.least(lane)
-        ranked = takewhile(lambda _: not prompts.full(least), ranked)
-        return merge(running, ranked) if running else ranked
+        fixed = map(self._standing_at, self._falling.order(lane.now))
+        return standing.in_order(lane, running, fixed, self._place, prompts.full)
 
     def _standing_at(self, found: tuple[float, int]) -> Ranked:
         place, id = found
