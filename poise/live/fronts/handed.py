@@ -32,11 +32,14 @@ FIELDS: Final = (
 class Handed:
     """One request that was handed over. replicas: those to try, in order; status: of a refusal, 0 for none.
 
+    holder: the replica that took it, "" as long as none has; ended: those that were said to be done with it.
     done: called once it is decided either way.
     """
 
     def __init__(self, done: Callable[[], None]) -> None:
         self.replicas: list[str] = []
+        self.holder = ""
+        self.ended: set[str] = set()
         self.status = self.retry_after_s = 0
         self.reason = ""
         self.passage: Passage
@@ -47,8 +50,14 @@ class Handed:
         """Whether it is known where it goes, or that it does not."""
         return bool(self.replicas or self.status)
 
+    @property
+    def over(self) -> bool:
+        """Whether the replica that took it is done with it, whichever of the two was told first."""
+        return self.holder in self.ended
+
     def taken(self, replica: str) -> None:
         """A replica has it."""
+        self.holder = replica
         if self.passage.trip is not None:
             self.passage.trip.answered(200, [], _endpoint(replica))
             self.passage.trip.passes(b"")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from poise.core.control import Control
 from poise.core.errors import UserError
@@ -23,6 +23,9 @@ try:
     from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 except ModuleNotFoundError as error:
     raise UserError(f"the Ray front needs {error.name}; pip install 'poise[ray]'") from None
+
+GRACE_S: Final = 1.0
+"""For so long after a call's end it may yet be told that a replica had taken it: both come from threads of Ray's."""
 
 log = logging.getLogger("poise.fronts")
 
@@ -77,16 +80,31 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
         pending_request.future.set_exception(BackPressureError(held, held, handed.status, handed.retry_after_s or None))
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
-        """A replica has taken a call."""
-        handed = self._handed.get(pending_request.metadata.internal_request_id)
+        """A replica has taken a call, and may be done with it already."""
+        call = pending_request.metadata.internal_request_id
+        handed = self._handed.get(call)
         if handed is not None:
             handed.taken(replica_id.unique_id)
+            if handed.over:
+                self._done(call)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """A replica is done with a call, or would not take it."""
+        """A replica is done with a call, or is dead, which Ray says next; or would not take it.
+
+        Then Ray asks again, or the caller has left.
+        """
         handed = self._handed.get(internal_request_id)
-        if handed is not None and replica_id.unique_id in handed.replicas:
-            self._done(internal_request_id)
+        if handed is None:
+            return
+        handed.ended.add(replica_id.unique_id)
+        if handed.over:
+            asyncio.get_running_loop().call_soon(self._done, internal_request_id)
+        elif not handed.holder:
+            self._later(now() + round(GRACE_S * SECOND), lambda: self._nobody(internal_request_id, handed))
+
+    def _nobody(self, call: str, handed: Handed) -> None:
+        if self._handed.get(call) is handed and not handed.holder:
+            self._done(call)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """These replicas run now."""

@@ -114,7 +114,7 @@ def main(out: str) -> None:
     ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
     serve.start(proxy_location="Disabled")
     try:
-        told = asyncio.run(asyncio.wait_for(here.scene(), 2 * WAIT_S))
+        told = asyncio.run(asyncio.wait_for(here.scene(), 4 * WAIT_S))
         Path(out).write_text(json.dumps(told))
     finally:
         serve.shutdown()

@@ -72,6 +72,26 @@ def test_a_call_that_the_second_choice_took_is_counted_there() -> None:
     house.check()
 
 
+def test_the_end_may_be_told_before_who_took_it() -> None:
+    house = House()
+    handed = house.ask()
+    first, second = handed.replicas
+    handed.ended.add(first)
+    assert not handed.over, "it may have refused"
+    handed.taken(second)
+    assert not handed.over, "another has it"
+    handed.ended.add(second)
+    assert handed.over
+    early = house.ask()
+    early.ended.add(early.replicas[0])
+    early.taken(early.replicas[0])
+    assert early.over
+    for each in (handed, early):
+        each.completed()
+    assert len(house.happened(Finished)) == 2 and not house.happened(Cancelled)
+    house.check()
+
+
 def test_a_call_that_nobody_took_is_nobodys() -> None:
     house = House()
     house.ask().completed()

@@ -24,6 +24,8 @@ from tests.live.fronts.shed import Shed
 pytestmark = pytest.mark.slow
 
 RAY = "ray[serve]==2.60.0"
+PATIENT = {f"RAY_SERVE_{each}QUEUE_LENGTH_RESPONSE_DEADLINE_S": "30" for each in ("", "MAX_")}
+"""A replica that is slow to say how long its queue is, as on a busy machine, is not passed over for the other."""
 LIVE = ("httptools", "jinja2", "prometheus-client", "pyzmq", "tokenizers", "uvloop", "xxhash")
 ROOT = Path(__file__).parents[3]
 
@@ -49,11 +51,12 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What happened in the scene."""
     folder = tmp_path_factory.mktemp("scene")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    ours = {"PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **PATIENT, **ours}
     out = folder / "told.json"
     done = subprocess.run(
         [python, "-m", "tests.live.fronts.ray_scene", str(out)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     said: dict[str, Any] = json.loads(out.read_text())
@@ -94,7 +97,7 @@ def test_every_call_ends_once(told: dict[str, Any], trace: Trace) -> None:
     counts = Counter(type(each).__name__ for each in trace.items())
     assert told["balance"] == [0, 0, 0]
     assert counts["Arrived"] == counts["Finished"] + counts["Failed"] + counts["Cancelled"] + counts["Refuse"]
-    assert counts["Finished"] >= 28 and counts["Refuse"] == 1
+    assert (counts["Finished"], counts["Failed"], counts["Refuse"]) == (28, 1, 1)
 
 
 def test_a_control_alone_decides_the_same(trace: Trace) -> None:
