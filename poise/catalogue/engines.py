@@ -109,6 +109,9 @@ def engine_defaults(name: str, version: str = "") -> EngineDefaults:
     for row in _table():
         if any(wanted.startswith(alias) for alias in row[0]):
             return _fitting(row[1], version)
+    for row in _table():  # `Dynamo (SGLang)`: what serves beneath
+        if any(alias in wanted for alias in row[0]):
+            return _fitting(row[1], version)
     return replace(_fitting(_table()[0][1], version), name=name, known=False)
 
 
