@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Protocol
 
-from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator
 from poise.core.spec import Pool
+from poise.cost.beside import check_terms
 
 
 class Recipe(Protocol):
@@ -27,10 +26,12 @@ class Recipe(Protocol):
 class Term(Protocol):
     """A system's change to the cost of a step.
 
-    hides: the resources whose time it hides behind others, if any (a class variable that may be missing): what one term
-    hides another cannot hide again.
-    phases: whether prompts and decodes may share no step, which the batcher must keep (a class variable that may be
-    missing).
+    Class variables that may be missing say what goes beside it (`poise.cost.beside`, `poise.scenario.combination`):
+    hides: the resources whose time it hides behind others: what one term hides another cannot hide again.
+    takes: what it decides in place of any other, of "prompts", "decodes", "layout" and "KV" (`beside.TAKEN`).
+    first: whether it makes steps, or those of prompts, without asking what it is around, and so goes first.
+    phases: whether prompts and decodes may share no step, which the batcher must keep.
+    prefixes: false where KV of a prefix depends on what follows it, so that no other request can use it.
     One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
     system leaves it, asked where none are given; CapacityError where nothing is left.
     """
@@ -59,14 +60,7 @@ class Termed:
     terms: Sequence[Term | Over] = ()
 
     def __post_init__(self) -> None:
-        for one, two in combinations(self.terms, 2):
-            both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
-            if both:
-                names = " and ".join(type(each).__name__ for each in (one, two))
-                raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
-            if hasattr(one, "over"):
-                names = f"{type(one).__name__} asks the others for pools of its own"
-                raise ScenarioError(f"term {names}; name it last, behind {type(two).__name__}")
+        check_terms(self.terms)
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""

@@ -53,6 +53,16 @@ def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
         )
 
 
+def check_prefixes(pool: Pool, cost: object) -> None:
+    """Raise ScenarioError where an engine keeps prefixes that by a term of its cost nobody could use again."""
+    alone = [type(term).__name__ for term in getattr(cost, "terms", ()) if not getattr(term, "prefixes", True)]
+    if alone and pool.engine.prefix_caching:
+        raise ScenarioError(
+            f"engine.prefix_caching is true in pool {pool.name or pool.model.name!r}; under the term {alone[0]} KV of "
+            "a prefix depends on what follows it: give prefix_caching: false"
+        )
+
+
 def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> None:
     """Raise ScenarioError where a batcher leaves the work of a pool's role undone; it is tried on one request."""
     if not _serves(pool, estimator, blocks, batcher):

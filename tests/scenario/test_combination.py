@@ -102,3 +102,17 @@ def test_kv_is_kept_for_no_longer_than_the_run(
     error = capsys.readouterr().err
     assert said in error
     assert not said or error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_prefixes_that_nobody_could_use_again(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A term may forbid the prefix cache, which is on by default; a pool's own engine may be what turns it off."""
+    file = tmp_path / "scenario.yaml"
+    text = FILE.replace("WORKLOAD", SHORT).replace("policies: {cache: {fixed_ttl: {ttl_s: 30}}}\n", "")
+    file.write_text(f"{text}cost: {{terms: dllm_serve}}\n")
+    assert main([command, str(file), "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert "engine.prefix_caching is true in pool 'meta-llama/Llama-3.1-8B'; under the term DllmServe" in error
+    assert "give prefix_caching: false" in error and error.count("\n") == 1
+    file.write_text(file.read_text().replace("{device: H100}", "{device: H100, engine: {prefix_caching: false}}"))
+    assert main(["simulate", str(file), "--quiet"]) == 0, capsys.readouterr().err

@@ -33,6 +33,8 @@ class DiagonalBatching:
     """
 
     hides: ClassVar[tuple[str, ...]] = ("arithmetic", "links", "memory")
+    takes: ClassVar[tuple[str, ...]] = ("prompts", "KV")
+    first: ClassVar[bool] = True
     segment: int = 1024
     memory: int = 128
     reached: float = 1.0

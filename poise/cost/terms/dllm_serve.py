@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
@@ -48,6 +49,8 @@ class DllmServe:
     turn engine.prefix_caching off. It changes what is computed, so among terms it goes last.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("prompts", "decodes")
+    prefixes: ClassVar[bool] = False
     block: int = 32
     steps: int = 32
     every: int = 8

@@ -38,6 +38,7 @@ class ExpertAsAService:
     """
 
     hides: ClassVar[tuple[str, ...]] = ("arithmetic", "links", "memory")
+    takes: ClassVar[tuple[str, ...]] = ("layout", "KV")
     servers: int = 0
     copies: int = 2
     batches: int = 2
@@ -56,8 +57,6 @@ class ExpertAsAService:
 
     def held(self, pool: Pool) -> Pool:
         """The pool with the KV blocks of its clients, without routed experts; CapacityError where none are left."""
-        if pool.engine.kv_blocks:
-            raise ScenarioError("term expert_as_a_service: another term keeps KV blocks before it; name it first")
         clients = alone(pool, pool.data - self.of(pool))
         self._fits(pool)
         return replace(pool, engine=replace(pool.engine, kv_blocks=kv_blocks(clients)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -32,6 +33,7 @@ class HybridPartition:
     their product counts.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("layout", "KV")
     tensors: str = ""
 
     def __post_init__(self) -> None:

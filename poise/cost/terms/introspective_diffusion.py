@@ -8,6 +8,7 @@ prepares it once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -36,6 +37,7 @@ class IntrospectiveDiffusion:
     roofline's by default.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("decodes",)
     stride: int = 4
     acceptance: float = 0.9
     stationary: bool = True

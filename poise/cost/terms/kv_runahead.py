@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -123,6 +124,7 @@ class KvRunahead:
     Every device has all weights beside its part of the KV: see that they fit, for memory is counted as for the pool.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("prompts", "layout")
     least_tokens: int = 1024
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:

@@ -39,6 +39,8 @@ class MoeGen:
     """
 
     hides: ClassVar[tuple[str, ...]] = ("arithmetic", "links", "memory")
+    takes: ClassVar[tuple[str, ...]] = ("layout", "KV")
+    first: ClassVar[bool] = True
     on_cpu: float | None = None
     kept: float | None = None
     host_gb: float = _HOST.memory / 1e9

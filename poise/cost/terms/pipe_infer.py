@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -30,6 +31,7 @@ class PipeInfer:
     proposes for all requests at once (a fiftieth, for a draft model of that size).
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("decodes",)
     acceptance: float = 0.7
     run: int = 0
     draft: float = 0.02

@@ -36,6 +36,7 @@ class Seesaw:
     """
 
     phases: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = ("layout", "KV")
     prefill: str = ""
     decode: str = ""
     host_gb: float = 80.0
