@@ -135,6 +135,21 @@ def test_engines_go_by_version() -> None:
     assert (strange.name, strange.known, strange.token_budget) == ("abacus", False, new.token_budget)
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Dynamo (SGLang)", "SGLang"),
+        ("dynamo-trtllm", "TensorRT-LLM"),
+        ("Dynamo (TensorRT-LLM)", "TensorRT-LLM"),
+        ("llm-d vLLM", "vLLM"),
+        ("Ollama", "Ollama"),
+        ("exllama", "exllama"),
+    ],
+)
+def test_an_engine_beneath_another_is_found_by_its_word(name: str, found: str) -> None:
+    assert engine_defaults(name).name == found
+
+
 def test_stated_limits_replace_defaults() -> None:
     engine = engine_defaults("sglang").engine("0.5.9", token_budget=512)
     assert (engine.name, engine.version, engine.token_budget, engine.memory_fraction) == ("SGLang", "0.5.9", 512, 0.88)
