@@ -182,8 +182,7 @@ class Control:
         state = self.state
         able = state.able(request)
         if not able:
-            reason = state.hopeless(request)
-            return self._turn_away(request, reason) if reason else None
+            return self._unless_hopeless(request)
         self.chance.key = request.id
         if self.admission or self.tried or request.home >= 0:
             decision, able = self._narrowed(request, able)
@@ -199,7 +198,7 @@ class Control:
             if state.replicas[replica].role == "prefill":
                 chosen = self._decode(request, decision)
                 if chosen is None:
-                    return None
+                    return self._unless_hopeless(request)
                 decode = chosen
             for taken in self._takes:
                 taken(request, replica, state)
@@ -210,6 +209,11 @@ class Control:
         if type(decision) is Reject:
             return self._turn_away(request, decision.reason, decision.retry_after)
         raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
+
+    def _unless_hopeless(self, request: RequestView) -> Refuse | None:
+        """Hold a request that nobody can take now, unless nobody ever will."""
+        reason = self.state.hopeless(request)
+        return self._turn_away(request, reason) if reason else None
 
     def _turn_away(self, request: RequestView, reason: str, retry_after: int = 0) -> Refuse:
         """Refuse a request that has joined."""

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from poise.core.errors import ScenarioError
@@ -74,15 +75,25 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
                 f"policies.{slot}.{name}.{parameter}: {value!r} is no {type(default).__name__}; "
                 f"give a value like {default!r}"
             )
+        if not _finite(value):
+            raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is not finite; give a number")
+        if default is None and "dict" in str(signature.parameters[parameter].annotation) and not _maps(value):
+            raise ScenarioError(
+                f"policies.{slot}.{name}.{parameter}: {value!r} is no mapping by number; give one, as in {{0: 2}}"
+            )
     missing = [
         each.name for each in signature.parameters.values() if each.default is each.empty and each.name not in given
     ]
     if missing:
         raise ScenarioError(f"policies.{slot}.{name}: parameter {missing[0]!r} is missing; give it a value")
     try:
-        return kind(**given)
+        made = kind(**given)
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"policies.{slot}.{name}: {error}") from None
+    for parameter, value in given.items() if name in _built_in(slot) else ():
+        if _counts(parameter, signature.parameters[parameter].default) and value < 0:
+            raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is below 0; give 0 or more")
+    return made
 
 
 def _numbered(value: Any) -> Any:
@@ -90,6 +101,24 @@ def _numbered(value: Any) -> Any:
     if not isinstance(value, dict) or not all(isinstance(key, str) and key.isdecimal() for key in value):
         return value
     return {int(key): each for key, each in value.items()}
+
+
+def _finite(value: Any) -> bool:
+    """Whether all numbers of a value are finite, as instants and sums of them must be."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return all(map(_finite, value)) if isinstance(value, list) else not isinstance(value, float) or isfinite(value)
+
+
+def _counts(parameter: str, default: Any) -> bool:
+    """Whether a parameter is a number of things, of seconds or of tokens, where its default does not say otherwise."""
+    if isinstance(default, bool) or not isinstance(default, int | float) or default < 0 or parameter == "seed":
+        return False
+    return isinstance(default, int) or parameter.endswith(("_s", "_tokens"))
+
+
+def _maps(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(key, int) for key in value))
 
 
 def _alike(value: Any, default: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +95,15 @@ def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> 
     return False
 
 
-def check_kept(cache: Cache | None, workload: Workload, until_s: float | None) -> None:
-    """Raise ScenarioError where KV is kept for longer than the run lasts, as far as that is known before."""
+def check_kept(cache: Cache | None, pools: Iterable[Pool], workload: Workload, until_s: float | None) -> None:
+    """Raise ScenarioError where no engine could find KV that is kept, or where it is kept for longer than the run
+    lasts, as far as that is known before.
+    """
+    if cache is not None and not any(pool.engine.prefix_caching for pool in pools):
+        raise ScenarioError(
+            f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that nobody "
+            "finds it; give prefix_caching: true, or leave the cache policy out"
+        )
     lasts = until_s or _lasts_s(workload)
     for name, kept in _times(cache):
         if lasts and kept >= lasts:

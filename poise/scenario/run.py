@@ -52,7 +52,7 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     keep = keep or Keep()
     label, policies = only_bundle(problem)
     first = problem.traffic.make(problem.seeds[0])
-    check_kept(policies.cache, first, problem.until_s)
+    check_kept(policies.cache, problem.cluster.pools, first, problem.until_s)
     facts, notes = provenance(problem, first), _notes(problem)
     pools = [pool.name or str(at) for at, pool in enumerate(problem.cluster.pools)]
     outcome = Outcome(label, facts, len(problem.seeds), notes, workload=first, blamed=keep.blame, pools=pools)

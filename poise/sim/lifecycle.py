@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from poise.core.accounts import Accounts
@@ -26,6 +27,7 @@ class Lifecycle:
     alive, draining: by replica.
     changed: told of each replica that drains, has left or is lost, and whether it is lost, when the control side knows;
     None: nobody.
+    specs: what the control side was told of each replica; it is told when one that was to return will not.
     made: output tokens that a client already has from a replica that was lost, by request.
     """
 
@@ -42,6 +44,7 @@ class Lifecycle:
         touch: Callable[[int, Callable[[bool], None]], None],
         renew: Callable[[int], None],
         happened: list[Happened],
+        specs: Sequence[ReplicaSpec],
         accounts: Accounts | None = None,
     ) -> None:
         self.alive = [True] * len(replicas)
@@ -62,6 +65,9 @@ class Lifecycle:
         self._happened = happened
         self._factors: dict[int, list[float]] = {}  # of the spells of slowness under way, by replica
         self._away: dict[int, list[tuple[int, int]]] = {}  # lost devices by replica: until when, and how many
+        self._specs = list(specs)
+        self._starts = Counter(fault.replica for fault in cluster.faults if fault.kind == "join")  # that are to come
+        self._next: dict[int, Fault] = {}  # starts that wait until who drains there has left
 
     def begin(self) -> None:
         """Enter all faults; who joins later is absent until then."""
@@ -151,8 +157,12 @@ class Lifecycle:
             self._tell(number)
 
     def _start(self, fault: Fault) -> None:
-        """A replica begins to start, unless one of its number is there or starts."""
+        """A replica begins to start, unless one of its number is there or starts; where that drains, behind it."""
         number, now = fault.replica, self._agenda.now
+        if self.draining[number] and number not in self._next:
+            self._next[number] = fault
+            return
+        self._starts[number] -= 1
         if self.alive[number] or self.replicas[number].stats.up_until == NOT_YET != self.replicas[number].stats.up_from:
             return
         self.lease(number)
@@ -198,9 +208,10 @@ class Lifecycle:
         self._note(fault, now, until)
         if self._survives(number) is None:
             back_at = max(at for at, _ in away)
-            self._lose(number)
             if back_at < NEVER and self.changed is None:  # else the scaler decides what starts
+                self._starts[number] += 1
                 self._later(back_at, self._start, Fault(fault.at_s, "join", number))
+            self._lose(number)
             return
         self._pace(number)
         if fault.for_s:
@@ -252,3 +263,8 @@ class Lifecycle:
         replica.close(self._agenda.now, self._passed(number))
         self.end_lease(number)
         self._gone(number)
+        if number in self._next:
+            self._later(self._agenda.now, self._start, self._next.pop(number))
+        spec = self._specs[number]
+        if spec.returns and not self._starts[number] and self.changed is None:
+            self.know(number, spec._replace(returns=False))

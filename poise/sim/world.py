@@ -141,7 +141,7 @@ class World:
         self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
             cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,
-            self._gone, self._touch, self._renew, self.run.faults, self.accounts,
+            self._gone, self._touch, self._renew, self.run.faults, control.state.replicas, self.accounts,
         )  # fmt: skip
 
         self.lending.lifecycle = self.lifecycle

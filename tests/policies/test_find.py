@@ -58,11 +58,24 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
         ("router", "poise.policies.route.round_robin:Nothing", {}, "has no 'Nothing'; name a class in it"),
         ("router", "poise.policies.batch.chunked:Chunked", {}, "has no method 'route', which a router must have"),
         ("batcher", "chunk", {}, "did you mean chunked"),
+        ("batcher", "chunked", {"long_prefill": -1}, r"chunked\.long_prefill: -1 is below 0; give 0 or more"),
+        ("scaler", "apa", {"window_s": -1.0}, r"apa\.window_s: -1.0 is below 0; give 0 or more"),
+        ("order", "deficit_round_robin", {"quantum": -1.0}, "quantum"),
+        ("router", "dualmap", {"ttft_s": float("inf")}, r"dualmap\.ttft_s: inf is not finite; give a number"),
+        ("order", "edf", {"ttft_s": float("nan")}, "nan is not finite"),
+        ("order", "virtual_token_counter", {"weights": {0: float("inf")}}, "is not finite"),
+        ("order", "virtual_token_counter", {"weights": "bogus"}, r"weights: 'bogus' is no mapping by number; give one"),
+        ("admission", "tenant_limits", {"tenants": {"a": {}}}, r"tenants: .* is no mapping by number"),
     ],
 )
 def test_errors_name_the_cure(slot: str, name: str, parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         build(slot, name, parameters)
+
+
+def test_what_may_be_below_0_is_left_alone() -> None:
+    assert build("router", "llumnix", {"high": -1}).high == -1
+    assert build("preempt", "fast_switch", {"seed": -3}).seed == -3
 
 
 MODULE = '''

@@ -89,10 +89,15 @@ SHORT = "poisson: {rate: 10, requests: 50, prompt_tokens: 9, output_tokens: 2}"
         (SHORT, "", "ttl_s 30 of FixedTtl is longer than the run, which takes requests for 5.62406 s"),
         (SHORT, "run: {until_s: 20}", "which takes requests for 20 s: nothing would expire; give less"),
         (SHORT.replace("10,", "1,"), "", ""),
+        (
+            SHORT.replace("10,", "1,"),
+            "engine: {prefix_caching: false}",
+            "FixedTtl keeps KV, and engine.prefix_caching is",
+        ),
         ("closed: {concurrency: 2, requests: 9, prompt_tokens: 9, output_tokens: 2}", "", ""),
     ],
 )
-def test_kv_is_kept_for_no_longer_than_the_run(
+def test_kv_is_kept_where_it_is_found_and_for_no_longer_than_the_run(
     command: str, workload: str, more: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "scenario.yaml"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import poise as ps
 from poise.core.blame import SLOW
 from poise.core.errors import ScenarioError
-from poise.core.records import FINISHED, LOST, Run
+from poise.core.records import FINISHED, LOST, REJECTED, Run
 from poise.core.spec import Cluster, Fault, FaultRate, Pool
 from poise.core.units import SECOND, seconds
 from poise.policies.recover.migrate import Migrate
@@ -175,6 +175,31 @@ def test_the_end_of_a_notice_does_not_take_another_replica() -> None:
     load = a_load((0.5, 16, 200))
     back = run(load, Fault(0.1, "reclaimed", 0, notice_s=2.0), Fault(0.2, "join", 0))
     assert ends(back) == [2.5]
+
+
+def test_one_that_came_back_and_is_gone_again_is_waited_for_no_more() -> None:
+    """What joins is to come once: after it nobody else will take the place, and requests are refused, not held."""
+    load = a_load((0.0, 16, 50), (0.8, 16, 5), (3.0, 16, 5))
+    some = run(load, Fault(0.6, "lost", 0), Fault(0.7, "join", 0), Fault(2.0, "drain", 0))
+    assert list(some.records.status) == [FINISHED, FINISHED, REJECTED]
+    some = run(load, Fault(0.9, "drain", 0), Fault(2.0, "device_lost", 0, for_s=0.5))  # of one that has left already
+    assert list(some.records.status) == [FINISHED, FINISHED, REJECTED]
+
+
+def test_who_has_no_decode_replica_left_is_refused() -> None:
+    load = a_load((0.0, 16, 5), (2.0, 16, 5), (3.0, 16, 5))
+    some = run(load, Fault(1.0, "lost", 1), roles=("prefill", "decode"))
+    assert list(some.records.status) == [FINISHED, REJECTED, REJECTED]
+    back = run(load, Fault(1.0, "lost", 1), Fault(4.0, "join", 1), roles=("prefill", "decode"))
+    assert list(back.records.status) == [FINISHED] * 3
+    assert min(ends(back)[1:]) > 4.0
+
+
+def test_who_joins_while_another_of_its_number_drains_starts_behind_it() -> None:
+    load = a_load((0.0, 16, 100), (0.6, 16, 5))
+    some = run(load, Fault(0.5, "drain", 0), Fault(0.7, "join", 0))
+    assert ends(some)[0] == 1.0 and some.records.dispatched_at[1] == SECOND
+    assert list(some.records.status) == [FINISHED] * 2
 
 
 # Recovery ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Any
 
-from poise.core.action import ALL, NONE, UNTIL_CHANGE, Batch
+from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch
 from poise.core.estimate import Chunk
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
@@ -105,19 +105,22 @@ class Laps:
         return self._boundary
 
     def _one_class(self, lane: LaneView, prompts: Prompts) -> Batch:
-        """Short prompts if enough are gathered, a long one, or nothing until the window ends."""
+        """Short prompts if enough are gathered, a long one, or nothing until the window ends.
+
+        The turn passes on with a batch alone: a step that admits nobody leaves all as it was, and can be held. One that
+        is short by what the prefix cache has of it turns long as decodes push that out, so then nothing is held.
+        """
         short, long = self._classes(lane)
         wake_at = self._wake_at(short) if len(short) < self.depth else 0
         ready = bool(short) and wake_at <= lane.now
-        if long and (self._long_next or not ready):
+        if long and (self._long_next or not ready) and self._admit(lane, prompts, long[:1]):
             self._long_next = False
-            if self._admit(lane, prompts, long[:1]):
-                return Batch(tuple(prompts.entries))
-        if ready:
+            return Batch(tuple(prompts.entries))
+        if ready and self._admit(lane, prompts, short):
             self._long_next = True
-            if self._admit(lane, prompts, short):
-                return Batch(tuple(prompts.entries))
-        return Batch((), ALL, UNTIL_CHANGE, wake_at=0 if ready or not short else wake_at)
+            return Batch(tuple(prompts.entries))
+        hold = ONE_STEP if any(each.need > self._boundary for _, each in short) else UNTIL_CHANGE
+        return Batch((), ALL, hold, wake_at=0 if ready or not short else wake_at)
 
     def _classes(self, lane: LaneView) -> tuple[list[Waiting], list[Waiting]]:
         """Who waits with a short prompt and who with a long one, both in the queue's order."""

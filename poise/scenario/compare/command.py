@@ -59,7 +59,7 @@ def compare_file(wish: Wish) -> bool:
     study = study_of(problem)
     first = problem.traffic.make(problem.seeds[0])
     for _, policies in problem.bundles:
-        check_kept(policies.cache, first, problem.until_s)
+        check_kept(policies.cache, problem.cluster.pools, first, problem.until_s)
     facts = provenance(problem, first)
     store = None if wish.out is None else opened(wish.out, problem, facts, resume=wish.resume)
     with Bars() as bars:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from poise.catalogue import device, model
 from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry
+from poise.core.spec import Cluster, Engine, Pool
 from poise.core.units import ps
+from poise.policies import Policies
 from poise.policies.batch.laps import Laps
+from poise.scenario.simulate import simulate
 from poise.testing import a_lane
 from poise.testing.cost import LinearCost
+from poise.workload import constant, lognormal
 from tests.policies.batch.test_chunked import decoding, prompts
 
 COST = LinearCost(step_s=0.01, prompt_s=1e-4)
@@ -42,6 +47,29 @@ def test_the_classes_take_turns() -> None:
     assert [entry.request for entry in at(batcher, 0.0, 500, 50, 600, 60).entries] == [1, 3]
     assert [entry.request for entry in at(batcher, 0.0, 500, 50, 600, 60).entries] == [0]
     assert [entry.request for entry in at(batcher, 0.0, 500, 50, 600, 60).entries] == [1, 3]
+
+
+def test_a_step_that_admits_nobody_leaves_the_turn() -> None:
+    """Else what is held would compose otherwise at each step: with a turn for the short, then one for the long."""
+    full = a_lane(waiting=prompts(50, 500), decoding=decoding(2), blocks=5, cost=COST)
+    batcher = Laps(depth=1)
+    for _ in range(3):
+        assert batcher.compose(full) == Batch((), ALL, UNTIL_CHANGE)
+    assert [entry.request for entry in at(batcher, 0.0, 50, 500).entries] == [0]
+
+
+def test_who_is_short_by_the_cache_alone_is_looked_at_in_each_step() -> None:
+    """Decodes may push out what the cache has of a prompt, which is long from then on."""
+    engine = Engine(kv_blocks=300)
+    pool = Pool(model("llama-3.1-8b"), device("A100"), engine=engine)
+    lengths = {"prompt_tokens": lognormal(2500, 1.5, max=9000), "output_tokens": lognormal(150, 0.7)}
+    load = constant(0.125, requests=12, seed=0, **lengths)
+    runs = [
+        simulate(Cluster((pool,)), load, Policies(batcher=Laps()), one_step=one_step).records
+        for one_step in (False, True)
+    ]
+    assert runs[0] == runs[1]
+    assert sum(runs[0].preemptions)
 
 
 def test_a_long_prompt_goes_while_short_ones_are_gathered() -> None:
