@@ -111,6 +111,8 @@ def _read(row: Row) -> Reading:
     output = row.output or (scenario.output if scenario else 0.0)
     if prompt < 1 or output < 1:
         raise NotCoveredError("the lengths are not stated")
+    if prompt + output > model.max_context:
+        assumed.append(f"{prompt + output:,.0f} tokens, beyond the {model.max_context:,} that {model.name} is made for")
     setup, said = setup_of(row, model, device, weights, load.clients)
     assumed += said
     base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults, setup))
