@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from poise.catalogue.devices import device
-from poise.catalogue.models import model
+from poise.catalogue.models import loose_model, model
 from poise.catalogue.names import key
+from poise.catalogue.spelling import BRACKETS, device_words, uncounted
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Format
@@ -21,18 +22,12 @@ LEVELS = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 
 _DATA = Path(__file__).with_name("assumptions.json")
 
-_BRACKETS = re.compile(r"\s*[(\[].*$")
-_TAILS = re.compile(
-    r"[-_ ](99(\.\d+)?|edge|interactive|server|offline|quark|dyn|trtllm|vllm|awq|gptq|instruct|chat|hf"
-    r"|(nv|mx)?fp\d\w*|w\d+a\d+\w*|int\d\w*|bf16|fp16)$",
-    re.IGNORECASE,
-)
 _FORMATS: tuple[tuple[str, Format], ...] = (
-    (r"(nv|mx)?fp4|w4a4|e2m1", "fp4"),
-    (r"u?int4|int4_?wo|w4a(8|16)|awq|gptq|q4", "int4"),
-    (r"int8|w8a8|sq", "int8"),
-    (r"fp8\w*|e4m3|f8", "fp8"),
-    (r"(bf16|fp16|f16|half|bfloat16|float16)( mixed)?", "bf16"),
+    (r"(modelopt_)?(nv|mx|amd)?fp4(_\w+)?|w4a4|e2m1|float4\w*", "fp4"),
+    (r"u?int4(_?wo)?|w4a(8|16|fp8)|awq(_int4|_marlin)?|gptq(_int4|_marlin)?|nf4|4_?bit|q4(_\w+)?", "int4"),
+    (r"(modelopt_|w8a8_)?fp8\w*|e4m3|f8|float8\w*|ptpc_fp8", "fp8"),
+    (r"u?int8(_wo)?|w8a(8|16)(_int8)?|gptq_int8|8_?bit|q8(_0)?|sq", "int8"),
+    (r"(bf16|fp16|f16|half|bfloat16|float16)( mixed)?|16_?bit", "bf16"),
 )
 
 
@@ -82,51 +77,38 @@ def named_device(name: str) -> tuple[Device, str]:
     for row in _table()["devices"]:
         if key(row["named"]) == key(name):
             return device(row["taken"]), f"device {name}: {row['taken']}, {row['why']}"
-    bare = _BRACKETS.sub("", name)
-    found = device(bare)
-    return found, "" if bare == name else f"device {name}: {found.name}"
+    for spelling in (name, uncounted(name), _remarked(uncounted(name))):
+        try:
+            found = device(spelling)
+        except UserError:
+            continue
+        return found, "" if spelling == name else f"device {name}: {found.name}"
+    return device(name), ""
+
+
+def _remarked(name: str) -> str:
+    """`name` with no more of a remark in brackets than form and memory, which tell devices apart."""
+    bare = BRACKETS.sub("", name)
+    inner = device_words(name[len(bare) :])
+    return name if inner is None else f"{bare} {inner.form} {inner.memory_gb or ''}{'GB' if inner.memory_gb else ''}"
 
 
 def named_model(name: str) -> tuple[Model, str]:
     """The model behind a loose name: tails that name a format, a benchmark or a tuning do not change its shape."""
-    bare = _BRACKETS.sub("", name).replace("_", "-") if "/" not in name else _BRACKETS.sub("", name)
-    for spelling in _spellings(bare):
-        try:
-            found = model(spelling)
-        except UserError:
-            continue
-        return found, ""
-    return model(name), ""
-
-
-def _spellings(name: str) -> list[str]:
-    """`name`, then with one more tail off each time, each also with its parts that a slash joins."""
-    found = [name]
-    while _TAILS.search(found[-1]):
-        found.append(_TAILS.sub("", found[-1]))
-    found += [re.sub(r"^llama-?v(\d)", r"llama-\1", each, flags=re.IGNORECASE) for each in found]
-    first = re.fullmatch(r"llama-?(\d+b)", found[0], re.IGNORECASE)  # the size tells the generation
-    return [*found, f"llama-1-{first[1]}", f"llama-2-{first[1]}"] if first else found
+    found = loose_model(name)
+    return found or model(name), ""
 
 
 def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:
     """The format of weights or KV values behind a loose name, and what was assumed."""
-    wanted = name.strip().lower()
+    wanted = BRACKETS.sub("", name.strip().lower())
     for pattern, found in _FORMATS:
-        if re.fullmatch(pattern, wanted):
+        if re.fullmatch(pattern, re.sub(r"[-. ](?!mixed)", "_", wanted)):
             return found, ""
     for row in _table()["precisions"]:
         if row["named"] == wanted or not wanted:
             return default, f"precision {name or 'not stated'}: {default}, {row['why']}"
     raise UserError(f"precision {name!r} is not known; known are bf16, fp16, fp8, int8, int4, fp4 and their variants")
-
-
-def format_in(name: str) -> str:
-    """The format that a model's name ends in (`llama3_1-70b-fp8_dyn`: fp8); empty where it names none."""
-    found = re.search(
-        r"(?<![a-z0-9])((nv|mx)?fp[48]|int[48]|w4a16|bf16|fp16)(?![a-z0-9])", name.replace("_", "-").lower()
-    )
-    return found[1] if found else ""
 
 
 def narrowest(found: Device) -> tuple[Format, str]:

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from poise.catalogue.names import Names
+from poise.catalogue.spelling import device_words
 from poise.core.errors import UserError
 from poise.core.spec import Device
 
 _DATA = Path(__file__).with_name("devices.json")
-_MAKERS = ("nvidia", "amd", "google", "huawei", "intel", "geforce", "instinct")
+_MAKERS = ("nvidia", "amd", "google", "huawei", "intel", "habana", "geforce", "tesla", "instinct")
 
 TERA = 1e12
 GIGA = 1e9
 MIB = 1 << 20
+GIB = 1 << 30
+
+MEMORY_NEAR = 0.07
+"""How far a stated size of memory may lie from a device's: drivers report less than labels, in units of their own."""
+
+WIDE_LINK = 100 * GIGA
+"""Bytes/s from which on a link is one between modules (SXM), not PCIe's or that of a bridge between two cards."""
 
 
 @cache
@@ -66,12 +74,13 @@ def devices() -> tuple[Device, ...]:
 def device(name: str, basis: str = "") -> Device:
     """The accelerator `name` (an alias will do: `H100`, `a100-80gb`, `4090`; any case and punctuation).
 
+    Form and memory may stand in it (`NVIDIA H200 141GB HBM3e`); where they are not the device's, it is another.
     Peaks are dense. Memory is what the driver reports where that is known, else the datasheet's figure in GiB, which
     is what such parts carry. A figure that no source gives is 0 (bandwidths, power, price) or "" (price basis), so 0
     may mean "not known". Prices are examples and they move: `basis` picks another than the device's first (`bases`
     lists them). UserError lists the nearest names, or the bases that exist.
     """
-    found = _names().find(name)
+    found = _found(name)
     if found is None:
         near = ", ".join(nearest(name))
         raise UserError(f"device {name!r} is not built in; nearest are {near}; or describe it field by field")
@@ -83,6 +92,34 @@ def device(name: str, basis: str = "") -> Device:
         known = ", ".join(map(repr, prices)) or "none"
         raise UserError(f"device {found} has no price on basis {basis!r}; known are {known}; or state price_per_hour")
     return replace(built_in, price_per_hour=prices[basis], price_basis=basis)
+
+
+def _found(name: str) -> str | None:
+    """The canonical name behind `name`, whose stated form and memory must be the device's; None where there is none."""
+    found = _names().find(name)
+    words = device_words(name)
+    if found is not None or words is None:
+        return found
+    for known in map(_built_in, filter(None, map(_names().find, words.spellings))):
+        if _is_form(known, words.form) and _is_memory(known, words.memory_gb):
+            return known.name
+    return None
+
+
+def _is_form(known: Device, form: str) -> bool:
+    """Whether `known` may come as `form`: as its name says, else as its links tell."""
+    if form in ("", "nvl72"):
+        return not form or known.scaleup_domain == 72
+    own = [each for each in ("sxm", "pcie", "nvl") if each in known.name.lower()]
+    if own or form == "nvl":
+        return own == [form]
+    return (known.scaleup_bw > WIDE_LINK) == (form == "sxm")
+
+
+def _is_memory(known: Device, stated_gb: int) -> bool:
+    """Whether `known` has `stated_gb` of memory, in GB or GiB; any where nothing is stated."""
+    sizes = (known.memory_bytes / GIGA, known.memory_bytes / GIB)
+    return not stated_gb or any(abs(size / stated_gb - 1) <= MEMORY_NEAR for size in sizes)
 
 
 def nearest(name: str) -> list[str]:

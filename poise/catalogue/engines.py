@@ -105,10 +105,11 @@ def engine_defaults(name: str, version: str = "") -> EngineDefaults:
 
     A version that is not stated is the newest. An engine that is not in the list has vLLM's, and `known` is false.
     """
-    wanted = key(name)
-    for row in _table():
-        if any(wanted.startswith(alias) for alias in row[0]):
-            return _fitting(row[1], version)
+    for start in re.finditer(r"(?<![^\W_])[^\W_]", f"{name} "):  # `Dynamo (SGLang)`: what serves beneath
+        wanted = key(name[start.start() :])
+        for row in _table():
+            if any(wanted.startswith(alias) for alias in row[0]):
+                return _fitting(row[1], version)
     return replace(_fitting(_table()[0][1], version), name=name, known=False)
 
 

@@ -7,11 +7,16 @@ from functools import cache
 from pathlib import Path
 
 from poise.catalogue.huggingface import from_keys, read_config
-from poise.catalogue.names import Names
+from poise.catalogue.names import Names, key
+from poise.catalogue.spelling import format_spelled, models_spelled
 from poise.core.errors import UserError
 from poise.core.model import Model
+from poise.core.spec import Format
 
 _DATA = Path(__file__).with_name("models.json")
+_PUBLISHED: dict[str, Format] = {"fp8": "fp8", "mxfp4": "fp4"}
+"""Formats by the `quant_method` of a configuration."""
+
 _TUNED = ("instruct", "chat", "base", "hf", "it")
 
 
@@ -44,9 +49,41 @@ def _built_in(name: str) -> Model:
     return from_keys(keys, name, source)
 
 
+def published_format(name: str) -> Format:
+    """The format of the weights that the repository of the built-in model `name` holds, in which engines load them.
+
+    Variants of one shape may be published in formats of their own (`published`: Kimi-K2-Thinking's weights are INT4).
+    """
+    found = loose_model(name)
+    if found is None:
+        return "bf16"
+    entry = _table()[found.name]
+    config, variants = entry["config"], entry.get("published", {})
+    assert isinstance(config, dict)
+    assert isinstance(variants, dict)
+    forms: dict[Format, list[str]] = variants
+    for form, names in forms.items():
+        if any(key(each) in key(name) for each in names):
+            return form
+    return _PUBLISHED.get(config.get("quantization_config", {}).get("quant_method", ""), "bf16")
+
+
 def models() -> tuple[Model, ...]:
     """All built-in models, in the order of the list."""
     return tuple(_built_in(name) for name in _table())
+
+
+def loose_model(name: str) -> Model | None:
+    """The built-in model that a loose name is a spelling of; None where there is none.
+
+    Folders, another owner, a format or a benchmark may stand around a name: `nvidia/DeepSeek-R1-0528-FP4-v2`. They do
+    not change its shape.
+    """
+    for spelling in models_spelled(name):
+        found = _names().find(spelling)
+        if found is not None:
+            return _built_in(found)
+    return None
 
 
 def model(name_or_path: str | Path) -> Model:
@@ -66,5 +103,10 @@ def model(name_or_path: str | Path) -> Model:
         return _built_in(name)
     if path.exists():
         return read_config(path)
+    meant = loose_model(text)
+    if meant is not None:
+        stated = format_spelled(text)
+        cure = f"give {meant.name}" + (f" and {stated} as its format" if stated else "")
+        raise UserError(f"model {text!r} is a variant of {meant.name}, which has its shape; {cure}")
     near = ", ".join(_names().nearest(text))
     raise UserError(f"model {text!r} is not built in; nearest are {near}; or give the path of its config.json")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+
+POINT = "·"
+"""What stands for the point of a size, which is no punctuation: OPT-1.3B is not OPT-13B."""
+
+_SIZE = re.compile(r"(?<=\d)\.(\d+) ?(?=[bm](?![a-z]))")
 
 
 def key(name: str) -> str:
-    """`name` in lower case with letters and digits only: the form in which names are compared."""
-    return "".join(character for character in name.lower() if character.isalnum())
+    """`name` in lower case with letters, digits and the points of sizes only: the form in which names are compared."""
+    pointed = _SIZE.sub(rf"{POINT}\1", name.lower())
+    return "".join(character for character in pointed if character.isalnum() or character == POINT)
 
 
 class Names:
@@ -26,6 +33,8 @@ class Names:
             for spelling in (name, *others):
                 if self._known.setdefault(key(spelling), name) != name:
                     raise ValueError(f"{spelling!r} names both {self._known[key(spelling)]} and {name}")
+        for spelling, name in list(self._known.items()):  # `qwen3_0_6b`, where that is no other's size
+            self._known.setdefault(spelling.replace(POINT, ""), name)
 
     def find(self, name: str) -> str | None:
         """The canonical name behind `name`, or None."""

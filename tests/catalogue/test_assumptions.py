@@ -8,7 +8,6 @@ from poise.catalogue import device, model
 from poise.catalogue.assumptions import (
     LEVELS,
     era_of,
-    format_in,
     meant_metric,
     named_device,
     named_format,
@@ -17,6 +16,7 @@ from poise.catalogue.assumptions import (
     scenario_of,
 )
 from poise.catalogue.engines import engine_defaults
+from poise.catalogue.spelling import format_spelled
 from poise.core.errors import UserError
 
 
@@ -90,7 +90,7 @@ def test_scenarios_go_by_shape() -> None:
     [("llama3_1-70b-fp8_dyn", "fp8"), ("llama2-70b-fp8_quark", "fp8"), ("x-NVFP4", "nvfp4"), ("llama2-70b-99.9", "")],
 )
 def test_a_format_in_a_name_is_found(name: str, found: str) -> None:
-    assert format_in(name) == found
+    assert format_spelled(name) == found
 
 
 def test_the_quantiles_of_a_set_have_its_mean() -> None:
@@ -133,6 +133,21 @@ def test_engines_go_by_version() -> None:
     strange = engine_defaults("abacus")
     new = engine_defaults("vLLM")
     assert (strange.name, strange.known, strange.token_budget) == ("abacus", False, new.token_budget)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Dynamo (SGLang)", "SGLang"),
+        ("dynamo-trtllm", "TensorRT-LLM"),
+        ("Dynamo (TensorRT-LLM)", "TensorRT-LLM"),
+        ("llm-d vLLM", "vLLM"),
+        ("Ollama", "Ollama"),
+        ("exllama", "exllama"),
+    ],
+)
+def test_an_engine_beneath_another_is_found_by_its_word(name: str, found: str) -> None:
+    assert engine_defaults(name).name == found
 
 
 def test_stated_limits_replace_defaults() -> None:

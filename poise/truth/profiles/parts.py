@@ -21,13 +21,6 @@ class Widths(NamedTuple):
     experts: int = 0
 
 
-UNLISTED = {
-    "internlm/internlm-20b": Widths(5120, 40, 40, 128, 13824, 103168),
-    "microsoft/phi-2": Widths(2560, 32, 32, 80, 10240, 51200, gated=False),
-    "microsoft/Phi-mini-MoE-instruct": Widths(4096, 32, 8, 128, 960, 32064, experts=16),
-}
-"""Models of profiles that the catalogue lacks, by their published `config.json`."""
-
 PRODUCTS = {
     "qkv_proj": "qkv", "attn_pre_proj": "qkv", "q_proj": "q", "k_proj": "kv", "v_proj": "kv",
     "o_proj": "out", "attn_post_proj": "out", "gate_up_proj": "up", "mlp_up_proj": "up",
@@ -55,8 +48,6 @@ def kernel(layer: str, eager: bool) -> str:
 
 def widths(name: str) -> Widths | None:
     """The widths of a model, None where nobody knows it."""
-    if name in UNLISTED:
-        return UNLISTED[name]
     try:
         found = find_model(name)
     except UserError:

@@ -11,7 +11,6 @@ from typing import Literal
 from poise.catalogue.assumptions import (
     Scenario,
     era_of,
-    format_in,
     named_device,
     named_format,
     named_model,
@@ -20,6 +19,8 @@ from poise.catalogue.assumptions import (
 )
 from poise.catalogue.engines import EngineDefaults, engine_defaults
 from poise.catalogue.layouts import Side
+from poise.catalogue.models import published_format
+from poise.catalogue.spelling import counted, format_spelled
 from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
@@ -90,6 +91,7 @@ def read_condition(row: Row) -> Reading:
 def _read(row: Row) -> Reading:
     assumed: list[str] = [said for said in (borrows(row),) if said]
     model, device = _named(row, assumed)
+    row = replace(row, devices=row.devices or counted(row.device))
     load = load_of(row.load, row.notes)
     if load.kind == "unknown":
         raise NotCoveredError(f"the load is not stated: {row.load or 'no words'}")
@@ -109,6 +111,8 @@ def _read(row: Row) -> Reading:
     output = row.output or (scenario.output if scenario else 0.0)
     if prompt < 1 or output < 1:
         raise NotCoveredError("the lengths are not stated")
+    if prompt + output > model.max_context:
+        assumed.append(f"{prompt + output:,.0f} tokens, beyond the {model.max_context:,} that {model.name} is made for")
     setup, said = setup_of(row, model, device, weights, load.clients)
     assumed += said
     base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults, setup))
@@ -144,11 +148,12 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
 
 
 def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[str]) -> tuple[Format, Format]:
-    """Weights and KV values; a format in the notes fills a column that is silent."""
+    """Weights and KV values; a format in the notes or in the model's name fills a column that is silent, then the one
+    that the model is published in."""
     weights, _, kv = row.precision.partition("/")
     stated = _STATED_GEMM.search(row.notes)
     if _silent(weights):
-        weights = stated[1] if stated else format_in(row.model) or weights
+        weights = stated[1] if stated else format_spelled(row.model) or weights
     try:
         found, said = named_format(weights)
         kept, _ = named_format(kv)
@@ -156,6 +161,8 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
         raise NotCoveredError(str(error)) from None
     if _silent(weights) and row.source.startswith("mlperf"):
         found, said = narrowest(device)
+    elif _silent(weights) and (published := published_format(row.model)) != "bf16":
+        found, said = published, f"precision not stated: {published}, as {row.model} is published"
     assumed += filter(None, (said,))
     if _silent(kv):
         kept = _silent_kv(row, found, defaults)
@@ -164,7 +171,7 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
 
 
 def _silent(words: str) -> bool:
-    return words.strip().lower() in ("", "not stated", "nan", "unset")
+    return words.strip().lower() in ("", "not stated", "nan", "unset", "none", "n/a", "unknown", "auto", "-")
 
 
 def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:

@@ -17,6 +17,7 @@ import numpy as np
 
 from poise.truth.validate.answer import Answer
 from poise.truth.validate.load import load_of
+from poise.truth.validate.outcome import plain_metric
 
 _DATA = Path(__file__).with_name("expected.json")
 
@@ -37,7 +38,7 @@ class Stated(NamedTuple):
 def kind_of(answer: Answer) -> str:
     """The kind of metric, the kind of load, and `guessed` where the layout had to be, as in `ttft closed disagg`."""
     row = answer.row
-    part = row.metric.split("_")[0]
+    part = plain_metric(row.metric).split("_")[0]
     family = {"itl": "tpot", "batch": "e2e", "latency": "e2e"}.get(part, part)
     family = family if family in ("ttft", "tpot", "e2e", "layer") else "throughput"
     load = (

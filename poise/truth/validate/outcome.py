@@ -23,7 +23,37 @@ _LATENCY = re.compile(
 _THROUGHPUT = re.compile(r"(output|request|total_token|total|input|prefill|prompt)_throughput(_per_gpu)?")
 _PART = {"e2e_latency": "e2e", "latency": "e2e", "batch_latency": "e2e"}
 _PER_S = {"ms": 1e3, "s": 1.0, "us": 1e6}
+_UNITS = {
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "milliseconds": "ms",
+    "microseconds": "us",
+    "µs": "us",
+}
+_WORDS = {
+    "time_to_first_token": "ttft",
+    "time_per_output_token": "tpot",
+    "inter_token_latency": "itl",
+    "e2el": "e2e",
+    "tput": "throughput",
+    "output_token_throughput": "output_throughput",
+    "average": "mean",
+    "avg": "mean",
+}
+"""Words of benchmarks' own metrics (vLLM, SGLang, GenAI-Perf) and ours."""
 _FLOWS = {"total_token": "total", "input": "prompt", "prefill": "prompt"}
+_STATISTIC_FIRST = re.compile(r"(mean|median|p50|p90|p95|p99)_([a-z0-9_]+?)(_(?:ms|s|us))?")
+
+
+def plain_metric(name: str) -> str:
+    """A metric's name as in `ttft_p99_ms`, whatever its case and words and wherever its statistic (`p99_ttft_ms`)."""
+    plain = re.sub(r"[ -]+", "_", name.strip().lower())
+    for said, meant in _WORDS.items():
+        plain = re.sub(rf"(?<![a-z0-9]){said}(?![a-z0-9])", meant, plain)
+    found = _STATISTIC_FIRST.fullmatch(plain)
+    return f"{found[2]}_{found[1]}{found[3] or ''}" if found else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +79,7 @@ class Outcome:
 
     def figure(self, metric: str, unit: str) -> float | None:
         """The value that `metric` in `unit` asks for; None where the outcome does not have it."""
+        metric = plain_metric(metric)
         if found := _LATENCY.fullmatch(metric):
             part, statistic, scale = found.groups()
             seconds = self.latency.get(_PART.get(part, part), {}).get(statistic or "mean")
@@ -60,7 +91,9 @@ class Outcome:
 
 
 def _latency_unit(unit: str) -> str:
-    return unit if unit in _PER_S else "ms"
+    plain = unit.strip().lower()
+    plain = _UNITS.get(plain, plain)
+    return plain if plain in _PER_S else "ms"
 
 
 def _share(per: str, unit: str, devices: int) -> float:

@@ -13,6 +13,10 @@ NEEDED = ("source", "engine", "model", "gpu", "isl", "osl", "concurrency_or_rate
 """Columns without which a row says nothing; what the others would say is taken as not stated where they are absent."""
 
 
+SILENT = ("", "nan", "none", "null", "n/a", "na", "-")
+"""What programs write into a field of which nothing is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One measured value with its conditions as the source states them; 0 and "" where it is silent.
@@ -53,7 +57,7 @@ def read_rows(path: Path) -> tuple[list[Row], list[str]]:
     TraceError where the file itself cannot be read or lacks a needed column.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
             _check_columns(path, table.fieldnames)
             return _parsed(path, list(table))
@@ -119,7 +123,7 @@ def _text(fields: dict[str, str], name: str) -> str:
 def _number(fields: dict[str, str], name: str) -> float:
     """The number under `name`, 0 where the field is empty; ValueError for anything else and for negative ones."""
     text = _text(fields, name)
-    if not text or text.lower() == "nan":
+    if text.lower() in SILENT:
         return 0.0
     try:
         value = float(text)

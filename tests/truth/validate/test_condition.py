@@ -72,6 +72,41 @@ def test_a_format_in_the_notes_fills_a_silent_column() -> None:
     assert _of(precision="nan/not stated", notes="gemm=fp8 moe=fp8_block").pools[0].weights == "fp8"
 
 
+@pytest.mark.parametrize(
+    ("model", "precision", "source", "weights"),
+    [
+        ("nvidia/DeepSeek-R1-0528-FP4-v2", "", "elsewhere", "fp4"),
+        ("deepseek-ai/DeepSeek-R1-0528", "not stated", "elsewhere", "fp8"),
+        ("deepseek-ai/DeepSeek-R1-0528", "none", "mlperf_inference_v9", "fp8"),
+        ("Qwen3-32B-FP8", "bf16", "elsewhere", "bf16"),
+        ("Qwen3-32B-AWQ", "auto", "elsewhere", "int4"),
+        ("Qwen3-32B", "auto", "elsewhere", "bf16"),
+    ],
+)
+def test_a_silent_format_is_the_name_s_then_the_published_one(
+    model: str, precision: str, source: str, weights: str
+) -> None:
+    assert _of(model=model, precision=precision, source=source, devices=8, tensor=8).pools[0].weights == weights
+
+
+def test_a_device_s_name_may_say_how_many_there_are() -> None:
+    (pool,) = _of(device="8x H100", devices=0, tensor=0, model="Llama-3.1-70B").pools
+    assert (pool.device.name, pool.tensor) == ("H100-SXM-80GB", 8)
+
+
+def test_what_is_not_known_is_told_by_name() -> None:
+    with pytest.raises(NotCoveredError, match=r"device H100 \(96GB\) is not in the catalogue"):
+        _of(device="H100 (96GB)")
+    with pytest.raises(NotCoveredError, match=r"model org/Llama-3.1-9B-FP8 is not in the catalogue"):
+        _of(model="org/Llama-3.1-9B-FP8")
+
+
+def test_lengths_beyond_the_model_s_are_told() -> None:
+    said = read_condition(row(model="Llama-3-8B", prompt=8000.0, output=193.0)).assumed
+    assert any("8,193 tokens, beyond the 8,192" in each for each in said)
+    assert not any("beyond" in each for each in read_condition(row(model="Llama-3.1-8B", prompt=8000.0)).assumed)
+
+
 def test_limits_in_the_notes_are_the_engine_s() -> None:
     notes = "max_num_batched_tokens=2048; KV blocks=7463; max_num_seqs=128"
     engine = _of(load="qps=2", notes=notes).pools[0].engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from poise.truth.validate.outcome import Outcome, statistics
+from poise.truth.validate.outcome import Outcome, plain_metric, statistics
 
 OUTCOME = Outcome(
     {"ttft": {"mean": 0.5, "p99": 2.0}, "e2e": {"mean": 3.0}}, {"output": 800.0, "total": 1000.0, "prompt": 200.0}, 4
@@ -23,6 +23,9 @@ OUTCOME = Outcome(
         ("batch_latency_ms", "ms", 3000.0),
         ("latency", "ms", 3000.0),
         ("latency", "s", 3.0),
+        ("latency", "seconds", 3.0),
+        ("E2E Latency", "Sec", 3.0),
+        ("output token throughput", "tokens/s", 800.0),
         ("output_throughput", "tokens/s", 800.0),
         ("output_throughput_per_gpu", "tokens/s/GPU", 200.0),
         ("output_throughput", "tokens/s per 8-GPU node", 1600.0),
@@ -48,3 +51,16 @@ def test_weights_count_as_repeats() -> None:
 
 def test_nothing_has_no_statistics() -> None:
     assert statistics(np.array([])) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("mean_ttft_ms", "ttft_mean_ms"), ("p99_e2el_ms", "e2e_p99_ms"), ("median_tpot", "tpot_median"),
+        ("TTFT", "ttft"), ("output_tput_per_gpu", "output_throughput_per_gpu"),
+        ("Time to first token", "ttft"), ("avg inter-token latency", "itl_mean"),
+        ("ttft_p99_ms", "ttft_p99_ms"), ("total_token_throughput", "total_token_throughput"),
+    ],
+)  # fmt: skip
+def test_metrics_as_benchmarks_name_them(said: str, meant: str) -> None:
+    assert plain_metric(said) == meant

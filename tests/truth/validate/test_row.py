@@ -50,6 +50,19 @@ def test_other_columns_may_be_missing(tmp_path: Path) -> None:
     assert (row.tensor, row.precision, row.disagg, row.quality) == (0, "", False, "A")
 
 
+@pytest.mark.parametrize("nothing", ["", "nan", "None", "N/A", "null", "-"])
+def test_what_programs_write_for_nothing_is_nothing(tmp_path: Path, nothing: str) -> None:
+    (row,), faults = read_rows(table(tmp_path, {"n_gpus": nothing, "isl": nothing}))
+    assert (row.devices, row.prompt, faults) == (0, 0.0, [])
+
+
+def test_a_table_of_a_spreadsheet_begins_with_a_mark(tmp_path: Path) -> None:
+    path = table(tmp_path, {}, columns=NEEDED)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    (row,), _ = read_rows(path)
+    assert row.source == "made up"
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b""])
 def test_a_file_that_is_no_table_is_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.csv"
