@@ -143,6 +143,7 @@ FILE = [
     ("run:", "belief: {in_flight: yes}\nrun:", [":14: belief.in_flight: 'yes' is a text in YAML 1.2", "write true"]),
     ("run:", "cost: {gem_bf16: 0.5}\nrun:", [":14: cost.gem_bf16: unknown key; did you mean gemm_bf16?"]),
     ("run:", "cost: {gemm_bf16: 0}\nrun:", [":14: cost.gemm_bf16: 0 must be above 0; give the peak"]),
+    ("run:", "cost: {gemm_bf16: 2}\nrun:", [":14: cost.gemm_bf16: 2 must be at most 1, a part of a datasheet"]),
     ("run:", "notes: hello\nrun:", [":14: notes: unknown key"]),
     ("  seeds: 1", "  seeds: 0", [":15: run.seeds: 0 seeds are none"]),
     ("  seeds: 1", "  seeds: [1, 1]", [":15: run.seeds", "twice"]),

@@ -116,8 +116,10 @@ def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[s
         if name not in known:
             raise loaded.places.error((*path, name), unknown(name, known))
     for each in fields(Roofline):
-        if each.name in given and given[each.name] == 0 and not each.name.endswith("_s"):
-            raise loaded.places.error((*path, each.name), f"0 must be above 0; give the {each.metadata['what']}")
+        value = given.get(each.name, 1.0)
+        if not each.name.endswith("_s") and not 0 < value <= 1:
+            rule = "above 0" if value <= 0 else "at most 1, a part of a datasheet figure"
+            raise loaded.places.error((*path, each.name), f"{value:g} must be {rule}; give the {each.metadata['what']}")
     return dict(given)
 
 
