@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import multiprocessing
 import os
@@ -109,6 +110,7 @@ def _run(
     rank: int, count: int, main: Main, timeout_s: float, end: Connection, parent: int, board: Board
 ) -> None:  # fmt: skip
     """The life of a rank."""
+    gc.freeze()  # what the parent had is not this process's to end: it may wait for threads that are not here
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 import torch
@@ -62,6 +64,38 @@ def _fails(fault: Callable[[], object], board: bool = True) -> str:
         ranks.wait(grace_s=4)
     assert not any(process.is_alive() for process in ranks.processes)
     return str(seen.value)
+
+
+class Ended:
+    """Says in which process it was ended; in a ring of its own, so that only the collector ends it."""
+
+    where: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.ring = self
+
+    def __del__(self) -> None:
+        self.where.append(os.getpid())
+
+
+def test_a_rank_does_not_end_what_its_parent_left() -> None:
+    """As gRPC's channels, whose end waits for a thread that a forked process does not have."""
+    Ended.where.clear()
+    parent = os.getpid()
+
+    def main(seat: Seat) -> None:
+        gc.collect()
+        if os.getpid() in Ended.where:
+            raise RankError("a rank ended what was its parent's")
+
+    gc.disable()
+    try:
+        Ended()
+        Ranks(2, main).wait()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert Ended.where == [parent]
 
 
 def test_a_rank_that_raises_is_named() -> None:
