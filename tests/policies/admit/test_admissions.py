@@ -215,7 +215,7 @@ def test_requests_at_once_are_those_held_too() -> None:
         ("early_reject", {"hit_rate": 1.0}, "a share below 1"),
         ("tenant_limits", {"concurrency": -1}, "concurrency -1 is no limit"),
         ("tenant_limits", {"tenants": {1: {"rpm": 5}}}, "tenants: 1: unknown limit 'rpm'"),
-        ("tenant_limits", {"tenants": {"a": {}}}, "tenants: 'a': {} is no limit"),
+        ("tenant_limits", {"tenants": {"a": {}}}, "tenants: {'a': {}} is no mapping by number"),
     ],
 )
 def test_parameters_that_make_no_sense(name: str, parameters: dict[str, Any], said: str) -> None:
