@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -116,6 +117,11 @@ def _run(
     if os.getppid() != parent:
         os._exit(EXIT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ThreadPoolExecutor(1) as fresh:  # OpenMP keeps a team for each thread, and this one's was left in the parent
+        fresh.submit(_work, rank, count, main, timeout_s, end, board).result()
+
+
+def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, board: Board) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
     port = end.recv()
 

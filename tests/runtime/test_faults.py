@@ -98,6 +98,25 @@ def test_a_rank_does_not_end_what_its_parent_left() -> None:
     assert Ended.where == [parent]
 
 
+def test_a_rank_does_not_wait_for_threads_that_its_parent_has() -> None:
+    """OpenMP's team of the parent is not in the child, though its memory says so."""
+
+    def multiply(seat: Seat | None = None) -> None:
+        torch.ones(512, 512) @ torch.ones(512, 512)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        multiply()
+        ranks = Ranks(1, multiply)
+    finally:
+        torch.set_num_threads(threads)
+    ranks.processes[0].join(60)
+    stuck = ranks.processes[0].is_alive()
+    ranks.close(0)
+    assert not stuck
+
+
 def test_a_rank_that_raises_is_named() -> None:
     assert _fails(_raise) == "rank 2 failed in 2F3: ValueError: no more numbers"
 
