@@ -12,7 +12,7 @@ from typing import Any
 from poise.catalogue.devices import device
 from poise.catalogue.models import loose_model, model
 from poise.catalogue.names import key
-from poise.catalogue.spelling import BRACKETS, device_words, uncounted
+from poise.catalogue.spelling import BRACKETS, device_words, format_named, uncounted
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Format
@@ -21,14 +21,6 @@ LEVELS = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 """Percentiles at which the lengths of a benchmark's set are kept."""
 
 _DATA = Path(__file__).with_name("assumptions.json")
-
-_FORMATS: tuple[tuple[str, Format], ...] = (
-    (r"(modelopt_)?(nv|mx|amd)?fp4(_\w+)?|w4a4|e2m1|float4\w*", "fp4"),
-    (r"u?int4(_?wo)?|w4a(8|16|fp8)|awq(_int4|_marlin)?|gptq(_int4|_marlin)?|nf4|4_?bit|q4(_\w+)?", "int4"),
-    (r"(modelopt_|w8a8_)?fp8\w*|e4m3|f8|float8\w*|ptpc_fp8", "fp8"),
-    (r"u?int8(_wo)?|w8a(8|16)(_int8)?|gptq_int8|8_?bit|q8(_0)?|sq", "int8"),
-    (r"(bf16|fp16|f16|half|bfloat16|float16)( mixed)?|16_?bit", "bf16"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +94,9 @@ def named_model(name: str) -> tuple[Model, str]:
 def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:
     """The format of weights or KV values behind a loose name, and what was assumed."""
     wanted = BRACKETS.sub("", name.strip().lower())
-    for pattern, found in _FORMATS:
-        if re.fullmatch(pattern, re.sub(r"[-. ](?!mixed)", "_", wanted)):
-            return found, ""
+    found = format_named(wanted)
+    if found is not None:
+        return found, ""
     for row in _table()["precisions"]:
         if row["named"] == wanted or not wanted:
             return default, f"precision {name or 'not stated'}: {default}, {row['why']}"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from poise.core.spec import Format
+
 BRACKETS = re.compile(r"\s*[(\[].*$")
 """What a name says behind its first bracket."""
 
@@ -27,7 +29,16 @@ _OWNERS = re.compile(
 )
 """Who publishes other makers' models in formats of their own, where no slash follows."""
 
-_FORMATS = (
+_FORMATS: tuple[tuple[str, Format], ...] = (
+    (r"(modelopt_)?(nv|mx|amd)?fp4(_\w+)?|w4a4|e2m1|float4\w*", "fp4"),
+    (r"u?int4(_?wo)?|w4a(8|16|fp8)|awq(_int4|_marlin)?|gptq(_int4|_marlin)?|nf4|4_?bit|q4(_\w+)?", "int4"),
+    (r"(modelopt_|w8a8_)?fp8\w*|e4m3|f8|float8\w*|ptpc_fp8", "fp8"),
+    (r"u?int8(_wo)?|w8a(8|16)(_int8)?|gptq_int8|8_?bit|q8(_0)?|sq", "int8"),
+    (r"(bf16|fp16|f16|half|bfloat16|float16)( mixed)?|16_?bit", "bf16"),
+)
+"""What a field that states a format alone may say."""
+
+_FORMATS_IN_NAMES = (
     r"nvfp4|mxfp4|fp4|w4a4",
     r"fp8|w\d+a16|w4a8|w4afp8|u?int[48]|nf4|[2-8]-?bit|q[2-8](_[0-9a-z]){0,2}",
     r"w8a8",
@@ -70,11 +81,17 @@ def _shortened(name: str) -> Iterator[str]:
 def format_spelled(name: str) -> str:
     """The format that a model's name states (`llama3_1-70b-fp8_dyn`: fp8); empty where it states none."""
     words = name.replace("_", "-").lower()
-    for pattern in _FORMATS:
+    for pattern in _FORMATS_IN_NAMES:
         pattern = pattern.replace("_", "-")
         if found := re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", words):
             return found[1]
     return ""
+
+
+def format_named(word: str) -> Format | None:
+    """The format that `word`, in lower case, is a spelling of; None where it is of none."""
+    plain = re.sub(r"[-. ](?!mixed)", "_", word)
+    return next((found for pattern, found in _FORMATS if re.fullmatch(pattern, plain)), None)
 
 
 def uncounted(name: str) -> str:

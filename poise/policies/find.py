@@ -62,38 +62,35 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
     """The policy `name` with its parameters, which are checked against the class itself."""
     kind = find(slot, name)
     given = {parameter: _numbered(value) for parameter, value in (parameters or {}).items()}
-    signature = inspect.signature(kind)
-    known = list(signature.parameters)
+    known = inspect.signature(kind).parameters
     for parameter, value in given.items():
         if parameter not in known:
             near = get_close_matches(parameter, known, 1, 0.5)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
             raise ScenarioError(f"policies.{slot}.{name}: unknown parameter {parameter!r}; {hint}")
-        default = signature.parameters[parameter].default
-        if default is not inspect.Parameter.empty and default is not None and not _alike(value, default):
-            raise ScenarioError(
-                f"policies.{slot}.{name}.{parameter}: {value!r} is no {type(default).__name__}; "
-                f"give a value like {default!r}"
-            )
-        if not _finite(value):
-            raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is not finite; give a number")
-        if default is None and "dict" in str(signature.parameters[parameter].annotation) and not _maps(value):
-            raise ScenarioError(
-                f"policies.{slot}.{name}.{parameter}: {value!r} is no mapping by number; give one, as in {{0: 2}}"
-            )
-    missing = [
-        each.name for each in signature.parameters.values() if each.default is each.empty and each.name not in given
-    ]
+        _check_value(f"policies.{slot}.{name}.{parameter}", value, known[parameter])
+    missing = [each.name for each in known.values() if each.default is each.empty and each.name not in given]
     if missing:
         raise ScenarioError(f"policies.{slot}.{name}: parameter {missing[0]!r} is missing; give it a value")
     try:
         made = kind(**given)
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"policies.{slot}.{name}: {error}") from None
-    for parameter, value in given.items() if name in _built_in(slot) else ():
-        if _counts(parameter, signature.parameters[parameter].default) and value < 0:
+    for parameter, value in given.items() if name in _built_in(slot) else ():  # now, for the class may say it better
+        if _counts(parameter, known[parameter].default) and value < 0:
             raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is below 0; give 0 or more")
     return made
+
+
+def _check_value(where: str, value: Any, parameter: inspect.Parameter) -> None:
+    """Raise ScenarioError for a value of another kind than the parameter's."""
+    default = parameter.default
+    if default is not parameter.empty and default is not None and not _alike(value, default):
+        raise ScenarioError(f"{where}: {value!r} is no {type(default).__name__}; give a value like {default!r}")
+    if not _finite(value):
+        raise ScenarioError(f"{where}: {value!r} is not finite; give a number")
+    if default is None and "dict" in str(parameter.annotation) and not _maps(value):
+        raise ScenarioError(f"{where}: {value!r} is no mapping by number; give one, as in {{0: 2}}")
 
 
 def _numbered(value: Any) -> Any:

@@ -136,7 +136,7 @@ def test_a_rank_that_hangs_is_named() -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_is_named() -> None:
-    said = _fails(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    said = _fails(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP))  # at once, here
     assert said.startswith("rank 2 does not answer, last seen in 2F3: rank ")
     assert "waits for rank 2 in " in said
 

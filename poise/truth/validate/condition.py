@@ -28,7 +28,7 @@ from poise.cost import kv_blocks
 from poise.cost.memory import footprint
 from poise.truth.validate.borrow import borrows
 from poise.truth.validate.load import Load, load_of
-from poise.truth.validate.row import Row
+from poise.truth.validate.row import SILENT, Row
 from poise.truth.validate.setup import UNKNOWN, Setup, of_inferencex, setup_of
 
 WIDEST_MLA = 8
@@ -171,7 +171,7 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
 
 
 def _silent(words: str) -> bool:
-    return words.strip().lower() in ("", "not stated", "nan", "unset", "none", "n/a", "unknown", "auto", "-")
+    return words.strip().lower() in (*SILENT, "not stated", "unset", "unknown", "auto")
 
 
 def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
