@@ -26,6 +26,12 @@ def prefill_rates(cluster: ClusterView) -> Sequence[float]:
     return [rate or mean for rate in rates]
 
 
+def check_units(block_tokens: int, step_s: float) -> None:
+    """Raise ValueError for KV blocks of no tokens, or output tokens that take no time."""
+    if block_tokens < 1 or step_s <= 0:
+        raise ValueError(f"block_tokens {block_tokens}, step_s {step_s}: give at least 1 token and seconds above 0")
+
+
 def kv_tokens(flight: FlightView, now: int, step_s: float) -> int:
     """KV tokens of a request, guessed: its prompt, and an output token for each `step_s` since its first one."""
     made = (now - flight.first_token_at) // ps(step_s) if flight.first_token_at >= 0 else 0

@@ -16,6 +16,7 @@ from poise.core.action import Lend
 from poise.core.units import ps
 from poise.core.view import ClusterView
 from poise.policies.lending import Greedy, Status
+from poise.policies.loads import check_units
 
 
 @dataclass(slots=True)
@@ -39,6 +40,9 @@ class InfiniteLlm:
     block_tokens: int = 16
     _busy: dict[int, int] = field(default_factory=dict, init=False)
     """Until when what a debtor reports does not show what it was lent last, picoseconds."""
+
+    def __post_init__(self) -> None:
+        check_units(self.block_tokens, self.step_s)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from poise.core.action import Move
 from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import Loads
+from poise.policies.loads import Loads, check_units
 
 Candidate = tuple[FlightView, int, Sequence[int]]
 """A request, where it is and where else it may be."""
@@ -32,6 +32,9 @@ class CentralSearch:
     least: float = 0.01
     block_tokens: int = 16
     step_s: float = 0.03
+
+    def __post_init__(self) -> None:
+        check_units(self.block_tokens, self.step_s)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from poise.core.action import Move
 from poise.core.chance import Chance
 from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import Loads
+from poise.policies.loads import Loads, check_units
 
 
 @dataclass(slots=True)
@@ -35,6 +35,9 @@ class Negotiation:
     step_s: float = 0.03
     messages: int = field(default=0, init=False)
     _chance: Chance = field(default_factory=lambda: Chance(0), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_units(self.block_tokens, self.step_s)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from poise.core.action import Move, Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import kv_tokens
+from poise.policies.loads import check_units, kv_tokens
 
 _NEEDS = ("queued_tokens", "free_blocks", "running", "waiting", "flights")
 
@@ -49,6 +49,9 @@ class Llumnix:
     migrate: bool = True
     block_tokens: int = 16
     step_s: float = 0.03
+
+    def __post_init__(self) -> None:
+        check_units(self.block_tokens, self.step_s)
 
     @property
     def needs(self) -> tuple[str, ...]:
