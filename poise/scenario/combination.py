@@ -53,6 +53,16 @@ def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
         )
 
 
+def check_heads(pool: Pool, cost: object) -> None:
+    """Raise ScenarioError where attention heads would be cut in two, unless a term lays devices out by itself."""
+    laid = any("layout" in getattr(term, "takes", ()) for term in getattr(cost, "terms", ()))
+    if pool.model.heads % pool.tensor and not laid:
+        raise ScenarioError(
+            f"tensor is {pool.tensor} in pool {pool.name or pool.model.name!r}, which does not divide the "
+            f"{pool.model.heads} attention heads of {pool.model.name}: engines refuse that; write a divisor of them"
+        )
+
+
 def check_prefixes(pool: Pool, cost: object) -> None:
     """Raise ScenarioError where an engine keeps prefixes that by a term of its cost nobody could use again."""
     alone = [type(term).__name__ for term in getattr(cost, "terms", ()) if not getattr(term, "prefixes", True)]

@@ -19,7 +19,7 @@ from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.cost.term import held
 from poise.policies import Policies
-from poise.scenario.combination import check_batcher, check_prefixes, check_work
+from poise.scenario.combination import check_batcher, check_heads, check_prefixes, check_work
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -118,6 +118,7 @@ def build_world(
     cluster = drawn(cluster, workload, seed, until)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
+        check_heads(pool, cost)
         check_batcher(pool, policies.batcher, cost)
         check_prefixes(pool, cost)
     replicas: list[Replica] = []

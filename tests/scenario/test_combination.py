@@ -121,3 +121,16 @@ def test_prefixes_that_nobody_could_use_again(command: str, tmp_path: Path, caps
     assert "give prefix_caching: false" in error and error.count("\n") == 1
     file.write_text(file.read_text().replace("{device: H100}", "{device: H100, engine: {prefix_caching: false}}"))
     assert main(["simulate", str(file), "--quiet"]) == 0, capsys.readouterr().err
+
+
+def test_heads_are_not_cut_in_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless a term says what each device does."""
+    file = tmp_path / "scenario.yaml"
+    text = FILE.replace("WORKLOAD", SHORT).replace("policies: {cache: {fixed_ttl: {ttl_s: 30}}}\n", "")
+    file.write_text(text.replace("{device: H100}", "{device: H100, tensor: 3}"))
+    assert main(["simulate", str(file), "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert "tensor is 3 in pool 'meta-llama/Llama-3.1-8B', which does not divide the 32 attention heads" in error
+    assert error.count("\n") == 1
+    file.write_text(f"{file.read_text()}cost: {{terms: {{hybrid_partition: {{tensors: 2-1}}}}}}\n")
+    assert main(["simulate", str(file), "--quiet"]) == 0, capsys.readouterr().err
