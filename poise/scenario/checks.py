@@ -226,6 +226,7 @@ def _scaling(scenario: Scenario, places: Places) -> None:
     if choices(scenario.policies.scaler) == [None]:
         if choices(scenario.policies.forecast) != [None]:
             raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
+        _nobody_scales(scenario, places)
         return
     path = ("policies", "scaler")
     names = [each[0] for each in choices(scenario.policies.scaler) if each is not None]
@@ -239,6 +240,14 @@ def _scaling(scenario: Scenario, places: Places) -> None:
         if fault.kind == "join":
             said = "join cannot be where a scaler decides who is there; remove the fault"
             raise places.error(("cluster", "faults", at, "kind"), said)
+
+
+def _nobody_scales(scenario: Scenario, places: Places) -> None:
+    for at, pool in enumerate(scenario.cluster.pools):
+        for name in ("min_replicas", "max_replicas", "prewarmed"):
+            if getattr(pool, name):
+                said = "nobody changes how many there are; name a policies.scaler, as in apa, or remove it"
+                raise places.error(("cluster", "pools", at, name), said)
 
 
 def _converts(name: str) -> bool:

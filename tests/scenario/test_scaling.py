@@ -62,6 +62,10 @@ WRONG = {
     "startup:": ("start_s: 3, startup:", "stands beside start_s"),
     "forecast: recent": ("forecast: recenf", "no forecast; did you mean recent"),
     "{scaler: {kpa: {target: 8, stable_s: 10.0, panic_s: 2.0}}, ": ("{", "nobody asks for it; name a scaler"),
+    "{scaler: {kpa: {target: 8, stable_s: 10.0, panic_s: 2.0}}, forecast: recent}": (
+        "{}",
+        "cluster.pools.0.max_replicas: nobody changes how many there are; name a policies.scaler",
+    ),
     "policies:": ("belief: {gateways: 2}\npolicies:", "2 know their own requests alone"),
     "{pools:": ("{faults: [{at_s: 1, kind: join, replica: 0}], pools:", "join cannot be where a scaler decides"),
 }
