@@ -112,7 +112,7 @@ def _run(framework: str, named: str, runner: str, precision: str, image: str) ->
         return None
     bare = re.sub(r"(?i)(-(0528|v\d|nvfp4|fp4))+$", "", named.rsplit("/", 1)[-1])
     try:
-        model = named_model(bare)[0].name
+        model = named_model(bare).name
     except UserError:
         return None
     version = re.search(r":v?(\d[^:-]*(?:-(?:rc|dev)[^:-]*)?)", image)

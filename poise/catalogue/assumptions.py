@@ -85,10 +85,9 @@ def _remarked(name: str) -> str:
     return name if inner is None else f"{bare} {inner.form} {inner.memory_gb or ''}{'GB' if inner.memory_gb else ''}"
 
 
-def named_model(name: str) -> tuple[Model, str]:
+def named_model(name: str) -> Model:
     """The model behind a loose name: tails that name a format, a benchmark or a tuning do not change its shape."""
-    found = loose_model(name)
-    return found or model(name), ""
+    return loose_model(name) or model(name)
 
 
 def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:

@@ -50,7 +50,7 @@ def test_devices(name: str, found: str, assumed: bool) -> None:
     ],
 )
 def test_models(name: str, found: str) -> None:
-    assert named_model(name)[0].name == found
+    assert named_model(name).name == found
 
 
 @pytest.mark.parametrize(

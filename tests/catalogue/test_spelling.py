@@ -149,7 +149,7 @@ def pairs(table: dict[str, str]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("spelling", "name"), pairs(MODELS))
 def test_a_model_is_found_however_it_is_spelled(spelling: str, name: str) -> None:
-    assert named_model(spelling)[0].name == name
+    assert named_model(spelling).name == name
 
 
 @pytest.mark.parametrize("spelling", [each.strip() for each in OTHERS])
@@ -218,7 +218,7 @@ BEHIND = (
 def test_what_stands_around_a_name_changes_no_shape(each: object, before: str, behind: str, upper: bool) -> None:
     name = each.name.split("/")[1]  # type: ignore[attr-defined]
     spelled = f"{before}{name}{behind}"
-    assert named_model(spelled.upper() if upper else spelled)[0] is each
+    assert named_model(spelled.upper() if upper else spelled) is each
 
 
 @given(st.sampled_from(models()), st.sampled_from(BEFORE), st.sampled_from(BEHIND))

@@ -134,16 +134,16 @@ def _read(row: Row) -> Reading:
 
 def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
     try:
-        model, said = named_model(row.model)
+        model = named_model(row.model)
     except UserError:
         raise NotCoveredError(f"model {row.model} is not in the catalogue") from None
     try:
-        device, loose = named_device(row.device)
+        device, said = named_device(row.device)
     except UserError:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
     if device.memory_bw <= 0 or device.bf16_flops <= 0:
         raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
-    assumed += filter(None, (said, loose))
+    assumed += filter(None, (said,))
     return model, device
 
 

@@ -108,7 +108,7 @@ def _hardware(folder: Path, meta: Mapping[str, Any], config: Mapping[str, Any]) 
 
 def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
     try:
-        (model, _), (device, _) = named_model(row.model), named_device(row.device)
+        model, (device, _) = named_model(row.model), named_device(row.device)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
     asked, kept = meta.get("engine_kwargs") or {}, meta.get("kv_cache") or {}

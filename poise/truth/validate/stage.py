@@ -83,7 +83,7 @@ def _answer(row: Row) -> Answer:
 @cache
 def _layer_s(model: str, device: str, tensor: int, phase: str, tokens: int) -> float:
     """Seconds of one layer: a model of twice the layers less the model itself, over its layers."""
-    found, machine = named_model(model)[0], named_device(device)[0]
+    found, machine = named_model(model), named_device(device)[0]
     shape = StepShape(tokens) if phase == "decode" else StepShape(0, (Chunk(tokens, 0),))
     once, twice = (
         _seconds(Pool(replace(found, layers=layers), machine, tensor=tensor), shape)
