@@ -122,6 +122,7 @@ def _run(
 
 
 def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, board: Board) -> None:
+    """What a rank does in its thread: it joins the group, runs `main` and leaves."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
     port = end.recv()
 

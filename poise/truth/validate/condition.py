@@ -143,7 +143,8 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
     if device.memory_bw <= 0 or device.bf16_flops <= 0:
         raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
-    assumed += filter(None, (said,))
+    if said:
+        assumed.append(said)
     return model, device
 
 
