@@ -41,10 +41,8 @@ def list_systems(name: str | None, group: str | None, as_json: bool) -> None:
     """
     if name is not None and group is not None:
         raise UserError(f"--group {group}: stands beside the system {name}; give one or the other")
-    if name is not None:
-        claim(name)
     wanted = None if group is None else find_group(group)
-    told = [each for each in systems() if wanted in (None, each["group"]) and name in (None, each["name"])]
+    told = [each for each in systems(name) if wanted in (None, each["group"])]
     if as_json:
         sys.stdout.write(text({"systems": [_whole(each) for each in told] if name else told}))
     elif name is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -93,7 +94,9 @@ def _closure(some: Sequence[Path]) -> set[Path]:
     return known
 
 
-def _imported(file: Path) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_COUNTED):
-            yield _ROOT.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")
+@cache
+def _imported(file: Path) -> list[Path]:
+    """What of claims and policies a file imports; read once, as most systems share files."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    found = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    return [_ROOT.parent.joinpath(*name.split(".")).with_suffix(".py") for name in found if name.startswith(_COUNTED)]

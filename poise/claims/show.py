@@ -23,9 +23,9 @@ WIDEST = 22
 """Characters that a table leaves to the name of a system."""
 
 
-def systems() -> list[dict[str, Any]]:
-    """Every system: what is claimed, what stands for it here, and what was measured."""
-    return [_told(name, claim(name), measured(name)) for name in names()]
+def systems(only: str | None = None) -> list[dict[str, Any]]:
+    """Every system, or the one of this name: what is claimed, what stands for it here, and what was measured."""
+    return [_told(name, claim(name), measured(name)) for name in ([only] if only else names())]
 
 
 def _told(name: str, about: Claim, record: Record | None) -> dict[str, Any]:
