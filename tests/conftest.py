@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 settings.register_profile(
     "poise",
@@ -16,7 +18,19 @@ settings.register_profile(
     phases=[phase for phase in Phase if phase is not Phase.explain],  # which traces every line of every example
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("explore", settings.get_profile("poise"), derandomize=False, max_examples=500)
 settings.load_profile("poise")
+
+
+def pytest_configure() -> None:
+    """The examples of a fixed profile follow from the test alone.
+
+    Hypothesis also draws constants from the sources of all modules loaded so far, so the same test would meet other
+    examples in a run of its own, on another worker, or after a change elsewhere.
+    """
+    if settings().derandomize:
+        nothing = Constants()
+        providers._get_local_constants = lambda: nothing
 
 
 @pytest.fixture(scope="session")
