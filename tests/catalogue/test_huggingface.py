@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue.families import FAMILIES
 from poise.catalogue.huggingface import from_keys, read_config
 from poise.core.errors import UserError
 from poise.core.model import Model
+from tests.depth import examples
 
 Keys = dict[str, object]
 
@@ -240,7 +241,9 @@ def test_a_missing_file_and_an_empty_folder_are_named(tmp_path: Path) -> None:
             read_config(path)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", sorted(FAMILIES))
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_no_key_breaks_the_reader_in_an_unnamed_way(kind: str, data: st.DataObject) -> None:
     """Whatever stands behind a key, the reader answers with a model or with a UserError."""

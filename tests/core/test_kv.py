@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from poise.core.errors import PoiseError
 from poise.core.kv import KvPool, Node
 from poise.core.request import RequestView, Sequence
+from tests.depth import examples
 
 from .blocks import OWN, BlockPool, Work
 
@@ -178,8 +179,8 @@ class PoolOfBlocks(RuleBasedStateMachine):
         assert present == set(self.pool.nodes)
 
 
-TestPoolOfBlocks = PoolOfBlocks.TestCase
-TestPoolOfBlocks.settings = settings(max_examples=250, stateful_step_count=50)
+TestPoolOfBlocks = pytest.mark.deep(PoolOfBlocks.TestCase)
+TestPoolOfBlocks.settings = settings(max_examples=examples(250), stateful_step_count=50)
 
 
 def a_sequence(number: int, *extents: tuple[int, int], prompt: int = 0, produced: int = 0) -> Sequence:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core import action as actions
@@ -118,6 +118,7 @@ def test_a_stream_gets_what_lines_would_keep(given_: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
 def test_every_kind_of_event_and_action_survives_a_file(kind: Any, tmp_path: Path) -> None:
+    @settings(max_examples=25)
     @given(anything_of(kind))
     def survives(item: Any) -> None:
         trace = recorded([item], {"seed": 5, "name": "ü"})

@@ -33,7 +33,14 @@ def a_prefix_demand(rate: float = 30.0) -> Demand:
 
 
 @pytest.mark.parametrize(
-    "slo", [Slo(0.2, 0.03), Slo(ttft_s=0.1), Slo(tpot_s=0.02), Slo(e2e_s=1.0), Slo(0.2, 0.03, 3.0)]
+    "slo",
+    [
+        Slo(0.2, 0.03, 3.0),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (Slo(0.2, 0.03), Slo(ttft_s=0.1), Slo(tpot_s=0.02), Slo(e2e_s=1.0))
+        ),
+    ],
 )
 def test_what_is_cut_could_not_have_held(slo: Slo) -> None:
     bench = Bench(a_prefix_demand(60.0), replace(a_goal(), slo=slo), COST, front_s=0.02)
@@ -85,7 +92,14 @@ def test_a_run_ends_where_enough_was_seen() -> None:
     assert run.interrupted and len(asked) == 2 and run.ended_at == asked[1]
 
 
-@pytest.mark.parametrize(("aim", "prefixes"), [("cost", True), ("gpus", False), ("energy", False)])
+@pytest.mark.parametrize(
+    ("aim", "prefixes"),
+    [
+        ("cost", True),
+        pytest.param("gpus", False, marks=pytest.mark.slow),
+        pytest.param("energy", False, marks=pytest.mark.slow),
+    ],
+)
 def test_cuts_change_no_answer(aim: Aim, prefixes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = a_bench(a_prefix_demand(120.0) if prefixes else a_demand(120.0), a_goal(0.15, 0.03, aim))
     where = space(pools(1), bench.demand, bench.goal, COST, mix=False, split=aim != "energy")

@@ -34,7 +34,7 @@ def everything(kinds: tuple[Kind, ...], bench: Bench) -> float:
     return least
 
 
-@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize("aim", [aim if aim == "cost" else pytest.param(aim, marks=pytest.mark.slow) for aim in AIMS])
 def test_the_best_is_the_best_of_all_rungs(aim: Aim) -> None:
     bench = a_bench(goal=a_goal(minimize=aim))
     where = space(pools(), bench.demand, bench.goal, COST, mix=False)

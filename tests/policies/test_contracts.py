@@ -6,6 +6,7 @@ import pytest
 
 from poise.policies.find import build, names
 from poise.testing import check_admission, check_batcher, check_lender, check_order, check_router, check_scaler
+from tests.depth import examples
 
 NEEDED = {"slo_optimizer": {"profile": [[100, 100, 5.0], [1000, 100, 1.0]]}}
 
@@ -15,9 +16,10 @@ def test_router(name: str) -> None:
     check_router(lambda: build("router", name))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", names("batcher"))
 def test_batcher(name: str) -> None:
-    check_batcher(lambda: build("batcher", name), cases=40)
+    check_batcher(lambda: build("batcher", name), cases=examples(40))
 
 
 @pytest.mark.parametrize("name", names("order"))

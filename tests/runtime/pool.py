@@ -10,10 +10,9 @@ from typing import Any
 
 from poise.runtime.guard import Seat
 from poise.runtime.ranks import Ranks
+from tests.patience import PATIENCE_S
 
 RANKS = 4
-
-_PATIENCE_S = 120.0
 
 
 class Pool:
@@ -22,7 +21,7 @@ class Pool:
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
         self._ends = [context.Pipe() for _ in range(RANKS)]
-        self._ranks = Ranks(RANKS, self._serve, timeout_s=60)
+        self._ranks = Ranks(RANKS, self._serve, timeout_s=PATIENCE_S)
 
     def run(self, job: Callable[..., Any], *given: Any) -> list[Any]:
         """`job(*given)` on every rank; the results by rank. A rank that raises fails the test with its traceback."""
@@ -30,7 +29,7 @@ class Pool:
             ours.send((job, given))
         told = []
         for rank, (ours, _) in enumerate(self._ends):
-            assert ours.poll(_PATIENCE_S), f"rank {rank} does not answer"
+            assert ours.poll(PATIENCE_S), f"rank {rank} does not answer"
             told.append(ours.recv())
         failed = [f"rank {rank}: {said}" for rank, (well, said) in enumerate(told) if not well]
         assert not failed, "\n".join(failed)

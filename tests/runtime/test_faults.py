@@ -18,9 +18,10 @@ from poise.pipeline import make
 from poise.runtime import Pipeline
 from poise.runtime.guard import Guard, Seat
 from poise.runtime.ranks import Ranks
+from tests.patience import PATIENCE_S
 
 RANKS = 4
-TIMEOUT_S = 2.0
+TIMEOUT_S = 10.0
 
 
 class Faulty(nn.Module):
@@ -59,9 +60,9 @@ def _job(fault: Callable[[], object], board: bool = True) -> Callable[[Seat], No
 
 
 def _fails(fault: Callable[[], object], board: bool = True) -> str:
-    ranks = Ranks(RANKS, _job(fault, board), timeout_s=60)
+    ranks = Ranks(RANKS, _job(fault, board), timeout_s=PATIENCE_S)
     with pytest.raises(RankError) as seen:
-        ranks.wait(grace_s=4)
+        ranks.wait(grace_s=10)
     assert not any(process.is_alive() for process in ranks.processes)
     return str(seen.value)
 
@@ -111,7 +112,7 @@ def test_a_rank_does_not_wait_for_threads_that_its_parent_has() -> None:
         ranks = Ranks(1, multiply)
     finally:
         torch.set_num_threads(threads)
-    ranks.processes[0].join(60)
+    ranks.processes[0].join(PATIENCE_S)
     stuck = ranks.processes[0].is_alive()
     ranks.close(0)
     assert not stuck
@@ -176,7 +177,7 @@ def test_ranks_die_with_their_parent() -> None:
         seen = threading.Event()
         waiter = threading.Thread(target=lambda at=handle, done=seen: (_readable(at), done.set()))
         waiter.start()
-        assert seen.wait(20)
+        assert seen.wait(PATIENCE_S)
         waiter.join()
         os.close(handle)
 

@@ -26,6 +26,7 @@ from poise.policies.batch.seesaw import Seesaw
 from poise.policies.batch.semi_pd import SemiPd
 from poise.policies.batch.static_batch import StaticBatch
 from poise.testing.cost import LinearCost
+from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import assert_equal, compare
 
@@ -109,10 +110,11 @@ def ticks(case: Case) -> float:
     return case.cost.step_s
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("batchers", ALL)
 def test_fast_path_equals_reference(batchers: Batchers) -> None:
     @given(cases(), st.integers(0, 9))
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=examples(120), deadline=None)
     def check(case: Case, which: int) -> None:
         some = batchers(ticks(case))
         compare(replace(case, batcher=some[which % len(some)]))
@@ -128,10 +130,11 @@ class Untold:
         self.decodes_alone = getattr(batcher, "decodes_alone", False)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("batchers", [adaptive, left_between_layers, gathered, planned])
 def test_an_order_that_is_kept_is_that_of_a_look_at_everybody(batchers: Batchers) -> None:
     @given(cases(), st.integers(0, 9))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def check(case: Case, which: int) -> None:
         some = batchers(ticks(case))
         batcher = some[which % len(some)]
@@ -144,10 +147,11 @@ def test_an_order_that_is_kept_is_that_of_a_look_at_everybody(batchers: Batchers
     check()
 
 
+@pytest.mark.deep
 @given(
     cases(), st.sampled_from((0.0, 0.5)), st.integers(1, 40), st.integers(1, 9), st.integers(0, 20), st.integers(0, 9)
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_fast_path_equals_reference_under_a_store(
     case: Case, until: float, blocks: int, sequences: int, change: int, block: int
 ) -> None:

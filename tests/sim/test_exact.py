@@ -16,6 +16,7 @@ from poise.policies.route.least_requests import LeastRequests
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
 from poise.workload.table import Prefixes, Workload
+from tests.depth import examples
 from tests.sim.cases import DEVICE, LAYERS, MODEL, PREFILL_FIRST, Case, Restless, cases
 
 COLUMNS = (
@@ -42,26 +43,30 @@ def compare(case: Case) -> None:
         assert ours == theirs
 
 
+@pytest.mark.deep
 @given(cases())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_fast_path_equals_reference(case: Case) -> None:
     compare(case)
 
 
+@pytest.mark.deep
 @given(cases(scaled_percent=100))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_fast_path_equals_reference_where_replicas_come_go_and_change_roles(case: Case) -> None:
     compare(case)
 
 
+@pytest.mark.deep
 @given(cases(ranked_percent=100))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_fast_path_equals_reference_where_a_policy_ranks_evictions(case: Case) -> None:
     compare(case)
 
 
+@pytest.mark.deep
 @given(cases(lent_percent=100))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_fast_path_equals_reference_where_blocks_are_lent(case: Case) -> None:
     compare(case)
 

@@ -26,6 +26,7 @@ from poise.sim.network import Network, dips
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Workload
+from tests.depth import examples
 from tests.sim.cases import DEVICE, MODEL, NOBODY, Case, cases
 from tests.sim.test_exact import assert_equal
 
@@ -265,8 +266,9 @@ def kept(case: Case) -> Case:
     )  # fmt: skip
 
 
+@pytest.mark.deep
 @given(cases(scaled_percent=0).map(kept))
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_no_request_is_lost_while_a_replica_of_each_role_is_there(case: Case) -> None:
     """Whatever is slow, cut off, reclaimed or lost, and however it recovers: who fits ends with all its tokens."""
     some = case.build(one_step=False).simulate()

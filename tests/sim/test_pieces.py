@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from poise.core.spec import Cluster, Engine, Pool
 from poise.scenario.simulate import simulate
 from poise.testing.cost import LinearCost
 from poise.workload import Workload, all_at_once
+from tests.depth import examples
 from tests.sim.cases import DEVICE, MODEL, Case, cases
 from tests.sim.test_exact import compare
 
@@ -31,8 +33,9 @@ class Bent(LinearCost):
         return Piece(base, slope, window, self.length, Piece(once, slope + self.bend, window, 2 * self.length, last))
 
 
+@pytest.mark.deep
 @given(cases(), st.integers(1, 60), st.integers(1, 50))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_fast_path_equals_reference_over_pieces(case: Case, length: int, bend: int) -> None:
     compare(replace(case, cost=Bent(**asdict(case.cost), length=length, bend=bend)))
 

@@ -142,8 +142,8 @@ def test_a_lost_replica_is_replaced() -> None:
 
 
 def test_starts_spread_as_a_log_normal_and_repeat_themselves() -> None:
-    many = pool(replicas=1, max_replicas=400, startup=replace(STAGES, sigma=0.5))
-    done, again, other = (run(Plan((1, 400, 0)), load(0, 300), many, seed=seed) for seed in (3, 3, 4))
+    many = pool(replicas=1, max_replicas=200, startup=replace(STAGES, sigma=0.5))
+    done, again, other = (run(Plan((1, 200, 0)), load(0, 300), many, seed=seed) for seed in (3, 3, 4))
     assert done.scaled == again.scaled != other.scaled
     joined = [seconds(each.at) - 1 for each in done.scaled if each.serving > 1]
     logs = np.log(np.array(joined) / 21)

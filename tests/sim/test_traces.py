@@ -17,6 +17,7 @@ from poise.policies.find import build, names
 from poise.scenario.simulate import simulate
 from poise.testing.invariants import check_blame, check_world
 from poise.workload import Workload, poisson, read, read_clients, recorded_sessions, servegen
+from tests.depth import DEEP, examples
 
 TRACES = (
     "azure_llm_2023/conv.csv.gz",
@@ -26,7 +27,7 @@ TRACES = (
 )
 
 WHOLE = ("least_requests", "prefix_cache")
-"""The routers under which the traces run to their end; the others see the beginning."""
+"""The routers under which the traces run to their end where runs may be long; the others see the beginning."""
 
 HOLDING = ("pull",)
 """The routers that keep requests at the gateway; the others send each as it arrives."""
@@ -68,10 +69,11 @@ def balances(workload: Workload, router: str) -> None:
     assert (sent >= arrived).all() and (router in HOLDING or (sent == arrived).all())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("router", names("router"))
 @pytest.mark.parametrize("trace", TRACES)
 def test_a_trace_ends_and_balances(trace: str, router: str, data_dir: Path) -> None:
-    balances(read(data_dir / trace, limit=None if router in WHOLE else 2000), router)
+    balances(read(data_dir / trace, limit=None if DEEP and router in WHOLE else examples(2000)), router)
 
 
 @pytest.mark.parametrize(("trace", "think_s"), SESSIONS)

@@ -12,9 +12,7 @@ from poise.live.engine.emulated import Emulated
 from poise.live.engine.options import Options
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
-
-PATIENCE_S = 20.0
-"""Seconds after which a test gives up; nothing that works takes so long."""
+from tests.patience import PATIENCE_S
 
 CHAT = "/v1/chat/completions"
 

@@ -15,7 +15,8 @@ from poise.live.engine.identity import chain
 from poise.live.engine.publish import KvEvents
 from poise.live.engine.tokens import converse
 from poise.live.wire import loop
-from tests.live.engine.clients import CHAT, PATIENCE_S, an_engine, ask, chat, until
+from tests.live.engine.clients import CHAT, an_engine, ask, chat, until
+from tests.patience import PATIENCE_S
 
 EVENTS = KvEvents(
     True, endpoint="tcp://127.0.0.1:*", replay_endpoint="tcp://127.0.0.1:*", topic="kv@1", buffer_steps=50

@@ -11,9 +11,7 @@ from poise.core.event import Event
 from poise.core.trace import Trace
 from poise.live.wire.call import Address, Call, Failure
 from poise.live.wire.pool import Pool
-
-WAIT_S = 30.0
-"""After which a test fails that waits for what never comes."""
+from tests.patience import PATIENCE_S
 
 
 class Answer:
@@ -71,7 +69,7 @@ class Client:
     async def ask(self, path: str, headers: dict[str, str] | None = None, **body: Any) -> Answer:
         """Ask, and wait for the whole answer."""
         answer = self.begin(path, headers, **body)
-        await asyncio.wait_for(answer.over, WAIT_S)
+        await asyncio.wait_for(answer.over, PATIENCE_S)
         return answer
 
     async def complete(self, prompt: str, headers: dict[str, str] | None = None, **given: Any) -> Answer:
@@ -122,4 +120,4 @@ class Record:
         while len(self.of(kind)) < count:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waits.append((kind, future))
-            await asyncio.wait_for(future, WAIT_S)
+            await asyncio.wait_for(future, PATIENCE_S)

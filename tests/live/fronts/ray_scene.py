@@ -17,11 +17,11 @@ from ray.serve.exceptions import BackPressureError
 
 from poise.core.trace import Trace
 from poise.scenario.serve.ray import PoiseRouter
+from tests.patience import PATIENCE_S
 
 HERE = "tests.live.fronts.ray_scene"
 LONG = "the same beginning of every prompt " * 60
 WORDS = ("alpha ", "beta ", "gamma ", "delta ")
-WAIT_S = 60.0
 ROUTERS: list[Any] = []
 
 
@@ -103,7 +103,7 @@ async def scene() -> dict[str, Any]:
 
 async def _until(true: Callable[[], bool]) -> None:
     """Ray tells of calls in a thread of its own, and of an answer's end after its caller has the answer."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -114,7 +114,7 @@ def main(out: str) -> None:
     ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
     serve.start(proxy_location="Disabled")
     try:
-        told = asyncio.run(asyncio.wait_for(here.scene(), 4 * WAIT_S))
+        told = asyncio.run(asyncio.wait_for(here.scene(), 2 * PATIENCE_S))
         Path(out).write_text(json.dumps(told))
     finally:
         serve.shutdown()

@@ -31,7 +31,8 @@ from poise.policies.admit.ceiling import Ceiling
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.prefix_cache import PrefixCache
-from tests.live.fronts.asking import WAIT_S, Client, Record
+from tests.live.fronts.asking import Client, Record
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("grpc", reason="needs the extra `envoy`")
@@ -131,7 +132,7 @@ async def a_rig(
     finally:
         await rig.client.close()
         envoy.terminate()
-        await asyncio.wait_for(envoy.wait(), WAIT_S)
+        await asyncio.wait_for(envoy.wait(), PATIENCE_S)
         await log
         await front.stop(1.0)
         await gateway.stop(1.0)
@@ -173,7 +174,7 @@ async def _start(
     )  # fmt: skip
     assert envoy.stderr is not None
     said = []
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             line = await envoy.stderr.readline()
             said.append(line.decode())
@@ -235,7 +236,7 @@ def test_an_answer_that_is_not_shown_ends_with_its_stream(play: Callable[..., No
 
     async def scene(rig: Rig) -> None:
         answer = rig.client.start(LONG, stream=True, max_tokens=20_000)
-        await asyncio.wait_for(answer.began, WAIT_S)
+        await asyncio.wait_for(answer.began, PATIENCE_S)
         await rig.record.next(FirstToken)
         short = await rig.client.complete("short")
         assert short.status == 200
@@ -311,14 +312,14 @@ def test_a_held_request_waits_in_envoy(play: Callable[..., None], modes: tuple[s
     async def scene(rig: Rig) -> None:
         under_way = [rig.client.start(f"{n} {LONG}", stream=True, max_tokens=20_000) for n in range(2)]
         for each in under_way:
-            await asyncio.wait_for(each.began, WAIT_S)
+            await asyncio.wait_for(each.began, PATIENCE_S)
         held = rig.client.start("third", max_tokens=3)
         await rig.record.next(Arrived, 3)
         assert sorted(rig.received) == [1, 1] and len(rig.gateway.control.held) == 1
         assert under_way[0].call is not None
         under_way[0].call.cancel()
         await rig.record.next(Cancelled)
-        await asyncio.wait_for(held.over, WAIT_S)
+        await asyncio.wait_for(held.over, PATIENCE_S)
         assert held.status == 200
         first, _, third = rig.record.of(Dispatch)
         assert third.replica == first.replica, "where room was made"
@@ -334,7 +335,7 @@ def test_who_leaves_while_held_is_forgotten(play: Callable[..., None]) -> None:
     async def scene(rig: Rig) -> None:
         under_way = [rig.client.start(f"{n} {LONG}", stream=True, max_tokens=20_000) for n in range(2)]
         for each in under_way:
-            await asyncio.wait_for(each.began, WAIT_S)
+            await asyncio.wait_for(each.began, PATIENCE_S)
         held = rig.client.start("third")
         await rig.record.next(Arrived, 3)
         for number, each in enumerate((held, *under_way), 1):
@@ -385,10 +386,10 @@ def test_with_nobody_left_the_client_hears_it(play: Callable[..., None]) -> None
 def test_an_engine_that_dies_in_the_middle_ends_the_answer(play: Callable[..., None]) -> None:
     async def scene(rig: Rig) -> None:
         answer = rig.client.start(LONG, stream=True, max_tokens=20_000)
-        await asyncio.wait_for(answer.began, WAIT_S)
+        await asyncio.wait_for(answer.began, PATIENCE_S)
         home = rig.record.of(Dispatch)[0].replica
         rig.engines[home].fault("crash")
-        await asyncio.wait_for(answer.over, WAIT_S)
+        await asyncio.wait_for(answer.over, PATIENCE_S)
         assert answer.broken is not None and b"[DONE]" not in answer.body
 
     play(scene, speed=1.0)

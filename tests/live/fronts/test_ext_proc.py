@@ -29,7 +29,8 @@ from poise.live.know.address import Engine as Place
 from poise.live.know.tenant import Tenants, parse
 from poise.live.wire.limits import Limits
 from poise.policies.route.round_robin import RoundRobin
-from tests.live.fronts.asking import WAIT_S, Record
+from tests.live.fronts.asking import Record
+from tests.patience import PATIENCE_S
 
 BODY = json.dumps({"model": "m", "prompt": "p" * 150_000, "stream": True}).encode()
 
@@ -258,7 +259,7 @@ def test_a_stream_that_breaks_off_is_a_client_that_left() -> None:
             call = _process(channel)
             await call.write(v3.ProcessingRequest(request_headers=headers(":method=POST", ":path=/v1/completions")))
             await call.write(v3.ProcessingRequest(request_body=v3.HttpBody(body=BODY, end_of_stream=True)))
-            answer = await asyncio.wait_for(call.read(), WAIT_S)
+            answer = await asyncio.wait_for(call.read(), PATIENCE_S)
             assert answer.HasField("request_headers")
             call.cancel()
             await record.next(Cancelled)

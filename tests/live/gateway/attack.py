@@ -11,7 +11,8 @@ from typing import Self
 from poise.live.engine.options import Options
 from poise.live.gateway.fleet import EngineAt
 from poise.live.know.address import engine as place
-from tests.live.gateway.live import MODEL, PATIENCE_S, Live
+from tests.live.gateway.live import MODEL, Live
+from tests.patience import PATIENCE_S
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 MODELS = b'{"object":"list","data":[{"id":"' + MODEL.encode() + b'","object":"model"}]}'

@@ -25,10 +25,9 @@ from poise.live.wire.pool import Pool
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.least_requests import LeastRequests
+from tests.patience import PATIENCE_S
 
 MODEL = "llama-3.1-8b"
-PATIENCE_S = 30.0
-"""Longest wait of a test before it fails."""
 
 
 class Answer:

@@ -37,7 +37,8 @@ from poise.live.wire.limits import Limits, PoolLimits
 from poise.live.wire.loop import run
 from tests.live.gateway.attack import post, raw, read_all
 from tests.live.gateway.fakes import Bench, Wire
-from tests.live.gateway.live import MODEL, PATIENCE_S, Live
+from tests.live.gateway.live import MODEL, Live
+from tests.patience import PATIENCE_S
 
 SHARE, NOISE_S = 4.0, 0.05
 TENANTS = "[{name: gold, key: sk-gold}]"

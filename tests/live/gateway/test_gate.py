@@ -13,8 +13,9 @@ from poise.live.know.text import Pieces
 from poise.live.wire import Server
 from tests.live.gateway.attack import read_all
 from tests.live.gateway.fakes import Bench
-from tests.live.gateway.live import PATIENCE_S, Live
+from tests.live.gateway.live import Live
 from tests.live.wire.test_connection import Client
+from tests.patience import PATIENCE_S
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n"
 LENGTH = b"content-length: 10000000\r\n"

@@ -17,8 +17,9 @@ from poise.live.know.address import engine as place
 from poise.live.know.discover import EngineName, parse
 from poise.live.wire import Exchange, Server
 from poise.policies.route.least_requests import LeastRequests
-from tests.live.gateway.live import PATIENCE_S, Answer
+from tests.live.gateway.live import Answer
 from tests.live.wire.test_server import _contexts
+from tests.patience import PATIENCE_S
 
 METADATA = "169.254.169.254"
 

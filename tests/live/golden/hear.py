@@ -14,9 +14,9 @@ from msgspec import msgpack
 
 from tests.live.golden.asks import CACHED, COMPLETION, FIRST, LAST, NAME, SURE, Body, Question
 from tests.live.golden.shape import parsed, steady
+from tests.patience import PATIENCE_S
 
 HEADERS: Final = ("content-type", "allow", "transfer-encoding")
-PATIENCE_S: Final = 30
 
 
 def answered(url: str, question: Question) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from poise.live.know.kv_events import Change
 from poise.live.know.kv_feed import Sync
 from poise.live.know.kv_socket import END, Source, Subscriber
 from tests.live.know.engines import Cache, Publisher
+from tests.patience import PATIENCE_S
 
 ANY = "tcp://127.0.0.1:*"
-PATIENCE_S = 20.0
 
 
 class _Engine:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-WITHIN_S = 30.0
+from tests.patience import PATIENCE_S
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -91,7 +91,7 @@ class Browser:
             message["sessionId"] = self._session
         answer = self._waiting[self._next] = asyncio.get_running_loop().create_future()
         self._commands.write(json.dumps(message).encode() + b"\0")
-        told = await asyncio.wait_for(answer, WITHIN_S)
+        told = await asyncio.wait_for(answer, PATIENCE_S)
         assert "error" not in told, told
         result: dict[str, Any] = told["result"]
         return result

@@ -25,8 +25,8 @@ from poise.live.wire.limits import Limits
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.prefix_cache import PrefixCache
+from tests.patience import PATIENCE_S
 
-WITHIN_S = 20.0
 MODEL = "llama-3.1-8b"
 KV = KvEvents(True, endpoint="tcp://127.0.0.1:*", replay_endpoint="tcp://127.0.0.1:*")
 
@@ -53,7 +53,7 @@ async def ask(
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     try:
-        raw = await asyncio.wait_for(reader.read(), WITHIN_S)
+        raw = await asyncio.wait_for(reader.read(), PATIENCE_S)
     finally:
         writer.close()
         await writer.wait_closed()
@@ -133,7 +133,7 @@ async def house(
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for it."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -144,9 +144,9 @@ async def events(port: int, enough: Callable[[list[tuple[str, Any]]], bool]) -> 
     writer.write(f"GET /events HTTP/1.0\r\nhost: localhost:{port}\r\n\r\n".encode())
     found: list[tuple[str, Any]] = []
     try:
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WITHIN_S)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         while not enough(found):
-            name, data = (await asyncio.wait_for(reader.readuntil(b"\n\n"), WITHIN_S)).split(b"\n")[:2]
+            name, data = (await asyncio.wait_for(reader.readuntil(b"\n\n"), PATIENCE_S)).split(b"\n")[:2]
             found.append((name.removeprefix(b"event: ").decode(), json.loads(data.removeprefix(b"data: "))))
     finally:
         writer.close()

@@ -17,8 +17,9 @@ from poise.live.page.feed import MOST
 from poise.live.page.merge import merge
 from poise.live.page.seen import Seen
 from poise.policies.admit.ceiling import Ceiling
+from tests.patience import PATIENCE_S
 
-from .house import WITHIN_S, House, events, house, run, until
+from .house import House, events, house, run, until
 
 PATHS = ("/", "/health", "/ready", "/state", "/metrics", "/decisions", "/config")
 
@@ -98,7 +99,7 @@ def test_a_page_that_does_not_read_is_bounded_and_then_cut() -> None:
             here.admin.state = lambda: {"big": "x" * 50_000, "now": time.monotonic_ns()}  # type: ignore[method-assign]
             here.admin.feed._state = here.admin.state
             most = 0
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(here.admin.feed):
                     here.admin.feed._last = {}
                     here.admin.feed.beat()

@@ -14,10 +14,10 @@ from poise.live.know.kv_socket import Source, Subscriber
 from poise.live.know.tokens import Exact
 from poise.live.traffic import words
 from tests.live.real.engines import BLOCK, NAME, Pair
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 30.0
 
 TURNS: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief." + words(1, 40)},

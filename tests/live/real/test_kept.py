@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from tests.live.real.kept import Kept
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 60.0
 
 GRANDCHILD = "import signal; print('here', flush=True); signal.pause()"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GRANDCHILD!r}])"

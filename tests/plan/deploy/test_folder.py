@@ -16,6 +16,7 @@ from poise.plan.deploy.check import check
 from poise.plan.fleet import Fleet
 from poise.scenario.load import load
 from poise.scenario.serve.load import load_gateway
+from tests.depth import examples
 from tests.plan.deploy import fleets as drawn
 from tests.plan.deploy.fleets import a_pool, a_setting, fleets
 
@@ -25,8 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plan")
 
 
+@pytest.mark.deep
 @given(fleet=fleets(), setting=drawn.settings)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_file_is_valid_or_says_why_not(folder: Path, fleet: Fleet, setting: Setting) -> None:
     written = write_deployment(fleet, setting, folder)
     assert written == [folder / name for name in FILES] and sorted(folder.iterdir()) == sorted(written)

@@ -20,7 +20,7 @@ from poise.plan.fleet import Fleet
 from poise.scenario.serve.build import plan
 from poise.scenario.serve.load import LoadedGateway, load_gateway
 from poise.scenario.simulate import replica_specs
-from tests.live.gateway.live import PATIENCE_S
+from tests.patience import PATIENCE_S
 from tests.plan.deploy.fleets import a_pool, a_setting, fleets
 from tests.scenario.serve.test_process import serving
 

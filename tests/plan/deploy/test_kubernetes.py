@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from poise.plan.deploy.check import check, faults, pods
 from poise.plan.deploy.kubernetes import kubernetes, llm_d
 from poise.plan.fleet import Fleet
 from poise.scenario.serve.schema import Gateway
+from tests.depth import examples
 from tests.live.fronts.test_kubernetes import validated
 from tests.plan.deploy import fleets as drawn
 from tests.plan.deploy.fleets import a_pool, a_setting, fleets
@@ -54,8 +56,9 @@ def engines(found: Objects) -> list[dict[str, Any]]:
     return [each for (kind, name), each in found.items() if kind in kinds and name != "poise"]
 
 
+@pytest.mark.deep
 @given(fleet=fleets(), setting=drawn.settings)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_manifests_are_valid_and_devices_add_up(fleet: Fleet, setting: Setting) -> None:
     for manifests in (kubernetes, llm_d):
         try:
@@ -177,6 +180,13 @@ def test_what_cannot_be_is_named(fleet: Fleet, given: dict[str, Any], said: str)
 SPEC = "spec.template.spec"
 
 
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, Any]]:
+    """Of each kind one at least."""
+    texts = (kubernetes(EQUAL, a_setting()), llm_d(EQUAL, a_setting()), kubernetes(WIDE, a_setting()))
+    return [each for text in texts for each in YAML(typ="safe").load_all(text)]
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "value", "said"),
     [
@@ -215,11 +225,11 @@ SPEC = "spec.template.spec"
         ("LeaderWorkerSet", "spec.leaderWorkerTemplate.workerTemplate", None, "workerTemplate: is missing"),
     ],
 )
-def test_broken_manifests_are_refused(kind: str, path: str, value: Any, said: str) -> None:
+def test_broken_manifests_are_refused(
+    documents: list[dict[str, Any]], kind: str, path: str, value: Any, said: str
+) -> None:
     """Each by its document and field; None takes the field away."""
-    texts = (kubernetes(EQUAL, a_setting()), llm_d(EQUAL, a_setting()), kubernetes(WIDE, a_setting()))
-    documents = [each for text in texts for each in YAML(typ="safe").load_all(text)]
-    broken = next(each for each in documents if each["kind"] == kind)
+    broken = deepcopy(next(each for each in documents if each["kind"] == kind))
     place: Any = broken
     *way, last = path.split(".")
     for each in way:

@@ -19,6 +19,7 @@ from poise.policies.ring import Ring, spot
 from poise.policies.route.dualmap import DualMap
 from poise.testing import a_chance, a_cluster, a_flight, a_replica, a_request
 from poise.testing.columns import ClusterColumns, ReplicaColumns
+from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
 
@@ -344,7 +345,8 @@ def test_nobody_moves_to_a_replica_that_takes_nobody() -> None:
 # In a world -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @given(cases(), st.booleans(), st.sampled_from([3, 30]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_fast_path_equals_reference(case: Case, gate: bool, steps: int) -> None:
     compare(replace(case, router=lambda: DualMap(steps * case.cost.step_s, slo_gate=gate, key_tokens=4, window=9)))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from poise.policies.route.pd_pair import PdPair
 from poise.testing import a_chance, a_cluster, a_replica, a_request
 from poise.testing.columns import ClusterColumns, ReplicaColumns
+from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
 
@@ -166,7 +167,8 @@ def test_without_identity_the_fewest_requests_win_and_nothing_is_looked_up() -> 
     assert PdPair().route(a_request(ids=()), cluster, a_chance()).replica == 1
 
 
+@pytest.mark.deep
 @given(cases())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_fast_path_equals_reference(case: Case) -> None:
     compare(replace(case, router=PdPair))

@@ -22,7 +22,8 @@ from poise.live.wire.loop import run
 from poise.live.wire.pool import Pool
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
-from tests.live.gateway.live import MODEL, PATIENCE_S, Answer, Live
+from tests.live.gateway.live import MODEL, Answer, Live
+from tests.patience import PATIENCE_S
 
 HERE = Path(__file__).parent
 

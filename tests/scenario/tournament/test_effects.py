@@ -49,6 +49,7 @@ def test_a_prediction_counts_the_pairs_it_is_told_of() -> None:
     assert whole == pytest.approx(0.3 + 0.5)
 
 
+@pytest.mark.slow
 def test_intervals_over_blocks_hold_what_another_block_may_do() -> None:
     """Effects that differ from block to block: the interval of 95 % misses the mean in about one of twenty trials."""
     missed = 0
