@@ -305,7 +305,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("gap_ms", [None, 100, 0])
+@pytest.mark.parametrize("gap_ms", [None, pytest.param(100, marks=pytest.mark.slow), 0])
 def test_the_demo(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, gap_ms: int | None
 ) -> None:

@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +73,16 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         names[name]()
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+LONG = ("autoscaling", "find_collapse", "stale_belief", "whatif", "bench/fairness.py")
+"""Whose output takes seconds to make."""
+
+
+def marked(what: Any, name: str) -> Any:
+    """A parameter, slow if its output is."""
+    return pytest.param(what, marks=pytest.mark.slow if name in LONG else ())
+
+
+@pytest.mark.parametrize("example", [marked(each, each.stem) for each in EXAMPLES], ids=lambda path: path.stem)
 def test_examples_print_their_output(
     example: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +97,11 @@ def test_every_output_has_its_example() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.out")} == {path.stem for path in EXAMPLES}
 
 
-QUOTED = [(block, match[1]) for block in of("text") if (match := OUTPUT.search(block.above))]
+QUOTED = [
+    pytest.param(block, match[1], marks=pytest.mark.slow if match[1] in LONG else ())
+    for block in of("text")
+    if (match := OUTPUT.search(block.above))
+]
 
 
 @pytest.mark.parametrize(("block", "source"), QUOTED, ids=str)
@@ -142,25 +156,26 @@ def inline() -> list[str]:
 @pytest.mark.parametrize("told", inline())
 def test_commands_in_prose(told: str) -> None:
     """A command's name alone must exist; with more words it must parse."""
-    import typer
-
-    from poise.cli import app
-
     words = shlex.split(told.replace(" …", ""))
     if len(words) == 1:
-        known: Any = typer.main.get_command(app)
-        assert words[0] in known.commands
+        assert words[0] in command_line().commands
     else:
         parse(words)
 
 
-def parse(words: list[str]) -> None:
-    """Raise when the command line would not take these words."""
+@cache
+def command_line() -> Any:
+    """The commands of `poise`."""
     import typer
 
     from poise.cli import app
 
-    command: Any = typer.main.get_command(app)
+    return typer.main.get_command(app)
+
+
+def parse(words: list[str]) -> None:
+    """Raise when the command line would not take these words."""
+    command = command_line()
     with command.make_context("poise", list(words)) as outer:
         name, inner, rest = command.resolve_command(outer, [*outer._protected_args, *outer.args])
         with inner.make_context(name, rest, parent=outer):

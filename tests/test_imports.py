@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +80,7 @@ def _names(node: ast.AST, file: Path, root: Path) -> Iterator[str]:
         yield ".".join(parts[:2]) if parts[0] == root.name else parts[0]
 
 
+@cache
 def _all(root: Path = ROOT) -> list[Import]:
     return [each for file in sorted(root.rglob("*.py")) for each in _imports(file, root)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -497,11 +498,16 @@ def _list(what: str, json: bool) -> None:
     show_listing(what, json)
 
 
+@cache
+def _command() -> Any:
+    """The command line, made once for all calls of a process."""
+    return typer.main.get_command(app)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line on `argv` (default: that of the process) and return the exit code."""
-    command = typer.main.get_command(app)
     try:
-        code = command.main(args=argv, prog_name="poise", standalone_mode=False)
+        code = _command().main(args=argv, prog_name="poise", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UserError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import zip_longest
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue.names import Names, key
+from tests.depth import examples
 
 NAMES = Names({"H100-SXM-80GB": ["H100"], "RTX-4090": ["4090"]}, prefixes=("nvidia", "geforce"), suffixes=("card",))
 
@@ -31,6 +32,8 @@ def test_punctuation_anywhere_changes_nothing(spelling: str, marks: list[str]) -
     assert NAMES.find(padded) == NAMES.find(spelling) is not None
 
 
+@pytest.mark.deep
+@settings(max_examples=examples(100))
 @given(st.text(max_size=20))
 def test_any_text_has_near_names_and_is_found_only_by_its_compared_form(text: str) -> None:
     assert set(NAMES.nearest(text)) == {"H100-SXM-80GB", "RTX-4090"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import device, devices, model, models
@@ -11,6 +11,7 @@ from poise.catalogue.assumptions import named_device, named_format, named_model
 from poise.catalogue.models import published_format
 from poise.catalogue.spelling import counted, format_spelled
 from poise.core.errors import UserError
+from tests.depth import examples
 
 MODELS = {
     "meta-llama/Llama-3.1-8B": """Llama 3.1 8B Instruct FP8 | meta-llama_Llama-3.1-8B | llama3.1:8b |
@@ -221,6 +222,8 @@ def test_what_stands_around_a_name_changes_no_shape(each: object, before: str, b
     assert named_model(spelled.upper() if upper else spelled) is each
 
 
+@pytest.mark.deep
+@settings(max_examples=examples(100))
 @given(st.sampled_from(models()), st.sampled_from(BEFORE), st.sampled_from(BEHIND))
 def test_another_number_is_never_the_same_model(each: object, before: str, behind: str) -> None:
     name = each.name.split("/")[1]  # type: ignore[attr-defined]

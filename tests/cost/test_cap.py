@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import device, model
@@ -15,6 +15,7 @@ from poise.core.power import POWER
 from poise.core.spec import Pool
 from poise.cost import Fitted, Measured, Roofline
 from poise.scenario.engine_cost import EngineCost
+from tests.depth import examples
 
 RECIPES = {"roofline": Roofline(), "measured": Measured(), "engine": EngineCost("vllm")}
 POOL = Pool(model("llama-3.1-8b"), device("H100"))
@@ -35,7 +36,9 @@ def duration(estimator: Estimator, shape: StepShape, context: int = 1000) -> flo
     return piece.base + shape.decodes * piece.per_kv * context
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", RECIPES)
+@settings(max_examples=examples(100))
 @given(shape=SHAPES)
 def test_the_tdp_caps_nothing_and_less_is_never_faster(name: str, shape: StepShape) -> None:
     assert CAPPED[name][0].step(shape) == RECIPES[name].build(POOL).step(shape)
@@ -43,8 +46,10 @@ def test_the_tdp_caps_nothing_and_less_is_never_faster(name: str, shape: StepSha
     assert taken == sorted(taken)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("at", range(1, len(SHARES)))
+@settings(max_examples=examples(100))
 @given(decodes=st.integers(1, 256), tokens=st.integers(1000, 8192))
 def test_decodes_lose_less_than_prompts(name: str, at: int, decodes: int, tokens: int) -> None:
     full, slow = CAPPED[name][0], CAPPED[name][at]

@@ -21,6 +21,7 @@ from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import framework
 from poise.cost.ramp import Tried
 from poise.cost.tables import SHIPPED, SLOW, Curve, distance, load_tables
+from tests.depth import examples
 
 from .pools import (
     DEEPSEEK_V3,
@@ -82,8 +83,9 @@ def test_a_slice_answers_as_its_curve(data: st.DataObject, curve: Curve) -> None
     assert curve.slice(cut, *at[cut:]).seconds(*at[:cut]) == pytest.approx(curve.seconds(*at))
 
 
+@pytest.mark.deep
 @given(pools(), st.integers(0, 300), tokens, contexts, contexts, more, shares)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_more_work_never_costs_less(
     pool: Pool, decodes: int, new: int, earlier: int, context: int, extra: int, share: float
 ) -> None:
@@ -96,8 +98,9 @@ def test_more_work_never_costs_less(
     assert wider >= here - (decodes + extra) * context - 1  # each slope is rounded by itself
 
 
+@pytest.mark.deep
 @given(pools(), st.integers(1, 300), tokens, contexts, contexts)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_smaller_share_is_never_faster(pool: Pool, decodes: int, new: int, earlier: int, context: int) -> None:
     estimator = Measured().build(pool)
     times = [cost(estimator, StepShape(decodes, (Chunk(new, earlier),), share), context) for share in (0.2, 0.6, 1.0)]

@@ -6,12 +6,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs
 from poise.pipeline.saved import costs_text, load_costs
+from tests.depth import examples
 
 TIMES = st.lists(st.fractions(Fraction(1, 7), 9), min_size=4, max_size=4)
 
@@ -21,6 +22,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("costs") / "costs.json"
 
 
+@pytest.mark.deep
+@settings(max_examples=examples(100))
 @given(TIMES, TIMES, TIMES, st.lists(st.fractions(0, 3), min_size=4, max_size=4), st.booleans())
 def test_what_is_written_is_read_back(
     file: Path, f: list[Fraction], b: list[Fraction], w: list[Fraction], comm: list[Fraction], shared: bool,

@@ -75,7 +75,7 @@ def test_a_plan_repeats_itself(usual: dict[str, Any]) -> None:
     assert timeless(told()) == timeless(usual)
 
 
-@pytest.mark.parametrize("aim", ["gpus", "energy"])
+@pytest.mark.parametrize("aim", ["gpus", pytest.param("energy", marks=pytest.mark.slow)])
 def test_another_aim_is_no_worse_in_what_it_makes_least(cheap: dict[str, Any], aim: str) -> None:
     other = told(*FEW, "--minimize", aim)["plan"]
 

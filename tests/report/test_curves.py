@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.records import ReplicaStats
 from poise.core.units import SECOND, ps
 from poise.report.curves import MOMENTS, POINTS, cdf, latency_curves, replica_curves, thinned
 from poise.report.latency import PERCENTILES, nearest_rank
+from tests.depth import examples
 
 from .runs import Row, a_run
 
@@ -60,6 +61,8 @@ def test_a_replica_that_left_has_no_line_after():
     assert math.isnan(ys[2])
 
 
+@pytest.mark.deep
+@settings(max_examples=examples(100))
 @given(st.lists(st.integers(0, 1000), min_size=MOMENTS + 1, max_size=3 * MOMENTS), st.integers(1, 10**12))
 def test_thinning_a_timeline_keeps_its_peaks(waiting, step):
     run = a_run([], samples=[(at * step, 0, value, 0, 0) for at, value in enumerate(waiting)], until=1000.0)

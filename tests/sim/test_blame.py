@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from poise.core import blame
@@ -26,6 +27,7 @@ from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
 from poise.workload.table import Prefixes, Workload
+from tests.depth import examples
 from tests.sim.cases import DEVICE, MODEL, NOBODY, Case, cases
 from tests.sim.test_exact import COLUMNS
 
@@ -300,8 +302,9 @@ def test_a_setup_is_others_to_whoever_waits_for_it() -> None:
     assert told(run, 1) == ({"queue": 3.0, "prefill": 15.0, "prefill_others": 8.0}, {})
 
 
+@pytest.mark.deep
 @given(cases())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_asking_for_blame_changes_nothing(case: Case) -> None:
     asked, plain = (case.build(one_step=False, check=False, blame=each).simulate() for each in (True, False))
     assert plain.blame is None

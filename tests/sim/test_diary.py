@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from poise.report.story import story_lines
 from poise.report.teller import Teller
 from poise.testing.cost import LinearCost
 from poise.workload.table import Workload
+from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.test_blame import Doorkeeper, Once, same_prompt, simulated, workload
 from tests.sim.test_exact import COLUMNS
@@ -30,8 +32,9 @@ MARKS = {
 }  # fmt: skip
 
 
+@pytest.mark.deep
 @given(cases(), st.integers(0, 13))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> None:
     row %= len(case.workload)
     diary = Diary(row)

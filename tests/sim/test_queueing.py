@@ -50,7 +50,8 @@ def test_m_d_1(load: float) -> None:
     assert np.mean(waits(run, outputs)) == pytest.approx(load * service / (2 * (1 - load)), rel=0.05)
 
 
-@pytest.mark.parametrize("load", [pytest.param(0.5, marks=pytest.mark.slow), 0.8])
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [0.5, 0.8])
 def test_m_m_1(load: float) -> None:
     """Geometric service, M/M/1's in steps: Pollaczek and Khinchine, mean wait = λE[S²] / 2(1−ρ); P(no wait) = 1−ρ."""
     mean = 100

@@ -10,6 +10,7 @@ import pytest
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.view import LaneView
 from poise.testing import RuleBroken, check_batcher
+from tests.depth import examples
 
 from .batchers import (
     DecodesAlone,
@@ -24,11 +25,12 @@ from .batchers import (
 )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "batcher", [PromptsFirst, OneAtATime, SmallestFirst, Layered, TurnByTurn, Erratic, DecodesAlone]
 )
 def test_sound_batchers_pass(batcher: type) -> None:
-    check_batcher(batcher)
+    check_batcher(batcher, cases=examples(100))
 
 
 def test_a_batcher_that_computes_prompts_whole_is_given_a_budget_for_them() -> None:

@@ -27,6 +27,7 @@ from poise.policies.batch.static_batch import StaticBatch
 from poise.scenario.simulate import simulate
 from poise.workload import closed, poisson
 from tests.cost.pools import more_work, pools
+from tests.depth import examples
 
 POOL = Pool(model("llama-3-8b"), device("L40S"), engine=Engine(prefix_caching=False))
 ROOM = Memory(free=1e15, kv=1, logit=0)
@@ -94,7 +95,9 @@ terms = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.deep
 @settings(deadline=None)
+@settings(max_examples=examples(100))
 @given(
     pools(spread=False), terms, st.integers(0, 60), st.integers(1, 500), st.integers(0, 500), st.integers(0, 5000),
     st.integers(1, 500), st.sampled_from((0.3, 1.0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import device, model
@@ -22,6 +22,7 @@ from poise.cost.work import Works
 from poise.scenario.simulate import simulate
 from poise.workload import lognormal, poisson
 from tests.cost.pools import cost
+from tests.depth import examples
 
 POOL = Pool(model("llama-3.1-70b"), device("H100"), tensor=4, pipeline=2)
 CUTS = ("4-2-1-1", "2-6", "4-4", "1-1-1-1-4", "8")
@@ -39,7 +40,9 @@ tokens = st.lists(st.integers(1, 4000), max_size=4)
 contexts = st.integers(0, 50_000)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("nano", [(), (NanoFlow(),)])
+@settings(max_examples=examples(100))
 @given(decodes=st.integers(0, 200), new=tokens, context=contexts)
 def test_even_stages_cost_what_the_inner_estimator_says(
     nano: tuple[NanoFlow, ...], decodes: int, new: list[int], context: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from poise.live.engine.identity import KeepOutputs, chain, ends, salted
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import LinearCost, check_replica
+from tests.depth import examples
 from tests.live.engine.hand import Kept
 
 BLOCK = 4
@@ -120,8 +122,9 @@ def test_an_answer_shorter_than_a_block_is_found_too() -> None:
     rig.replica.pool.check(0)
 
 
+@pytest.mark.deep
 @given(st.data())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_events_follow_the_cache_and_blocks_balance(data: st.DataObject) -> None:
     """Random prompts with common prefixes on a cache that is too small for them, some given up."""
     rig = Rig(blocks=data.draw(st.integers(12, 40)), token_budget=data.draw(st.integers(8, 64)), max_sequences=4)

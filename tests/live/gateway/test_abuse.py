@@ -35,6 +35,7 @@ from poise.live.know.text import Pieces
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits, PoolLimits
 from poise.live.wire.loop import run
+from tests.depth import examples
 from tests.live.gateway.attack import post, raw, read_all
 from tests.live.gateway.fakes import Bench, Wire
 from tests.live.gateway.live import MODEL, Live
@@ -96,7 +97,8 @@ TEXTS = (
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.deep
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(READERS)), st.lists(TEXTS, min_size=1, max_size=5))
 def test_any_body_is_taken_or_refused_in_openai_words(target: bytes, bodies: list[bytes]) -> None:
     front = Front()

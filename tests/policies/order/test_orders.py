@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.control import Control
@@ -22,6 +22,7 @@ from poise.policies.order.shortest_predicted import ShortestPredicted
 from poise.policies.order.weighted_round_robin import WeightedRoundRobin
 from poise.policies.route.least_requests import LeastRequests
 from poise.testing import a_request
+from tests.depth import examples
 
 
 def served(order: Order, *requests: RequestView, output_tokens: int = 1) -> list[int]:
@@ -121,7 +122,9 @@ def test_idling_saves_up_no_turns() -> None:
     assert turns == [20, 11, 21, 12, 22, 13]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", names("order"))
+@settings(max_examples=examples(100))
 @given(crowd=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 900), st.integers(0, 2)), min_size=1, max_size=20))
 def test_everybody_is_served_once(name: str, crowd: list[tuple[int, int, int]]) -> None:
     requests = [

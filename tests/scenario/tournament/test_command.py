@@ -111,6 +111,7 @@ def test_it_goes_on_where_it_was_stopped_to_the_same_result(done: Path, copied: 
 SMALL = ("screen.runs=16", "loads=[1]", "factors={router: [least_requests, round_robin], batcher: [chunked]}")
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(home: Path) -> None:
     asked = read(home / "tournament.yaml", SMALL)
     assert play(asked, jobs=1).as_dict() == play(asked, jobs=2).as_dict()
@@ -129,6 +130,7 @@ def test_an_existing_folder_needs_resume(done: Path, capsys: pytest.CaptureFixtu
     assert "add --resume" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_finals_of_another_length_are_run_anew(home: Path, tmp_path: Path) -> None:
     options = [word for each in SMALL for word in ("--set", each)]
     out = tmp_path / "out"

@@ -89,6 +89,7 @@ def test_processes_do_not_change_answers() -> None:
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[3] / "../shared/data")) / "fidelity/serving_e2e.csv"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_file(), reason="the measurements are not there")
 def test_the_real_data_is_covered() -> None:
     """Read all of it, answer some of it."""
