@@ -2,5 +2,5 @@
 
 from typing import Final
 
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 120
 """Only what hangs takes so long, however busy the machine: a test waits for a condition, and this bounds the wait."""

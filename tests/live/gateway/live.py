@@ -121,7 +121,7 @@ class Live:
             belief=belief, hedge=hedge, scaler=scaler, pools=pools,
         )  # fmt: skip
         self.settings = settings or Settings(
-            held_s=10, engines=PoolLimits(connect_s=1.0, head_s=1.0, stall_s=1.0, idle_s=2.0)
+            held_s=10, engines=PoolLimits(connect_s=30, head_s=30, stall_s=30, idle_s=2.0)
         )
         self._build = build
         self._hints = hints

@@ -32,13 +32,14 @@ from poise.live.know.address import engine as place
 from poise.live.know.asked import READERS
 from poise.live.know.tenant import Tenants, parse
 from poise.live.know.text import Pieces
+from poise.live.wire import loop
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.limits import Limits, PoolLimits
-from poise.live.wire.loop import run
 from tests.depth import examples
 from tests.live.gateway.attack import post, raw, read_all
 from tests.live.gateway.fakes import Bench, Wire
 from tests.live.gateway.live import MODEL, Live
+from tests.live.warp import run
 from tests.patience import PATIENCE_S
 
 SHARE, NOISE_S = 4.0, 0.05
@@ -474,7 +475,7 @@ def test_ten_thousand_idle_connections() -> None:
             await live.check_balance()
 
     try:
-        run(main())
+        loop.run(main())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -544,4 +545,4 @@ def test_a_well_behaved_client_hardly_notices() -> None:
             assert abused < SHARE * quiet + NOISE_S
             await live.until(lambda: not live.gateway.world.trips)
 
-    run(main())
+    loop.run(main())

@@ -11,9 +11,9 @@ from poise.core.request import RequestView
 from poise.core.trace import replay
 from poise.live.engine.options import Options
 from poise.live.gateway.settings import Settings
-from poise.live.wire.loop import run
 from poise.policies.find import build
 from tests.live.gateway.live import MODEL, Answer, Live
+from tests.live.warp import run
 
 
 def options(**given: Any) -> Options:

@@ -9,9 +9,9 @@ import pytest
 
 from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
 from tests.live.gateway.attack import Besieged, Script, forever, says
 from tests.live.gateway.live import Answer
+from tests.live.warp import run
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LIMITS = Settings(held_s=10, engines=PoolLimits(connect_s=1.0, head_s=5.0, stall_s=5.0, header_bytes=16_384))

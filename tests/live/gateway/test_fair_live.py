@@ -22,7 +22,6 @@ from poise.live.know.tenant import Tenants, parse
 from poise.live.traffic import ANSWERED, Traffic
 from poise.live.wire.call import Address
 from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
 from poise.policies import Policies
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
 from poise.policies.order.fcfs import Fcfs
@@ -30,6 +29,7 @@ from poise.policies.order.virtual_token_counter import VirtualTokenCounter
 from poise.policies.route.cache_aware import CacheAware
 from poise.workload import Workload
 from tests.live.gateway.live import MODEL, Live
+from tests.live.warp import run
 
 SPEED = 2.0
 FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.05

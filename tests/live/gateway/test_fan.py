@@ -12,10 +12,10 @@ from poise.live.gateway.fan import Fan, parts
 from poise.live.gateway.settings import Settings
 from poise.live.know.asked import BadRequest
 from poise.live.wire.exchange import Exchange
-from poise.live.wire.loop import run
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.gateway.live import MODEL, Live
+from tests.live.warp import run
 
 ITEMS = ["one", "two", "three", "four"]
 FAN = {"template": " Say {item} again.", "items": ITEMS}

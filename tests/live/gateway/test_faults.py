@@ -12,10 +12,10 @@ from poise.core.action import Hedge
 from poise.core.trace import replay
 from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
 from poise.policies.find import build
 from tests.core.scripted import Hasty
 from tests.live.gateway.live import Answer, Live
+from tests.live.warp import run
 
 FAST = Settings(held_s=3.0, engines=PoolLimits(connect_s=0.5, head_s=0.3, stall_s=0.3, idle_s=1.0))
 

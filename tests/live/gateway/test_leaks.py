@@ -13,9 +13,9 @@ import pytest
 from poise.live.engine.options import Options
 from poise.live.gateway.settings import Settings
 from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
 from poise.policies.find import build
 from tests.live.gateway.live import MODEL, Answer, Live
+from tests.live.warp import run
 
 ROUNDS, EACH = 10, 2_000
 FATES = ("stream", "whole", "leave", "leave early", "bad", "unknown", "fault")

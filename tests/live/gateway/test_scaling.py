@@ -12,9 +12,9 @@ from poise.core.spec import PoolSpec
 from poise.core.trace import replay
 from poise.live.gateway.fleet import EngineAt
 from poise.live.know.address import engine as place
-from poise.live.wire.loop import run
 from poise.policies.scale.keep_alive import KeepAlive
 from tests.live.gateway.live import Live
+from tests.live.warp import run
 
 
 def gauge(live: Live, name: str) -> dict[str, int]:

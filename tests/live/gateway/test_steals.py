@@ -18,10 +18,10 @@ from poise.core.view import ClusterView
 from poise.live.engine.options import Options
 from poise.live.gateway.fleet import EngineAt
 from poise.live.know.address import Engine as Place
-from poise.live.wire.loop import run
 from poise.policies.route.saga import Saga
 from tests.live.gateway.fakes import Bench
 from tests.live.gateway.live import MODEL, Live
+from tests.live.warp import run
 
 ONE_AT_A_TIME = Options(MODEL, port=0, speed=20.0, max_num_seqs=1)
 
