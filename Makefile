@@ -3,13 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 TRACE ?=
 DEMO_OUT ?= demo-out
+SEED ?= $(shell date +%s)
 
-.PHONY: help venv demo demo-live test test-slow lint bench compile uncompile clean
+.PHONY: help venv demo demo-live test test-slow explore lint bench compile uncompile clean
 
 help:
 	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
 	@echo "make demo-live  a gateway before four emulated engines, a minute of traffic, its page"
-	@echo "make test       the tests (under 10 minutes); make test-slow runs the long ones"
+	@echo "make test       the tests (5 minutes on two cores); make test-slow runs the long ones"
+	@echo "make explore    the properties on examples that no run has seen; SEED=NUMBER repeats a run"
 	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment"
 	@echo "make compile    the same simulator at twice the speed, with a C compiler; make uncompile undoes it"
 
@@ -32,7 +34,11 @@ test: venv
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 test-slow: venv
-	$(BIN)/python -m pytest -m slow
+	POISE_DEEP=1 $(BIN)/python -m pytest -m "slow or deep" -n auto --maxprocesses 4 --dist loadgroup --durations 10
+
+explore: venv
+	POISE_DEEP=1 $(BIN)/python -m pytest -m hypothesis -n auto --maxprocesses 4 --dist worksteal \
+		--hypothesis-profile explore --hypothesis-seed $(SEED)
 
 lint: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

