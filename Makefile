@@ -31,13 +31,13 @@ demo-live: venv
 	@$(BIN)/poise demo-live --out demo-live-out
 
 test: venv
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 test-slow: venv
-	POISE_DEEP=1 $(BIN)/python -m pytest -m "slow or deep" -n auto --maxprocesses 4 --dist loadgroup --durations 10
+	POISE_DEEP=1 $(BIN)/python -m pytest -m "slow or deep" -n auto --maxprocesses 4 --durations 10
 
 explore: venv
-	POISE_DEEP=1 $(BIN)/python -m pytest -m hypothesis -n auto --maxprocesses 4 --dist worksteal \
+	POISE_DEEP=1 $(BIN)/python -m pytest -m hypothesis -n auto --maxprocesses 4 \
 		--hypothesis-profile explore --hypothesis-seed $(SEED)
 
 lint: venv

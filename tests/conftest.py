@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -32,6 +33,14 @@ def pytest_configure() -> None:
     if settings().derandomize:
         nothing = Constants()
         providers._get_local_constants = lambda: nothing
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share what is expensive stay together."""
+    from tests.handed import ByFile
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -22,7 +22,7 @@ TOOL = ROOT / "tools" / "compile.py"
 
 WORLDS = 1000
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiled")]
+pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,6 @@ INSTALLED = find_spec("ray") is not None
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(not INSTALLED, reason="ray is not installed")
 @pytest.mark.filterwarnings("ignore")  # Ray's own, at its start
 def test_a_cluster_finds_the_same_fleet() -> None:

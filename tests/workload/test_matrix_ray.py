@@ -10,7 +10,6 @@ from poise.workload.matrix import WAYS, conversations
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (the extra `ray`)")
 @pytest.mark.filterwarnings("ignore")  # Ray's own, at its start
 def test_every_row_ends_once_on_actors() -> None:

@@ -21,7 +21,7 @@ from poise.live.fronts.choice import Fallback
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.live.fronts.shed import Shed
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 
 RAY = "ray[serve]==2.60.0"
 PATIENT = {f"RAY_SERVE_{each}QUEUE_LENGTH_RESPONSE_DEADLINE_S": "30" for each in ("", "MAX_")}

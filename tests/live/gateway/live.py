@@ -151,8 +151,8 @@ class Live:
         await self.gateway.stop(1.0)
         for engine in self.engines:
             await engine.stop()
-        for _ in range(5):  # connections that were being accepted when their listener closed
-            await asyncio.sleep(0)
+        for _ in range(5):  # connections that were being opened or accepted when their listener closed
+            await asyncio.sleep(0.001)
 
     def ask(
         self,

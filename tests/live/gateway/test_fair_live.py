@@ -1,9 +1,9 @@
 """The flood of `docs/fairness.md`, smaller, through a real gateway: what was simulated is what happens.
 
-Tolerances: real sockets, timers and two busy cores add a delay of some milliseconds to each token, which the engines'
-clock multiplies by `SPEED`; so seconds are compared within `FACTOR` and `SLACK_S` of simulated time, and hit shares
-within `HITS`; and again where they differ, as others' work halts a machine now and then, but a fault of ours is there
-each time. What a policy decides is compared exactly elsewhere (`test_same_object`); here the claims are compared.
+Real sockets, on a clock that jumps (`tests.live.warp`): what the gateway and the engines compute takes no time, as in
+the simulation, so what is left between the two is what they know and when. Seconds are compared within `FACTOR` and
+`SLACK_S` of simulated time, and hit shares within `HITS`. What a policy decides is compared exactly elsewhere
+(`test_same_object`); here the claims are compared.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from tests.live.gateway.live import MODEL, Live
 from tests.live.warp import run
 
 SPEED = 2.0
-FACTOR, SLACK_S, HITS = 2.0, 1.0, 0.05
-ATTEMPTS = 3
+FACTOR, SLACK_S, HITS = 1.25, 0.1, 0.02
 CEILING = 16
 KEYS = tuple(f"sk-{number}" for number in range(fairness.QUIET + 1))
 CASES = {
@@ -118,13 +117,8 @@ def test_a_flood_live_is_as_it_was_simulated(load: Workload) -> None:
 
 
 def compared(policies: Policies, load: Workload) -> tuple[Told, Told]:
-    """The simulation, and what happens live: the first attempt that is like it, or else the last."""
-    simulation = simulated(policies, load)
-    for _ in range(ATTEMPTS):
-        live = run(served(policies, load))
-        if alike(simulation, live):
-            break
-    return simulation, live
+    """The simulation, and what happens live."""
+    return simulated(policies, load), run(served(policies, load))
 
 
 def alike(simulation: Told, live: Told) -> bool:

@@ -16,7 +16,7 @@ from tests.live.real.engines import SILENT
 from tests.live.real.install import Unavailable, installed
 from tests.live.real.model import make
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm")]
+pytestmark = pytest.mark.slow
 
 ROOT: Final = Path(__file__).parents[3]
 LIMIT_S: Final = 500.0

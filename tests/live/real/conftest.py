@@ -14,13 +14,6 @@ from tests.live.real.model import make
 from tests.live.real.served import Served
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All on one worker, so that they share two engines."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("vllm"))
-
-
 @pytest.fixture(scope="package")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     until = time.monotonic() + LIMIT_S
