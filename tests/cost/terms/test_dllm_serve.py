@@ -96,8 +96,7 @@ terms = st.builds(
 
 
 @pytest.mark.deep
-@settings(deadline=None)
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100), deadline=None)
 @given(
     pools(spread=False), terms, st.integers(0, 60), st.integers(1, 500), st.integers(0, 500), st.integers(0, 5000),
     st.integers(1, 500), st.sampled_from((0.3, 1.0)),
