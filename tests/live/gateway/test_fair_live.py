@@ -32,7 +32,7 @@ from tests.live.gateway.live import MODEL, Live
 from tests.live.warp import run
 
 SPEED = 2.0
-FACTOR, SLACK_S, HITS = 1.25, 0.1, 0.02
+FACTOR, SLACK_S, HITS = 1.5, 0.15, 0.03
 CEILING = 16
 KEYS = tuple(f"sk-{number}" for number in range(fairness.QUIET + 1))
 CASES = {
