@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from poise.truth.validate.outcome import Outcome, outcome_of, statistics
 from poise.truth.validate.room import roomy
 from poise.truth.validate.row import Row
 from poise.truth.validate.served import run_of
+from poise.workload.readers.inflate import gunzip
 from poise.workload.table import Prefixes, Workload
 
 SOURCE = "vllm_end_to_end"
@@ -62,7 +62,7 @@ def _json(path: Path, *, needed: bool = True) -> dict[str, Any]:
 
 def _requests(path: Path) -> list[dict[str, float]]:
     try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        lines = gunzip(path.read_bytes(), path).decode().splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
     except (OSError, EOFError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read ({error}); give one JSON object a line, gzipped") from error
