@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.catalogue.assumptions import named_device, named_model
+from poise.catalogue.engines import on_ranks
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.spec import Engine, Pool
 from poise.core.units import SECOND
@@ -122,7 +122,8 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
     kv = "fp8" if "fp8" in str(asked.get("kv_cache_dtype") or "") else "bf16"
     expert = row.tensor * row.data if asked.get("enable_expert_parallel") else 1
     pool = Pool(model, device, tensor=row.tensor, data=row.data, expert=expert, kv=kv, engine=engine)  # type: ignore[arg-type]
-    return Condition((replace(pool),), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)
+    pool = on_ranks(pool)  # of blocks vLLM states the sum over ranks itself
+    return Condition((pool,), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)
 
 
 def _workload(requests: Sequence[Mapping[str, float]]) -> Workload:
