@@ -17,7 +17,7 @@ from poise.catalogue.assumptions import (
     narrowest,
     scenario_of,
 )
-from poise.catalogue.engines import EngineDefaults, engine_defaults, on_ranks
+from poise.catalogue.engines import EngineDefaults, engine_defaults
 from poise.catalogue.layouts import Side
 from poise.catalogue.models import published_format
 from poise.catalogue.spelling import counted, format_spelled
@@ -304,19 +304,21 @@ def _fits(pool: Pool) -> bool:
 
 
 def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int, clients: int = 0) -> Pool:
-    """The layout; its data ranks have the engine's limits each, or share them as SGLang's do.
-
-    Experts spread over what their degree divides, and over all ranks where those cannot cut each of them evenly.
+    """The layout; each data rank has the engine's limits for itself. Experts spread over what their degree divides,
+    and over all ranks where those cannot cut each of them evenly.
 
     A tensor degree that does not divide the heads is one of data ranks, and so is one of many latent ranks that
     `clients` crowd: sources that do not tell attention's layout from the experts' write it so.
     """
+    engine = base.engine
     crowded = base.model.mla is not None and tensor > WIDEST_MLA and clients > RANK_CLIENTS * tensor
     if base.model.heads % tensor or crowded:
         tensor, data = 1, tensor * data
+    if data > 1:
+        engine = replace(engine, token_budget=engine.token_budget * data)
     moe = base.model.moe
     expert = gcd(expert, tensor * data) if moe else 1
     if moe and moe.ffn % (tensor * data // expert):
         expert = tensor * data
     pipeline = min(pipeline, base.model.layers)
-    return on_ranks(replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert))
+    return replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert, engine=engine)
