@@ -76,6 +76,12 @@ def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[s
         assert said in _provoke(capsys, command, "scenario.yaml")
 
 
+@pytest.mark.parametrize("seeds", [10**6 + 1, 10**30])
+def test_more_seeds_than_any_run_takes(scenario: Path, capsys: pytest.CaptureFixture[str], seeds: int) -> None:
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
+    assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in said
+
+
 def test_a_home_folder_of_nobody(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = "~nobody-at-all/x: no user of that name has a home folder"
     assert said in _provoke(capsys, "simulate", "scenario.yaml", "--set", "model=~nobody-at-all/x")

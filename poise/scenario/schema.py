@@ -330,12 +330,17 @@ class BeliefSection(Section):
     )
 
 
+MOST_SEEDS = 1_000_000
+
+
 def check_seeds(value: Any) -> list[int]:
     """Seeds as a list: a count N means 0 to N − 1."""
     value = whole(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"{value} seeds are none; give how many there are, as in 5, or a list of them, as in [7]")
+        if value > MOST_SEEDS:
+            raise ValueError(f"{value} seeds are more than the {MOST_SEEDS:,} that one run takes; give at most so many")
         return list(range(value))
     seeds = [whole(each) for each in value] if isinstance(value, list) else None
     if not seeds or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in seeds):
