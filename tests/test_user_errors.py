@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,39 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "scenario.yaml"
     file.write_text(GOOD)
     return file
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{here}: &{here} [{','.join([f'*{before}'] * 9)}]\n" for before, here in pairwise("abcdefgh")
+)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (BOMB, "its aliases (*name) write out to"),
+        ("a: !!x [1]\n", "a: has the tag tag:yaml.org,2002:x"),
+        ("a: " + "{a: " * 1000 + "\n", "nested too deeply"),
+        ("a: 2026-99-99\n", "is no YAML (month must be in 1..12)"),
+    ],
+)
+def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+    scenario.write_text(text + GOOD)
+    for command in ("simulate", "serve"):
+        assert said in _provoke(capsys, command, "scenario.yaml")
+
+
+@pytest.mark.parametrize("seeds", [10**6 + 1, 10**30])
+def test_more_seeds_than_any_run_takes(scenario: Path, capsys: pytest.CaptureFixture[str], seeds: int) -> None:
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
+    assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in said
+
+
+def test_a_home_folder_of_nobody(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "~nobody-at-all/x: no user of that name has a home folder"
+    assert said in _provoke(capsys, "simulate", "scenario.yaml", "--set", "model=~nobody-at-all/x")
+    assert said in _provoke(capsys, "simulate", "~nobody-at-all/x")
+    assert said in _provoke(capsys, "serve", "~nobody-at-all/x")
 
 
 def test_the_scenario_itself_is_good(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from poise.catalogue.names import key
-from poise.core.spec import Device, Engine, Format
+from poise.core.spec import Device, Engine, Format, Pool
 
 _DATA = Path(__file__).with_name("engines.json")
 
@@ -47,6 +47,8 @@ class EngineDefaults:
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     free_fraction: KV's part of the memory that weights and workspace leave, where it is not `memory_fraction` of all.
     no_evict: whether requests are admitted only while memory holds all of them to their ends.
+    shares_limits: whether its limits are those of a replica and its data ranks of attention share them, where others
+        have them for each rank.
     stages: whether stages of layers are a layout that its users choose for throughput.
     known: whether the engine is in the list; others are taken to be like vLLM.
     """
@@ -73,6 +75,7 @@ class EngineDefaults:
     splits_layers: bool = False
     free_fraction: float = 0.0
     no_evict: bool = False
+    shares_limits: bool = False
     stages: bool = False
     known: bool = True
 
@@ -111,6 +114,24 @@ def engine_defaults(name: str, version: str = "") -> EngineDefaults:
             if any(wanted.startswith(alias) for alias in row[0]):
                 return _fitting(row[1], version)
     return replace(_fitting(_table()[0][1], version), name=name, known=False)
+
+
+def limit_ranks(pool: Pool) -> int:
+    """How many times its engine's own limits hold in a replica of `pool`: once for each data rank that has its own.
+
+    vLLM's max_num_seqs and max_num_batched_tokens and TensorRT-LLM's max_batch_size and max_num_tokens are a rank's.
+    SGLang's max_running_requests and chunked_prefill_size are divided among the ranks of one model; models without
+    experts have no such ranks, but whole copies.
+    """
+    shared = pool.model.moe is not None and engine_defaults(pool.engine.name).shares_limits
+    return 1 if shared else pool.data
+
+
+def on_ranks(pool: Pool) -> Pool:
+    """`pool`, whose engine has the limits of its settings, with those of a whole replica (see `limit_ranks`)."""
+    ranks, engine = limit_ranks(pool), pool.engine
+    budget, sequences = engine.token_budget * ranks, engine.max_sequences * ranks
+    return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences))
 
 
 def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:

@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from poise.core.errors import TraceError
-from poise.core.spec import Belief, PoolSpec, ReplicaSpec
+from poise.core.fields import checker, hints
+from poise.core.spec import Belief, Engine, PoolSpec, ReplicaSpec
+from poise.core.units import NEVER
 
 
 def header(
@@ -57,6 +59,66 @@ def belief_of(told: Mapping[str, Any]) -> Belief:
     """The belief that a header names; TraceError where it does not."""
     made: Belief = _made(Belief, _part(told, "belief", dict), "belief")
     return made
+
+
+def check_header(told: Mapping[str, Any]) -> None:
+    """TraceError, naming the field, where a part of a header is of another type than `header` writes."""
+    try:
+        _check(told)
+    except ValueError as error:
+        raise TraceError(f"the header's {error}, which no recording has; give it as it was written") from None
+
+
+def _check(told: Mapping[str, Any]) -> None:
+    for name, kind in _SHAPES.items():
+        if name in told and not isinstance(told[name], kind):
+            raise ValueError(f"{name} is {told[name]!r}")
+    for name, kind in _FIELDS.items():
+        parts = told.get(name, ())
+        for each in [parts] if isinstance(parts, dict) else parts:
+            _check_fields(name, each, kind)
+    if told.get("engines") and len(told["engines"]) != len(told.get("replicas", ())):
+        raise ValueError(f"engines are {len(told['engines'])} for {len(told.get('replicas', ()))} replicas")
+    if not all(isinstance(name, str) for name in told.get("models", ())):
+        raise ValueError(f"models is {told['models']!r}")
+    began = told.get("began", {}).get("at", 0)
+    if type(began) is not int or not 0 <= began <= NEVER:
+        raise ValueError(f"began.at is {began!r}")
+    for slot, named in told.get("policies", {}).items():
+        for each in named if isinstance(named, list) else [named]:
+            if named is not None and not _is_policy(each):
+                raise ValueError(f"policies.{slot} is {each!r}")
+
+
+def _check_fields(name: str, told: Any, kind: Any) -> None:
+    if not isinstance(told, dict):
+        raise ValueError(f"{name} holds {told!r}")
+    known = {field: hint for field, hint in hints(kind).items() if field in told}
+    try:
+        checker(known)([told[field] for field in known])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    for field in known:
+        value, least = told[field], _LEAST.get(field, -1)
+        if isinstance(value, int | float) and not least <= value <= NEVER:
+            raise ValueError(f"{name}: {field} is {value!r}")
+
+
+def _is_policy(told: Any) -> bool:
+    return isinstance(told, dict) and len(told) == 1 and all(isinstance(v, dict | None) for v in told.values())
+
+
+_SHAPES: dict[str, type] = {
+    **dict.fromkeys(("belief", "began", "policies"), dict),
+    **dict.fromkeys(("replicas", "engines", "pools", "models"), list),
+    "seed": int,
+    "resume": bool,
+}
+
+_FIELDS: dict[str, Any] = {"belief": Belief, "replicas": ReplicaSpec, "pools": PoolSpec, "engines": Engine}
+"""What parts of a header are written from, one or a list of them."""
+
+_LEAST = {"block_tokens": 1, "gateways": 1, "max_sequences": 1, "token_budget": 1}
 
 
 def _part(told: Mapping[str, Any], name: str, kind: type) -> Any:

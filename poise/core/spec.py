@@ -116,6 +116,7 @@ class Pool:
 
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
+    engine: its limits are those of a whole replica, over all data ranks (`poise.catalogue.engines.on_ranks`).
     power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
     tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
     link_bw: bytes/s one way of each replica's link, where it is not the cluster's, as at another site; 0: as `Cluster`.

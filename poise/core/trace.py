@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, get_origin, get_type_hints
+from typing import IO, Any, get_origin
 
 from poise.core import action as actions
 from poise.core import event as events
@@ -13,8 +13,7 @@ from poise.core.action import Action
 from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.event import Event
-from poise.core.request import RequestView
-from poise.core.spec import ReplicaSpec
+from poise.core.fields import checker, hints
 
 SCHEMA = 1
 """Version of the file format; another one is refused."""
@@ -79,7 +78,7 @@ class Trace:
                 name, _, place = name.partition("@")
                 if int(place or 0) == gateway:
                     yield _KINDS[name](fields)
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
                 raise TraceError(
                     f"line {number} of the trace is neither an event nor an action: {text[:80]!r}"
                 ) from None
@@ -108,7 +107,7 @@ def read_header(text: str, path: object) -> dict[str, Any]:
     try:
         header: dict[str, Any] = json.loads(text)
         schema = header["schema"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise TraceError(
             f"{path}: line 1 is no trace header; give a file that `poise simulate --trace-events` or "
             "`poise serve --record` wrote"
@@ -123,25 +122,16 @@ def replay(recorded: Iterable[Event], control: Control) -> list[Action]:
     return [action for event in recorded for action in control.handle(event)]
 
 
-def hints(kind: Any) -> dict[str, Any]:
-    """The types of a named tuple's fields, those of named tuples in it being themselves.
-
-    Compiled classes forget what is in a tuple, which class a named one is and what a literal holds; the name of its
-    field says it.
-    """
-    told = get_type_hints(kind)
-    return {name: _NAMED[name] if hint is type or hasattr(hint, "_fields") else hint for name, hint in told.items()}
-
-
 def reader(kind: Any) -> Read:
     """From the array of a named tuple's fields to the tuple; trailing fields that an older line lacks take their
-    defaults, tuples and named tuples inside it are made by their types.
+    defaults, tuples and named tuples inside it are made by their types. ValueError for a value of another type.
     """
-    inner = [(at, made) for at, hint in enumerate(hints(kind).values()) if (made := _inner(hint)) is not None]
-    if not inner:
-        return lambda fields: kind(*fields)
+    told = hints(kind)
+    check = checker(told)
+    inner = [(at, made) for at, hint in enumerate(told.values()) if (made := _inner(hint)) is not None]
 
     def read(fields: Any) -> Any:
+        check(fields)
         fields = list(fields)
         for at, made in inner:
             if at < len(fields):
@@ -163,5 +153,4 @@ def _tuple(values: Any) -> Any:
     return tuple(map(_tuple, values)) if values and type(values[0]) is list else tuple(values)
 
 
-_NAMED: dict[str, Any] = {"request": RequestView, "role": str, "spec": ReplicaSpec}
 _KINDS: dict[str, Read] = {name: reader(kind) for name, kind in (EVENTS | ACTIONS).items()}

@@ -20,7 +20,8 @@ import msgspec
 from poise.core.action import Action
 from poise.core.errors import UserError
 from poise.core.event import Event
-from poise.core.trace import ACTIONS, EVENTS, SCHEMA, hints, line
+from poise.core.fields import hints
+from poise.core.trace import ACTIONS, EVENTS, SCHEMA, line
 from poise.core.units import SECOND
 from poise.live.parts import ENDINGS, free, part, to_parquet
 

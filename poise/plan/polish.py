@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from poise.core.spec import Engine
+from poise.catalogue.engines import limit_ranks
+from poise.core.spec import Engine, Pool
 from poise.plan.demand import Demand
 from poise.plan.fleet import Fleet
 from poise.plan.kind import Kind, Single
@@ -51,11 +52,13 @@ class Variant:
     def fleet(self, rung: int) -> Fleet:
         """The kind's fleet with the changes."""
         fleet = self.kind.fleet(rung)
-        pools = tuple(replace(pool, engine=self._engine(pool.engine)) for pool in fleet.pools)
+        pools = tuple(replace(pool, engine=self._engine(pool)) for pool in fleet.pools)
         return Fleet(pools, self.router or fleet.router)
 
-    def _engine(self, engine: Engine) -> Engine:
-        budget, sequences = self.token_budget or engine.token_budget, self.max_sequences or engine.max_sequences
+    def _engine(self, pool: Pool) -> Engine:
+        engine, ranks = pool.engine, limit_ranks(pool)
+        budget = self.token_budget * ranks or engine.token_budget
+        sequences = self.max_sequences * ranks or engine.max_sequences
         return replace(engine, token_budget=budget, max_sequences=sequences)
 
 
@@ -95,12 +98,12 @@ def _settings(kind: Kind, first: int, floor: int, fleet: Fleet, demand: Demand) 
     for name in [*routers, *(["pd_pair"] if fleet.split else [])]:
         if name != fleet.router and _choice(kind.fleet(first)):
             yield Variant(kind, first, floor, router=name)
-    engines = {pool.engine for pool in fleet.pools}
+    limits = {(pool.engine, limit_ranks(pool)) for pool in fleet.pools}
     for budget in BUDGETS:
-        if any(engine.token_budget != budget for engine in engines):
+        if any(engine.token_budget != budget * ranks for engine, ranks in limits):
             yield Variant(kind, first, floor, token_budget=budget)
     for sequences in SEQUENCES:
-        if any(engine.max_sequences != sequences for engine in engines):
+        if any(engine.max_sequences != sequences * ranks for engine, ranks in limits):
             yield Variant(kind, first, floor, max_sequences=sequences)
 
 

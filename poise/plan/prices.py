@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from poise.catalogue.devices import device, nearest
 from poise.catalogue.prices import basis_for
 from poise.core.errors import UserError
+from poise.scenario.place import at_home
 from poise.scenario.read import Kind, read_text, read_yaml
 
 MOST = 1_000_000
@@ -130,7 +131,7 @@ def _limit(entry: _Entry) -> int | None:
 
 
 def _yaml(path: Path) -> Iterator[_Entry]:
-    data, places = read_yaml(path.expanduser(), str(path), FILE)
+    data, places = read_yaml(at_home(path), str(path), FILE)
     for name, told in data.items():
         yield _Entry(places.of((name,)), name, told if isinstance(told, dict) else {"price": told})
 
@@ -149,7 +150,7 @@ def _csv(path: Path) -> Iterator[_Entry]:
 
 def _records(path: Path) -> Iterator[tuple[str, list[str]]]:
     """File and line, and the stripped cells, of each record of a CSV file that holds something."""
-    table = csv.reader(io.StringIO(read_text(path.expanduser(), str(path), FILE)), strict=True)
+    table = csv.reader(io.StringIO(read_text(at_home(path), str(path), FILE)), strict=True)
     try:
         for record in table:
             cells = [cell.strip() for cell in record]
@@ -176,7 +177,7 @@ def _cell(text: str) -> float | str:
 
 
 def _jsonl(path: Path) -> Iterator[_Entry]:
-    for number, line in enumerate(read_text(path.expanduser(), str(path), FILE).splitlines(), 1):
+    for number, line in enumerate(read_text(at_home(path), str(path), FILE).splitlines(), 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"

@@ -13,7 +13,7 @@ from poise.core.spec import Cluster, Device, Pool
 from poise.plan.demand import LEAST_S, MOST, REQUESTS, Demand, demand_of
 from poise.scenario.load import Loaded, validated
 from poise.scenario.override import apply_override, parse_override
-from poise.scenario.place import Places
+from poise.scenario.place import Places, at_home
 from poise.scenario.read import read_yaml
 from poise.scenario.resolve import resolved_workload
 from poise.scenario.traffic import Traffic
@@ -47,7 +47,7 @@ class Source:
         for option in map(parse_override, self.sets):
             apply_override(data, places, *option)
         data.setdefault("cluster", {"pools": [{"device": device.name}]})
-        folder = self.file.expanduser().parent if self.file is not None else Path()
+        folder = at_home(self.file).parent if self.file is not None else Path()
         return Loaded(validated(data, places), places, folder)
 
     def _data(self) -> tuple[dict[str, Any], Places]:
@@ -58,7 +58,7 @@ class Source:
                 f"--rate: {self.file} has arrivals of its own; give one or the other, or --set workload.scale"
             )
         if self.file.suffix in SCENARIOS:
-            return read_yaml(self.file.expanduser(), str(self.file))
+            return read_yaml(at_home(self.file), str(self.file))
         return {"workload": {"trace": self.file.name}}, Places(str(self.file))
 
     def _poisson(self) -> dict[str, Any]:

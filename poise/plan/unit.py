@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from poise.catalogue.engines import on_ranks
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.model import Model
 from poise.core.spec import Device, Engine, Format, Pool
@@ -52,10 +53,10 @@ def units(
             for weights, cache, watts in product(formats, kv, (caps or {}).get(device.name, UNSTATED)):
                 if not computes(device, weights):
                     continue
-                pool = replace(
+                pool = on_ranks(replace(
                     bare, device=device, weights=weights, kv=cache, power_cap_w=watts,
                     price_per_hour=prices.get(device.name, 0.0), **layout,  # type: ignore[arg-type]
-                )  # fmt: skip
+                ))  # fmt: skip
                 why = lacks(pool, longest)
                 if why:
                     refused[unit_name(pool)] = why

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.op import Kind
 from poise.pipeline.schedule import Schedule
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """From the weights of a stage."""
+
+
+Modules = Mapping[int, nn.Module] | Sequence[nn.Module]
+"""By stage."""
 
 
 def world() -> dist.ProcessGroup:
@@ -52,3 +57,44 @@ def check_given(
             )
     if schedule.barriers and output is None:
         raise ScheduleError("vocabulary passes need this rank's rows of the output layer; give them as output")
+
+
+def check_tied(stages: Modules, output: nn.Linear | None = None) -> None:
+    """No weight in two of the modules that this rank was given: each stage's gradient is summed and scaled by itself.
+
+    A weight of stages that are given to different ranks alone, each built in its own process, is not seen.
+    """
+    parts = list(stages.items()) if isinstance(stages, Mapping) else list(enumerate(stages))
+    named = [(f"stage {stage}", module) for stage, module in parts] + ([("the output layer", output)] if output else [])
+    homes: dict[int, tuple[str, str]] = {}
+    for where, module in named:
+        for name, weight in module.named_parameters():
+            for key in _identity(weight):
+                first, known = homes.setdefault(key, (where, name))
+                if first != where:
+                    raise ScheduleError(
+                        f"{first} and {where} share the weight {known} ({name}); a weight's gradient is that of one "
+                        "stage, so give each stage a weight of its own, or keep both uses in one stage"
+                    )
+
+
+def _identity(weight: nn.Parameter) -> tuple[int, ...]:
+    """What two names of one weight have in common: the object, or the place of its values."""
+    place = 0 if weight.is_meta or not weight.numel() or hasattr(weight, "to_local") else weight.data_ptr()
+    return (id(weight), -place) if place else (id(weight),)
+
+
+def check_sharded(schedule: Schedule, stages: Mapping[int, nn.Module], rank: int) -> None:
+    """No sharded weights (FSDP) in a stage whose backward is split.
+
+    FSDP frees the weights when the input gradients are there, and the weight gradients would need them.
+    """
+    split = {op.stage for op in schedule.ranks[rank] if op.kind is Kind.I}
+    for stage in sorted(split & stages.keys()):
+        for name, module in stages[stage].named_modules():
+            if any(base.__module__.startswith("torch.distributed.fsdp") for base in type(module).__mro__):
+                raise ScheduleError(
+                    f"stage {stage}: {name or 'its module'} is wrapped in FSDP, and "
+                    f"{schedule.name or 'the schedule'} splits its backward, for whose second part FSDP has freed the "
+                    "weights; give a module without FSDP, or a schedule of whole backwards, as one_f_one_b"
+                )

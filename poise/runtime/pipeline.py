@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from poise.core.errors import ScheduleError
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.runtime.exchange import Exchange
-from poise.runtime.given import MakeOptimizer, check_given, check_size, world
+from poise.runtime.given import MakeOptimizer, Modules, check_given, check_sharded, check_size, check_tied, world
 from poise.runtime.guard import Guard
 from poise.runtime.record import Recorder
 from poise.runtime.recording import Recording
@@ -24,7 +24,6 @@ from poise.runtime.versions import Versions
 from poise.runtime.vocabulary import Shard
 from poise.runtime.wire import Wire
 
-Modules = Mapping[int, nn.Module] | Sequence[nn.Module]
 Batch = tuple[Tensor | Tensors | None, Tensor | None]
 """Inputs, which the ranks with the first stage need, and target, which those with the last one need."""
 
@@ -65,12 +64,14 @@ class Pipeline:
         self.rank = self.group.rank()
         check_size(schedule, self.group.size())
         check_given(schedule, optimizer, output, data)
+        check_tied(stages, output)
         self.schedule = schedule
         self.tasks = tasks_of(schedule, self.rank)
         self.wire = Wire(self.group, torch.device(device))
         self.shard = Shard(schedule, output, self.group, self.wire.device) if output and schedule.barriers else None
         self._watched = watched or any(task.op.kind is Kind.OFFLOAD for task in self.tasks)
         self.stages = {stage: self._stage(stage, stages, loss_fn, optimizer) for stage in self._own()}
+        check_sharded(schedule, {stage: each.module for stage, each in self.stages.items()}, self.rank)
         self._again = {task.op[::2] for task in self.tasks if task.op.kind is Kind.R}
         self._recorder: Recorder | None = None
         self._exchange = Exchange(self.rank, self.wire, self._wait, self._ready)

@@ -19,8 +19,7 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from poise.pipeline.csv import write_csv
 from poise.pipeline.schedule import Schedule
-from poise.runtime.given import check_size
-from poise.runtime.pipeline import Modules
+from poise.runtime.given import Modules, check_size
 from poise.runtime.stage import LossFn
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
-from poise.catalogue.engines import engine_defaults
+from poise.catalogue.engines import engine_defaults, on_ranks
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Fault, FaultRate, Lane, Pool, Startup
@@ -156,7 +156,7 @@ def _located(loaded: Loaded, path: Path, said: str) -> UserError:
 
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
-    return Pool(
+    made = Pool(
         model=_model(loaded, pool, path),
         device=_device(loaded, pool, path),
         replicas=pool.replicas,
@@ -178,6 +178,7 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         tenants=tuple(pool.tenants),
         link_bw=(pool.link_gb_s or 0.0) * 1e9,
     )
+    return on_ranks(made)
 
 
 def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) -> Startup:

@@ -9,7 +9,7 @@ from typing import Any
 
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
-from poise.scenario.place import Places
+from poise.scenario.place import Places, at_home
 from poise.scenario.read import read_yaml
 from poise.scenario.schema import Scenario
 
@@ -42,7 +42,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), more: Sequence[Overrid
     """
     from poise.scenario.checks import check
 
-    file = Path(path).expanduser()
+    file = at_home(Path(path))
     data, places = read_yaml(file, str(path))
     for option in (*map(parse_override, overrides), *more):
         apply_override(data, places, *option)

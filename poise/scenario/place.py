@@ -13,6 +13,15 @@ Path = tuple[str | int, ...]
 """Keys and list indices from the top of a scenario to a value."""
 
 
+def at_home(file: FilePath, where: str = "") -> FilePath:
+    """`file` with its `~` as a home folder; ScenarioError, beginning with `where`, where no such user has one."""
+    try:
+        return file.expanduser()
+    except RuntimeError:
+        where = f"{where}: " if where else ""
+        raise ScenarioError(f"{where}{file}: no user of that name has a home folder; write the path in full") from None
+
+
 @dataclass(slots=True)
 class Places:
     """The lines of a file and the command line's overrides, by path. name: the file as the user wrote it."""
@@ -50,7 +59,7 @@ class Places:
             if not os.environ.get(name):
                 raise self.error(path, f"{text}: the variable {name} is not set; set it to the folder, or give a path")
             text = f"{os.environ[name]}/{rest}"
-        given = FilePath(text).expanduser()
+        given = at_home(FilePath(text), self.of(path))
         return given if any(path[: len(each)] == each for each in self.overrides) else folder / given
 
     def line(self, path: Sequence[str | int]) -> int:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from poise.core.aliases import refuse_explosion
 from poise.core.errors import ScenarioError
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
+
+STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What ruamel raises besides its own errors where a file is wrong: a date in month 13, a number of 5,000 digits, a
+mapping as a key, a boolean that is none."""
 
 
 class Kind(NamedTuple):
@@ -26,15 +31,8 @@ SCENARIO = Kind()
 
 def read_yaml(file: Path, name: str, kind: Kind = SCENARIO) -> tuple[dict[str, Any], Places]:
     """The mapping in `file` (called `name` in errors) as plain data, and where its values stand."""
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
     text = read_text(file, name, kind)
-    try:
-        tree = _parser().load(text)
-    except MarkedYAMLError as error:
-        raise ScenarioError(_broken(error, name, text)) from None
-    except YAMLError as error:
-        raise ScenarioError(f"{name}: is no YAML ({_one_line(error)}); remove what YAML does not allow") from None
+    tree = _load(text, name)
     places = Places(name)
     if tree is None:
         raise ScenarioError(f"{name}: is empty; give {kind.least}")
@@ -48,9 +46,27 @@ def parse_value(text: str, option: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return _plain(_parser().load(text), (), Places(option))
-    except YAMLError as error:
+        tree = _parser().load(text)
+    except (YAMLError, *STUMBLES) as error:
         raise ScenarioError(f"{option}: {text!r} is no YAML value ({_one_line(error)}); quote or close it") from None
+    refuse_explosion(tree, text, option)
+    return _plain(tree, (), Places(option))
+
+
+def _load(text: str, name: str) -> Any:
+    """What ruamel makes of `text`; ScenarioError, naming `name`, where it cannot be read."""
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        tree = _parser().load(text)
+    except MarkedYAMLError as error:
+        raise ScenarioError(_broken(error, name, text)) from None
+    except RecursionError:
+        raise ScenarioError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
+    except (YAMLError, *STUMBLES) as error:
+        raise ScenarioError(f"{name}: is no YAML ({_one_line(error)}); remove what YAML does not allow") from None
+    refuse_explosion(tree, text, name)
+    return tree
 
 
 def _parser() -> Any:
@@ -89,12 +105,22 @@ def _broken(error: Any, name: str, text: str) -> str:
     return f"{name}:{line}: is no YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
 
 
+def _tag(value: Any) -> str | None:
+    """The tag that a value of ruamel's has beyond those of plain lists, mappings and scalars, as `!!pairs [a: 1]`."""
+    if type(value) is list:
+        return "!!pairs"  # the only one that is no list of ruamel's own
+    tag: str | None = getattr(getattr(value, "tag", None), "value", None)
+    return tag
+
+
 def _one_line(said: object) -> str:
     return " ".join(str(said).split())[:120]
 
 
 def _plain(value: Any, path: DataPath, places: Places) -> Any:
     """ruamel's value as plain dictionaries, lists, texts, numbers, booleans and null; fills `places.lines`."""
+    if (tag := _tag(value)) is not None:
+        raise places.error(path, f"has the tag {tag}, which means nothing here; remove it")
     if isinstance(value, dict):
         return _mapping(value, path, places)
     if isinstance(value, list):

@@ -43,16 +43,19 @@ def check_engine(name: str) -> str:
 
 
 class EngineSection(Section):
-    """How every engine batches and keeps its KV cache; the defaults are vLLM v1's."""
+    """How every engine batches and keeps its KV cache; the defaults are vLLM v1's.
+
+    Its limits are the engine's own settings, so with `data` above 1 they hold for each rank; SGLang's are shared out.
+    """
 
     name: Annotated[str, AfterValidator(check_engine)] = Field(
         default=_ENGINE.name, description="whose kernels measured costs take, as in sglang"
     )
     token_budget: Whole = Field(
-        default=_ENGINE.token_budget, ge=1, description="the tokens computed in one step, as in 8192"
+        default=_ENGINE.token_budget, ge=1, description="the tokens that a data rank computes in one step, as in 8192"
     )
     max_sequences: Whole = Field(
-        default=_ENGINE.max_sequences, ge=1, description="the requests that run at once, as in 256"
+        default=_ENGINE.max_sequences, ge=1, description="the requests that run at once on a data rank, as in 256"
     )
     block_tokens: Whole = Field(default=_ENGINE.block_tokens, ge=1, description="the tokens of a KV block, as in 16")
     prefix_caching: bool = Field(
@@ -327,12 +330,17 @@ class BeliefSection(Section):
     )
 
 
+MOST_SEEDS = 1_000_000
+
+
 def check_seeds(value: Any) -> list[int]:
     """Seeds as a list: a count N means 0 to N − 1."""
     value = whole(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"{value} seeds are none; give how many there are, as in 5, or a list of them, as in [7]")
+        if value > MOST_SEEDS:
+            raise ValueError(f"{value} seeds are more than the {MOST_SEEDS:,} that one run takes; give at most so many")
         return list(range(value))
     seeds = [whole(each) for each in value] if isinstance(value, list) else None
     if not seeds or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in seeds):

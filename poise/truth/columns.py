@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.core.errors import TraceError
 from poise.core.records import FINISHED, NOT_YET, UNFINISHED, Records, Run
 from poise.core.request import RequestView
+from poise.core.units import NEVER
 from poise.workload.table import Prefixes, Workload
 
 
@@ -33,11 +35,38 @@ class Life:
     times: int = 0
 
 
+MOST = 2**31 - 1
+"""Columns of tokens and of replicas have 32 bits."""
+
+
+DENSE_IDS = 1 << 20
+"""Figures by session are columns as long as the largest id: up to here that costs nothing."""
+
+
+def sane(life: Life, replicas: int) -> None:
+    """TraceError for a request whose instants, tokens or replicas fit no column; `replicas`: how many there are."""
+    request = life.request
+    rules = (
+        ("its instants", (life.arrived_at, life.sent_at, life.again_at, life.first_token_at, life.ended_at), 0, NEVER),
+        ("prompt_tokens", (request.prompt_tokens,), 0, MOST),
+        ("output_tokens", (life.output_tokens,), 0, MOST),
+        ("replica", (life.replica, life.decode), -1, replicas - 1),
+        ("model", (request.model,), -1, 2**15 - 1),
+    )
+    for name, values, least, most in rules:
+        for value in values:
+            if not least <= value <= most:
+                raise TraceError(
+                    f"request {request.id}: {name}: {value} lies outside {least} to {most}; the recording is damaged, "
+                    "so give it as it was written"
+                )
+
+
 def workload_of(known: list[Life], start: int, models: list[str]) -> tuple[Workload, int]:
     """The requests as columns, and how many have extents that contradict others."""
     views = [life.request for life in known]
     output = np.array([life.output_tokens for life in known], dtype=np.int32)
-    limit = np.array([view.max_tokens for view in views], dtype=np.int32)
+    limit = np.array([min(max(view.max_tokens, 0), MOST) for view in views], dtype=np.int32)
     prefixes, odd = _prefixes(views)
     prompt = np.array([max(view.prompt_tokens, 1) for view in views], dtype=np.int32)
     arrival = np.array([life.arrived_at - start for life in known], dtype=np.int64)
@@ -54,7 +83,7 @@ def workload_of(known: list[Life], start: int, models: list[str]) -> tuple[Workl
         lora=_ids([view.lora for view in views]),
         session=_ids([view.session for view in views]),
         tenant=_ids([view.tenant for view in views]),
-        priority=_plain(np.array([view.priority for view in views], dtype=np.int16)),
+        priority=_plain(np.array([max(-(2**15), min(view.priority, 2**15 - 1)) for view in views], dtype=np.int16)),
         deadline=_plain(np.maximum(deadline, 0)),
         source={"kind": "recording"},
     ).check(), odd
@@ -65,12 +94,12 @@ def _plain(column: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _ids(values: list[int]) -> NDArray[np.int32] | None:
-    """Ids as they are where they fit the column, else numbered anew; None where no row has one."""
+    """Ids as they are where they are dense enough to count by, else numbered anew; None where no row has one."""
     most = max(values)
     if most < 0:
         return None
-    if most < 1 << 31:
-        return np.array(values, dtype=np.int32)
+    if most < max(DENSE_IDS, len(values)):
+        return np.array([max(value, -1) for value in values], dtype=np.int32)
     numbers: dict[int, int] = {}
     return np.array([-1 if value < 0 else numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int32)
 
@@ -82,14 +111,16 @@ def _prefixes(views: list[RequestView]) -> tuple[Prefixes | None, int]:
     """
     if not any(view.ids for view in views):
         return None, 0
-    large = any(max(view.ids, default=0) >= 1 << 63 for view in views)
+    most = 1 << 63
+    large = any(max(view.ids, default=0) >= most or min(view.ids, default=0) < -most for view in views)
     reach: dict[int, int] = {}
     numbers: dict[int, int] = {}
     offsets, ids, ends = [0], list[int](), list[int]()
     odd = 0
     for view in views:
         before = 0
-        for extent, end in zip(view.ids, view.ends, strict=True):
+        odd += len(view.ids) != len(view.ends)
+        for extent, end in zip(view.ids, view.ends, strict=False):
             if end <= before or end > view.prompt_tokens or reach.setdefault(extent, end) != end:
                 odd += 1
                 break

@@ -8,7 +8,7 @@ from typing import Any
 from poise.core.action import Action
 from poise.core.control import Control
 from poise.core.errors import TraceError
-from poise.core.header import belief_of, pools_of, replicas_of
+from poise.core.header import belief_of, check_header, pools_of, replicas_of
 from poise.core.trace import ACTIONS, EVENTS, Trace
 from poise.live.fronts.choice import Fallback, Subset
 from poise.policies.find import build
@@ -22,6 +22,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
 
     TraceError for a header that does not say enough, and for a belief in the true caches, which no recording holds.
     """
+    check_header(header)
     belief = belief_of(header)
     if belief.prefix == "oracle":
         raise TraceError(

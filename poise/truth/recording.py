@@ -24,12 +24,12 @@ from poise.core.event import (
     Lost,
     Moved,
 )
-from poise.core.header import replicas_of
+from poise.core.header import check_header, replicas_of
 from poise.core.records import CANCELLED, FINISHED, LOST, NOT_YET, REJECTED, STATUS, TIMED_OUT, UNFINISHED, Run
 from poise.core.spec import Fault, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import seconds
-from poise.truth.columns import Life, run_of, workload_of
+from poise.truth.columns import Life, run_of, sane, workload_of
 from poise.truth.runs import Mask
 from poise.workload.table import Workload
 
@@ -75,6 +75,7 @@ class _Reading:
     """What is known while the lines go by."""
 
     def __init__(self, trace: Trace) -> None:
+        check_header(trace.header)
         self.trace = trace
         self.lives: dict[int, Life] = {}
         self.replicas = replicas_of(trace.header)
@@ -163,6 +164,8 @@ class _Reading:
             )
         known.sort(key=lambda life: life.arrived_at)  # stable: ids rise with arrival
         start = self._start()
+        for life in known:
+            sane(life, len(self.replicas))
         counts = dict.fromkeys(STATUS, 0)
         for life in self.lives.values():
             counts[STATUS[life.status]] += 1

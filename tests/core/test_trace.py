@@ -32,9 +32,10 @@ from poise.core.event import (
     Reported,
     Tick,
 )
+from poise.core.fields import hints
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.trace import SCHEMA, Trace, hints, replay
+from poise.core.trace import SCHEMA, Trace, replay
 
 from .scripted import a_control, at_most
 

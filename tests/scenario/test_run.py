@@ -31,6 +31,16 @@ def _problem(tmp_path: Path, *overrides: str) -> Problem:
     return build(load(file, overrides))
 
 
+@pytest.mark.parametrize("name, limits", [("vllm", (800, 12)), ("sglang", (400, 6))])
+def test_limits_hold_for_each_data_rank_as_the_engine_means_them(
+    tmp_path: Path, name: str, limits: tuple[int, int]
+) -> None:
+    engine = f"{{name: {name}, token_budget: 400, max_sequences: 6}}"
+    told = ("model=qwen3-30b-a3b", "cluster.pools.0.data=2", "cluster.pools.0.expert=2", f"engine={engine}")
+    (pool,) = _problem(tmp_path, *told).cluster.pools
+    assert (pool.engine.token_budget, pool.engine.max_sequences) == limits
+
+
 def test_each_seed_is_the_run_that_simulate_makes(tmp_path: Path) -> None:
     problem = _problem(tmp_path, "run.warmup_s=0.05", "slo.ttft_s=0.02")
     told = room.run(problem).as_dict()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from poise.core.aliases import refuse_explosion
 from poise.core.errors import UserError
 
 
@@ -78,6 +79,8 @@ def parse_rows(text: str, name: str, section: str, secret: bool = False) -> list
         tree = tree[section]
     if not isinstance(tree, list) or not tree:
         raise UserError(f"{name}:1: holds no list of {section}; write one entry a line, each begun with `-`")
+    if type(tree) is list or tree.tag.value is not None:  # type: ignore[attr-defined]  # ruamel's lists know tags
+        raise UserError(f"{name}:1: its list has a tag, which means nothing here; remove it")
     rows = []
     for place, each in enumerate(tree):
         where = f"{name}:{tree.lc.item(place)[0] + 1}"  # type: ignore[attr-defined]  # ruamel's lists know their lines
@@ -92,11 +95,13 @@ def _tree(text: str, name: str) -> Any:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        return YAML(typ="rt", pure=True).load(text)
+        tree = YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         said = str(error.problem).partition(' "')[0].partition(" '")[0]  # without what it found: it may be a key
         raise UserError(f"{name}{line}: is no YAML ({said}); check quotes, colons and indentation") from None
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{name}: is no YAML ({type(error).__name__}); remove what YAML does not allow") from None
+    refuse_explosion(tree, text, name)
+    return tree

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from math import inf, nextafter
+from dataclasses import asdict, fields, replace
+from math import ceil, inf, nextafter
 from pathlib import Path
 from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
+from poise.catalogue.engines import limit_ranks
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Pool
@@ -89,8 +90,15 @@ def _pool(pool: Pool) -> dict[str, Any]:
     bounds = {name: getattr(pool, name) for name in ("min_replicas", "max_replicas", "prewarmed")}
     made |= {name: value for name, value in bounds.items() if value}
     made |= {"startup": _changed(pool.startup)} if pool.startup is not None else {}
-    engine = _engine(pool.engine)
+    engine = _engine(_own(pool))
     return made | ({"engine": engine} if engine else {})
+
+
+def _own(pool: Pool) -> Engine:
+    """The engine with the limits of its own settings, which are a data rank's where `limit_ranks` says so."""
+    ranks, engine = limit_ranks(pool), pool.engine
+    sequences = ceil(engine.max_sequences / ranks)
+    return replace(engine, token_budget=max(engine.token_budget // ranks, sequences), max_sequences=sequences)
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

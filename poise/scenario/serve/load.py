@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from poise.scenario.explain import first_mistake
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
-from poise.scenario.place import Places
+from poise.scenario.place import Places, at_home
 from poise.scenario.read import read_yaml
 from poise.scenario.serve.schema import Gateway
 
@@ -39,8 +39,8 @@ def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Ove
         data: dict[str, Any] = {}
         places, folder = Places("the command line"), Path()
     else:
-        data, places = read_yaml(file.expanduser(), str(file))
-        folder = file.expanduser().parent
+        data, places = read_yaml(at_home(file), str(file))
+        folder = at_home(file).parent
     for option in (*map(parse_override, sets), *more):
         apply_override(data, places, *option)
     try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from pathlib import Path
 
 from poise.core.errors import TraceError
+from poise.workload.readers.inflate import gunzip
 
 FILE = Path("simulator_reference_errors") / "published_errors.csv.gz"
 
@@ -20,7 +20,7 @@ def read_peers(folder: Path) -> dict[str, dict[str, float]]:
     if not path.is_file():
         return {}
     try:
-        rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+        rows = list(csv.DictReader(io.StringIO(gunzip(path.read_bytes(), path).decode())))
         found: dict[str, dict[str, float]] = {}
         for row in rows:
             part, _, statistic = row["metric_name"].rpartition("_")

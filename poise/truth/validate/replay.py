@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.catalogue.assumptions import named_device, named_model
+from poise.catalogue.engines import on_ranks
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.spec import Engine, Pool
 from poise.core.units import SECOND
@@ -23,6 +22,7 @@ from poise.truth.validate.outcome import Outcome, outcome_of, statistics
 from poise.truth.validate.room import roomy
 from poise.truth.validate.row import Row
 from poise.truth.validate.served import run_of
+from poise.workload.readers.inflate import gunzip
 from poise.workload.table import Prefixes, Workload
 
 SOURCE = "vllm_end_to_end"
@@ -62,7 +62,7 @@ def _json(path: Path, *, needed: bool = True) -> dict[str, Any]:
 
 def _requests(path: Path) -> list[dict[str, float]]:
     try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        lines = gunzip(path.read_bytes(), path).decode().splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
     except (OSError, EOFError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read ({error}); give one JSON object a line, gzipped") from error
@@ -122,7 +122,8 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
     kv = "fp8" if "fp8" in str(asked.get("kv_cache_dtype") or "") else "bf16"
     expert = row.tensor * row.data if asked.get("enable_expert_parallel") else 1
     pool = Pool(model, device, tensor=row.tensor, data=row.data, expert=expert, kv=kv, engine=engine)  # type: ignore[arg-type]
-    return Condition((replace(pool),), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)
+    pool = on_ranks(pool)  # of blocks vLLM states the sum over ranks itself
+    return Condition((pool,), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)
 
 
 def _workload(requests: Sequence[Mapping[str, float]]) -> Workload:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from poise.core.units import SECOND
 from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.answer import Answer
 from poise.truth.validate.row import Row
+from poise.workload.readers.inflate import gunzip
 
 SOURCE = "helix_profiles"
 FILE = Path("helix_profiles") / "batch_to_time.csv.gz"
@@ -39,7 +39,7 @@ def read_stages(path: Path) -> tuple[list[Answer], list[str]]:
     TraceError where the file cannot be read or lacks a column. Rows of no tokens or no time are left out.
     """
     try:
-        table = csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
+        table = csv.DictReader(io.StringIO(gunzip(path.read_bytes(), path).decode()))
         lines = list(table)
     except (OSError, EOFError, ValueError, csv.Error) as error:
         raise TraceError(f"{path}: cannot be read ({error}); give a gzipped CSV table of layer times") from error

@@ -27,7 +27,7 @@ def read_json(path: Path, text: str, limit: int | None) -> Raw:
             break
         try:
             row = decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             row, broken[len(rows)] = {}, f"broken JSON ({error})"
         if not isinstance(row, dict):
             row, broken[len(rows)] = {}, f"is {_kind(row)}; each line must be an object"
@@ -39,7 +39,7 @@ def read_json(path: Path, text: str, limit: int | None) -> Raw:
 def _array(path: Path, text: str, limit: int | None) -> Raw:
     try:
         items = msgspec.json.decode(text)[:limit]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{path}: broken JSON ({error}); mend it, or write one object a line") from None
     odd = {at: item for at, item in enumerate(items) if not isinstance(item, dict)}
     broken = {at: f"is {_kind(item)}; each must be an object" for at, item in odd.items()}

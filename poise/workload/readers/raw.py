@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import TraceError
 from poise.workload.readers.format import normal
+from poise.workload.readers.inflate import inflate, most_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +23,10 @@ else:
 
 TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json")
 ENDINGS = (*TEXT, ".parquet", *(f"{each}.gz" for each in TEXT), *(f"{each}.zst" for each in TEXT))
+
+
+PARQUET_ROW_BYTES = 8
+"""What a row of Parquet counts as, inflated: a number."""
 
 
 @dataclass(slots=True)
@@ -77,46 +80,24 @@ def _bytes(path: Path) -> bytes:
         raise TraceError(f"{path}: unknown ending {path.suffix!r}; rename or convert it to one of {known}")
     try:
         data = path.read_bytes()
-        # A trace may have been decompressed in passing without losing its ending, so the bytes decide.
-        return _inflate(data)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TraceError(f"{path}: the gzip stream is broken ({error}); fetch or compress the file again") from None
-    except _BrokenZstd as error:
-        raise TraceError(f"{path}: the zstd stream is broken ({error}); fetch or compress the file again") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
-
-
-class _BrokenZstd(Exception):
-    """What polars says of a zstd stream that it cannot read."""
-
-
-def _inflate(data: bytes) -> bytes:
-    if data[:2] == b"\x1f\x8b":
-        return gzip.decompress(data)
-    return _unzstd(data) if data[:4] == b"\x28\xb5\x2f\xfd" else data
-
-
-def _unzstd(data: bytes) -> bytes:
-    """The text in a zstd stream, by way of polars' CSV reader: Python 3.11 has no zstd of its own."""
-    import polars as pl
-
-    try:
-        # A separator and quotes that no text has make one column of whole lines; an empty line is null.
-        table = pl.read_csv(
-            data, has_header=False, separator="\0", quote_char=None, infer_schema=False, raise_if_empty=False
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _BrokenZstd(str(error).splitlines()[0]) from None
-    return "\n".join(table.to_series().fill_null("").to_list()).encode() if table.width else b""
+    return inflate(data, path)  # a trace may have been decompressed in passing without losing its ending
 
 
 def _parquet(path: Path, data: bytes, limit: int | None) -> Raw:
     import polars as pl
 
     try:
+        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()  # as its footer says
+        most = most_bytes(len(data)) // PARQUET_ROW_BYTES
+        if rows > most and (limit is None or limit > most):
+            raise TraceError(
+                f"{path}: its {len(data):,} bytes hold {rows:,} rows; at most {most:,} rows are read of a file of that "
+                "size, so read part of it by a limit, or give it as CSV"
+            )
         table = pl.read_parquet(io.BytesIO(data), n_rows=limit)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise TraceError(f"{path}: broken Parquet ({reason}); fetch or write the file again") from None
     return Raw(str(path), {normal(name): table[name] for name in reversed(table.columns)}, len(table), numbered)

@@ -44,6 +44,14 @@ def test_requests_far_apart_take_their_own_time(tmp_path: Path) -> None:
     assert answers["tpot_p50_ms"].predicted == pytest.approx(decode_s(estimator, 1, 512, 63) / 63 * 1e3, rel=1e-3)
 
 
+def test_each_of_two_data_ranks_has_the_engine_s_limits(tmp_path: Path) -> None:
+    meta = {**META, "engine_kwargs": {"data_parallel_size": 2, "max_num_seqs": 1}}
+    answers = {each.row.metric: each for each in replay(_run(tmp_path, [_request(0.0), _request(0.0)], meta))}
+    first, whole = (answers[f"{name}_p99_ms"].predicted for name in ("ttft", "e2e_latency"))
+    assert first is not None and whole is not None
+    assert first < whole / 4, "neither waits for the other's end"
+
+
 def test_a_preempted_request_finds_the_blocks_that_it_left(tmp_path: Path) -> None:
     requests = [_request(0.0, prompt=160, output=200) for _ in range(8)]
     kept = {"num_gpu_blocks": 100, "enable_prefix_caching": True}
@@ -83,7 +91,7 @@ def test_broken_requests_are_one_line(tmp_path: Path, requests: list[dict[str, A
 def test_broken_files_are_one_line(tmp_path: Path) -> None:
     run = _run(tmp_path, [_request(0.0)])
     (run / "requests.jsonl.gz").write_bytes(b"no gzip")
-    with pytest.raises(TraceError, match=r"requests\.jsonl\.gz: cannot be read"):
+    with pytest.raises(TraceError, match=r"requests\.jsonl\.gz: the gzip stream is broken"):
         replay(run)
     (run / "meta.json").write_text("[]")
     with pytest.raises(TraceError, match=r"meta\.json: holds no JSON object"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from poise.core.errors import PoiseError, TraceError
 from poise.truth.validate.training.run import Run
+from poise.workload.readers.inflate import gunzip
 
 Row = dict[str, str]
 
@@ -34,7 +34,7 @@ def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
         return
     try:
         raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+        text = (gunzip(raw, path) if path.suffix == ".gz" else raw).decode()
     except (OSError, EOFError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read ({error}); give a CSV table of runs") from error
     for line, fields in enumerate(csv.DictReader(io.StringIO(text)), 2):

@@ -1,0 +1,32 @@
+"""An engine's limits on one data rank or on all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from poise.catalogue import device, model
+from poise.catalogue.engines import limit_ranks, on_ranks
+from poise.core.spec import Engine, Pool
+
+MIXTURE = Pool(model("qwen3-30b-a3b"), device("H100"), data=4, expert=4)
+DENSE = Pool(model("llama-3.1-8b"), device("H100"), data=4)
+
+
+@pytest.mark.parametrize(
+    "pool, name, ranks",
+    [
+        (MIXTURE, "vllm", 4),
+        (MIXTURE, "TensorRT-LLM", 4),
+        (MIXTURE, "SGLang", 1),
+        (DENSE, "SGLang", 4),
+        (DENSE, "vllm", 4),
+        (replace(MIXTURE, data=1, tensor=4), "vllm", 1),
+    ],
+)
+def test_limits_hold_for_each_rank_but_those_of_sglang_are_shared(pool: Pool, name: str, ranks: int) -> None:
+    pool = replace(pool, engine=Engine(name, token_budget=1000, max_sequences=30, kv_blocks=77))
+    assert limit_ranks(pool) == ranks
+    made = on_ranks(pool).engine
+    assert (made.token_budget, made.max_sequences, made.kv_blocks) == (1000 * ranks, 30 * ranks, 77)
