@@ -42,10 +42,10 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
         workload.after_offsets, workload.after_ids, workload.delay = joins.offsets, joins.ids, joins.delay
     kept = ledger.settle(skip_bad)
     order = kept[np.lexsort((depth[kept], workload.arrival[kept]))]
-    told["moved"] = int((order != kept).sum())
-    told |= {"rows": len(order), "skipped": ledger.skipped, "first_skipped": ledger.reason()}
+    rows: dict[str, Any] = {"moved": int((order != kept).sum()), "rows": len(order)}
+    rows |= {"skipped": ledger.skipped, "first_skipped": ledger.reason()}
     built = take(workload, order)
-    built.source |= told | _from_the_first(built, told)
+    built.source |= rows | told | _from_the_first(built, told)
     return built.check()
 
 
