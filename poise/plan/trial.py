@@ -21,7 +21,7 @@ from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
 from poise.report.metrics import measure, met
 from poise.report.programs import spans
-from poise.report.rates import work
+from poise.report.rates import best, works
 from poise.report.seeds import half_width, mean
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
@@ -228,7 +228,7 @@ def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
     drawn = [
         pool.devices * pool.device.tdp_w * load(stats, pool, window)
         for run in runs
-        for window in [work(run)[0]]
+        for window in [best(works(run), "tokens").window]
         for stats, pool in zip(run.replicas, pools, strict=True)
     ]
     return sum(drawn) / len(runs)

@@ -2,13 +2,14 @@
 
 Rates of arrivals (offered, goodput) count from the first arrival to the last. So do rates of work (requests finished,
 tokens, dollars and joules of them): what is done later, in the drain, is not in them, so they never exceed what the
-fleet can do. A burst that is worked off later shows more of that over the whole run, which is taken there. Where
-requests wait for others (a closed load, sessions, workflows) arrivals go on as long as the run does, and rates count
-over the whole run.
+fleet can do. In a run that is short beside its answers little is done by then; a rate that is higher over the whole run
+is taken over that. Where requests wait for others (a closed load, sessions, workflows) arrivals go on as long as the
+run does, and rates count over the whole run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,7 @@ class Window:
 class Work:
     """Requests that finished within a window, and the tokens computed in it for requests that finished at all."""
 
+    window: Window
     finished: int
     prompt_tokens: float
     output_tokens: float
@@ -56,6 +58,10 @@ class Work:
     def tokens(self) -> float:
         """Input and output tokens."""
         return self.prompt_tokens + self.output_tokens
+
+    def rate(self, name: str) -> float | None:
+        """One of these per second: `finished`, `output_tokens` or `tokens`; None for a window without length."""
+        return self.window.rate(getattr(self, name))
 
 
 def offered(run: Run, warmup_s: float = 0.0) -> float | None:
@@ -70,19 +76,19 @@ def offered(run: Run, warmup_s: float = 0.0) -> float | None:
     return _whole(run, warmup_s).rate(len(arrived))
 
 
-def work(run: Run, warmup_s: float = 0.0) -> tuple[Window, Work]:
-    """The window of a run, and the work done in it: that of the arrivals, or the whole run if its rate is higher.
+def works(run: Run, warmup_s: float = 0.0) -> list[Work]:
+    """The work done while requests arrived, where that is a time of its own, and that of the whole run.
 
     Work counts whenever its request arrived, so that a warmed-up run counts as much at its beginning as at its end.
     """
     whole = _whole(run, warmup_s)
-    done = _done(run, whole)
     early = Window(whole.first, whole.begin, run.arrivals_end, early=True)
-    if early.seconds:
-        sooner = _done(run, early)
-        if sooner.tokens * whole.seconds >= done.tokens * early.seconds:
-            return early, sooner
-    return whole, done
+    return [_done(run, each) for each in (early, whole) if not each.early or each.seconds]
+
+
+def best(works: Sequence[Work], name: str) -> Work:
+    """The work with the higher rate of `name`; that of the arrivals where both are equal."""
+    return max(works, key=lambda each: each.rate(name) or 0.0)
 
 
 def _whole(run: Run, warmup_s: float) -> Window:
@@ -102,6 +108,7 @@ def _done(run: Run, window: Window) -> Work:
     computed = (first >= window.begin) & (first <= window.end)
     made = _made(first, ended, output, window.end) - _made(first, ended, output, window.begin - 1)
     return Work(
+        window,
         int(((ended >= window.begin) & (ended <= window.end)).sum()),
         float(prompt[computed].sum(dtype=np.int64)),
         float(made.sum()),

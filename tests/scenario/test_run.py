@@ -55,7 +55,7 @@ def test_one_bundle_of_policies_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("load", "why"),
     [
-        ("poisson: {rate: 300, requests: 60}", r"the last of 60 requests arrives after 0\.1\d+ s"),
+        ("poisson: {rate: 300, requests: 60}", r"the last of 60 requests arrives after 0\.2\d+ s"),
         ("closed: {concurrency: 2, requests: 9}", "no request arrived after it"),
     ],
 )
