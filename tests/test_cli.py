@@ -115,7 +115,7 @@ def test_overrides_reach_every_field(scenario: Path, capsys: pytest.CaptureFixtu
     assert resolved["policies"]["router"] == {"prefix_cache": {"imbalance": 3, "deviations": 2.0}}
     assert resolved["run"]["seeds"] == [7]
     assert told["requests"] < 120
-    assert len(told["utilisation"]["per_replica"]) == 1
+    assert len(told["busy_time"]["per_replica"]) == 1
 
 
 def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:

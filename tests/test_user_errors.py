@@ -556,6 +556,14 @@ COMPARISONS = [
     (["scenario.yaml", "--policy", "x"], ["--policy", "--policies"]),
     (["scenario.yaml", "--set", "run.warmup_s=100"], ["run.warmup_s = 100", "shorten the warm-up"]),
     (
+        ["scenario.yaml", "--set", "workload={closed: {concurrency: 2, requests: 9}}", "--set", "run.warmup_s=1000"],
+        ["run.warmup_s = 1000: no request arrived after it, so none would count; shorten the warm-up"],
+    ),
+    (
+        ["scenario.yaml", "--set", "workload={all_at_once: {requests: 9}}", "--set", "run.warmup_s=1"],
+        ["run.warmup_s = 1: the last of 9 requests arrives after 0 s, so none would count; shorten the warm-up"],
+    ),
+    (
         ["scenario.yaml", "--set", "workload={closed: {concurrency: 2, requests: 9}}", "--loads", "1,2"],
         ["workload.closed: has no rate that load 2 could multiply; compare at load 1, or give poisson"],
     ),

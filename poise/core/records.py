@@ -73,12 +73,14 @@ class ReplicaStats:
     """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks.
 
     prompting: the part of `busy` in steps with prompt work, summed over lanes.
+    arriving: `busy` up to `Run.arrivals_end`.
     up_from, up_until: when its devices were taken (its start-up included) and given back; a slot that a scaler filled
     more than once has the earlier times in `before`.
     """
 
     busy: int = 0
     prompting: int = 0
+    arriving: int = 0
     steps: int = 0
     batches: int = 0
     prompt_tokens: int = 0
@@ -124,6 +126,8 @@ class Happened(NamedTuple):
 class Run:
     """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
 
+    arrivals_end: when the last request arrived by its own stamp; `NOT_YET` where some wait for others (joins, a closed
+    load), so that arrivals go on as long as the run does.
     offered: how many requests arrived (the others have no `arrived_at`).  interrupted: ended early, by the user or
     since enough was seen.
     refusals: how many requests were rejected for which reason.
@@ -142,6 +146,7 @@ class Run:
     records: Records
     replicas: list[ReplicaStats]
     ended_at: int = 0
+    arrivals_end: int = NOT_YET
     offered: int = 0
     interrupted: bool = False
     refusals: dict[str, int] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
 from poise.report.metrics import measure, met
 from poise.report.programs import spans
+from poise.report.rates import best, works
 from poise.report.seeds import half_width, mean
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
@@ -36,9 +37,9 @@ class Trial:
 
     ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished); program_s: the
     same of programs (None as well where there are none).
-    watts, usd_per_mtok, j_per_mtok: of all devices; utilisation: share of time with a step under way.
+    watts, usd_per_mtok, j_per_mtok: of all devices; busy_time: share of time with a step under way.
     cut: ended once it could not hold; then attainment is what it could have reached at most, the figures are None, and
-    watts, utilisation, hit and misses are those until then.
+    watts, busy_time, hit and misses are those until then.
     """
 
     fleet: Fleet
@@ -51,7 +52,7 @@ class Trial:
     watts: float
     usd_per_mtok: float | None
     j_per_mtok: float | None
-    utilisation: float
+    busy_time: float
     hit: float | None
     misses: dict[str, float]
     cut: bool = False
@@ -123,7 +124,7 @@ class Bench:
             watts=_watts(fleet, runs),
             usd_per_mtok=_mean(each.cost_usd_per_mtok for each in figures),
             j_per_mtok=_mean(each.energy_j_per_mtok for each in figures),
-            utilisation=_mean(each.utilisation.mean for each in figures) or 0.0,
+            busy_time=_mean(each.busy_time.mean for each in figures) or 0.0,
             hit=_mean(each.prefix_hit_rate for each in figures),
             misses=_misses(runs, self.slo, warmup),
         )
@@ -141,7 +142,7 @@ class Bench:
             spread=None, ttft_s=None, tpot_s=None, e2e_s=None, program_s=None,
             watts=_watts(fleet, [run]),
             usd_per_mtok=None, j_per_mtok=None,
-            utilisation=figures.utilisation.mean or 0.0,
+            busy_time=figures.busy_time.mean or 0.0,
             hit=figures.prefix_hit_rate,
             misses=_misses([run], self.slo, hope.warmup_s),
             cut=True,
@@ -222,11 +223,12 @@ def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
 
 
 def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
-    """Mean watts of all devices: idle, and what a step under way draws beyond it."""
+    """Mean watts of all devices while requests arrive: idle, and what a step under way draws beyond it."""
     pools = pools_by_replica(fleet.cluster())
     drawn = [
-        pool.devices * pool.device.tdp_w * load(stats, pool, run.ended_at)
+        pool.devices * pool.device.tdp_w * load(stats, pool, window)
         for run in runs
+        for window in [best(works(run), "tokens").window]
         for stats, pool in zip(run.replicas, pools, strict=True)
     ]
     return sum(drawn) / len(runs)

@@ -16,7 +16,9 @@ GROWTH = 0.05
 def backlog_growth(
     run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArray[np.int64] | None = None
 ) -> float | None:
-    """The share of the arrivals by which the backlog grew, in the second half of the time from warm-up to `last`.
+    """The share of the arrivals by which the backlog grew, in the second half of the time from the start to `last`.
+
+    The start is the first arrival, or the end of warm-up where that is later.
 
     The backlog is what has arrived and not ended; `last` (picoseconds) is the instant of the last arrival. Near 0 where
     the cluster keeps up; under twice the load that it can carry half of what comes stays, so 0.5. Requests that take
@@ -28,9 +30,9 @@ def backlog_growth(
     leaders: the row that each row's chain of joins began with (`workload.begin`). Such a chain then counts as one
     request, which ends with the last of them: more people in a conversation are no growing queue.
     """
-    start = ps(warmup_s)
     records = run.records
     arrived, ended = (column(each).astype(np.int64) for each in (records.arrived_at, records.ended_at))
+    start = max(ps(warmup_s), int(arrived[arrived >= 0].min(initial=last)))
     begun = column(records.first_token_at)
     ended = np.where(ended < 0, np.iinfo(np.int64).max, ended)
     if leaders is not None:

@@ -62,12 +62,12 @@ class Bins:
 
 
 def bins_of(begins: NDArray[np.int64], since: int) -> Bins | None:
-    """Bins from the instant `since` to the last of `begins`; None where there is no time between them.
+    """Bins from `since`, or the first of `begins` if that is later, to the last; None where there is no time between.
 
     So many that a bin has `REQUESTS` requests on average, and at most `BINS`.
     """
     known = begins[begins >= since]
-    if not len(known) or int(known.max()) <= since:
+    if not len(known) or int(known.max()) <= (since := max(since, int(begins.min()))):
         return None
     count = min(BINS, 1 << max((len(known) // REQUESTS).bit_length() - 1, 0))
     return Bins(since, int(known.max()), count)

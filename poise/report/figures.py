@@ -125,12 +125,15 @@ ATTAINMENT = Figure(
     "SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more"
 )
 GOODPUT = Figure(
-    "Goodput req/s", ("goodput_rps",), "number", "requests per second that met every part of the SLO", "more"
+    "Goodput req/s", ("goodput_rps",), "number", "of the requests offered per second those that met the SLO", "more"
 )
+OFFERED = Figure("Offered req/s", ("offered_rps",), "number", "requests that arrived per second, from first to last")
 REQUESTS = Figure("Requests", ("requests",), "count", "arrivals after warm-up")
-RATE = Figure("Finished req/s", ("requests_per_s",), "number", "requests finished per second", "more")
+RATE = Figure(
+    "Finished req/s", ("requests_per_s",), "number", "requests finished per second, while requests arrived", "more"
+)
 OUTPUT = Figure(
-    "Output tok/s", ("output_tokens_per_s",), "number", "output tokens of finished requests per second", "more"
+    "Output tok/s", ("output_tokens_per_s",), "number", "output tokens made per second, while requests arrived", "more"
 )
 HITS = Figure(
     "Prefix hits",
@@ -139,7 +142,7 @@ HITS = Figure(
     "cached over all prompt tokens, of requests with a first token",
     "more",
 )
-USED = Figure("Utilisation", ("utilisation", "mean"), "share", "share of the time up with a step under way")
+BUSY = Figure("Busy time", ("busy_time", "mean"), "share", "share of the time up with a step under way; not headroom")
 COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per million input and output tokens", "less")
 ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens", "less")
 
@@ -167,8 +170,8 @@ UPSETS = tuple(
 )  # fmt: skip
 
 KEY = (
-    REQUESTS, *ENDS, *PROGRAMS, RATE, OUTPUT, Figure("Total tok/s", ("total_tokens_per_s",), "number"), GOODPUT,
-    ATTAINMENT, HITS, USED, *UPSETS, HOURS, *SCALING, COST,
+    REQUESTS, *ENDS, *PROGRAMS, OFFERED, GOODPUT, RATE, OUTPUT,
+    Figure("Total tok/s", ("total_tokens_per_s",), "number"), ATTAINMENT, HITS, BUSY, *UPSETS, HOURS, *SCALING, COST,
     Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"), ENERGY,
     Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
 )  # fmt: skip
@@ -176,7 +179,7 @@ KEY = (
 
 COMPARED = (
     REQUESTS, ENDS[0], TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], E2E[4], PROGRAM[0], PROGRAM[4],
-    ATTAINMENT, GOODPUT, OUTPUT, HITS, USED, COST, ENERGY,
+    ATTAINMENT, GOODPUT, OUTPUT, HITS, BUSY, COST, ENERGY,
 )  # fmt: skip
 """The columns of a comparison, in reading order."""
 

@@ -164,6 +164,6 @@ def _provenance(about: About) -> str:
     words = (
         "Latencies are of finished requests, percentiles by nearest rank. Rejected and unfinished requests miss their "
         "SLO. Figures per million tokens count input and output of finished requests. Energy is that of the devices: "
-        "idle power (20 % of TDP) plus the rest times utilisation."
+        "idle power (20 % of TDP) plus the rest times busy time."
     )
     return section("Provenance", *parts, f'<p class="soft">{words}</p>', anchor="provenance")

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from poise.core.records import FINISHED, STATUS, Run
+from poise.core.records import STATUS, Run
 from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
 from poise.report.blame import Means, means
 from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
 from poise.report.programs import Programs, Spans, in_time, spans
+from poise.report.rates import Window, Work, best, offered, works
 from poise.report.scaling import Scalings, replica_hours, scalings
 from poise.report.seeds import fold, half_width, mean
-from poise.report.spending import dollars, joules, mean_utilisation, utilisation
+from poise.report.spending import busy_time, dollars, joules
 
 
 @dataclass(frozen=True, slots=True)
-class Utilisation:
+class BusyTime:
     """Share of time up with a step under way: per replica (None if never up), and the mean weighted by time up."""
 
     mean: float | None
@@ -32,10 +33,12 @@ class Metrics:
     """What one run came to; field names are those of the result JSON, seconds, tokens, dollars and joules.
 
     requests: arrived after warm-up; each is one of finished, rejected, unfinished, timed_out, cancelled and lost.
-    duration_s: from the end of warm-up to the end of the run; all rates are per second of it.
+    duration_s: from the end of warm-up to the end of the run.  window_s: the part of it in which requests arrived; all
+    of it where requests wait for others.  offered_rps: requests per second that arrived in it.
     queue_s, ttft_s, tpot_s, e2e_s: of finished requests.  slo_attainment: a share of all `requests`.
-    goodput_rps: requests per second that met every part of their SLO.  requests_per_s: that finished.
-    output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.
+    goodput_rps: of `offered_rps` those that met every part of their SLO.  requests_per_s: that finished.
+    output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.  These rates of
+    work count what is done within `window_s`, or in the whole run where that is more a second (`report.rates`).
     prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
     preemptions, migrations, retries: totals over `requests`.
     loans, loans_refused, hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
@@ -55,11 +58,13 @@ class Metrics:
     lost: int
     warmup_s: float
     duration_s: float
+    window_s: float
     queue_s: Summary
     ttft_s: Summary
     tpot_s: Summary
     e2e_s: Summary
     slo_attainment: float | None
+    offered_rps: float | None
     goodput_rps: float | None
     requests_per_s: float | None
     output_tokens_per_s: float | None
@@ -77,7 +82,7 @@ class Metrics:
     cost_usd_per_mtok_output: float | None
     energy_j_per_mtok: float | None
     energy_j_per_mtok_output: float | None
-    utilisation: Utilisation
+    busy_time: BusyTime
     replica_hours: float = 0.0
     blame: Means | None = None
     scaling: Scalings | None = None
@@ -136,7 +141,7 @@ def _hit_rate(run: Run, rows: Mask) -> float | None:
     return _total(run, "cached_tokens", admitted) / asked if asked else None
 
 
-def _notes(run: Run, slo: Slo, tallies: dict[str, int], duration_s: float, cost: str, energy: str) -> dict[str, str]:
+def _notes(run: Run, cluster: Cluster, slo: Slo, tallies: dict[str, int], duration_s: float) -> dict[str, str]:
     """Reasons for figures that are missing or need care."""
     notes = {}
     if run.interrupted:
@@ -151,11 +156,29 @@ def _notes(run: Run, slo: Slo, tallies: dict[str, int], duration_s: float, cost:
         notes["requests_per_s"] = "the run ended before its warm-up did, so there are no rates"
     if slo == Slo():
         notes["slo_attainment"] = "no SLO was given: every finished request meets it"
-    if cost:
+    if cost := dollars(run, cluster)[1]:
         notes["cost_usd_per_mtok"] = cost
-    if energy:
+    if energy := joules(run, cluster, Window(0, 0, run.ended_at))[1]:
         notes["energy_j_per_mtok"] = energy
     return notes
+
+
+def _cost(run: Run, cluster: Cluster, work: Work, tokens: float) -> float | None:
+    """Dollars per million `tokens` of the work."""
+    spent, _ = dollars(run, cluster, work.window.begin, work.window.end)
+    return None if spent is None or not tokens else spent / tokens * 1e6
+
+
+def _energy(run: Run, cluster: Cluster, work: Work, tokens: float) -> float | None:
+    """Joules per million `tokens` of the work."""
+    spent, _ = joules(run, cluster, work.window)
+    return None if spent is None or not tokens else spent / tokens * 1e6
+
+
+def _busy_time(run: Run, window: Window) -> BusyTime:
+    """Of all replicas together, and of each."""
+    each = [busy_time([stats], window) for stats in run.replicas]
+    return BusyTime(busy_time(run.replicas, window), each)
 
 
 def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> Metrics:
@@ -163,38 +186,33 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
 
     Vectorised over the columns of `run.records`. Raises `UserError` for a negative warm-up.
     """
-    rows, done = counted(run, warmup_s), finished(run, warmup_s)
+    rows = counted(run, warmup_s)
     ends = np.bincount(column(run.records.status)[rows], minlength=len(STATUS))
     tallies = {name: int(count) for name, count in zip(STATUS, ends, strict=True)}
     duration_s = max(seconds(run.ended_at - ps(warmup_s)), 0.0)
-    output = _total(run, "output_tokens", done)
-    tokens = output + _total(run, "prompt_tokens", done)
     meeting = met(run, slo, warmup_s)
     good, found = int(meeting.sum()), spans(run, warmup_s)
-    usd, no_price = dollars(run, cluster, ps(warmup_s))
-    energy, no_energy = joules(run, cluster, ps(warmup_s))
+    attainment = good / int(rows.sum()) if rows.any() else None
+    arriving, done = offered(run, warmup_s), works(run, warmup_s)
+    finishing, output, tokens = (best(done, name) for name in ("finished", "output_tokens", "tokens"))
     times = latencies(run, warmup_s)
-
-    def rate(count: int) -> float | None:
-        return count / duration_s if duration_s > 0 else None
-
-    def per_million(spent: float | None, count: int) -> float | None:
-        return None if spent is None or not count else spent / count * 1e6
 
     return Metrics(
         **tallies,
         requests=int(rows.sum()),
         warmup_s=warmup_s,
         duration_s=duration_s,
+        window_s=done[0].window.seconds,
         queue_s=summary(times.queue),
         ttft_s=summary(times.ttft),
         tpot_s=summary(times.tpot),
         e2e_s=summary(times.e2e),
-        slo_attainment=good / int(rows.sum()) if rows.any() else None,
-        goodput_rps=rate(good),
-        requests_per_s=rate(tallies[STATUS[FINISHED]]),
-        output_tokens_per_s=rate(output),
-        total_tokens_per_s=rate(tokens),
+        slo_attainment=attainment,
+        offered_rps=arriving,
+        goodput_rps=None if arriving is None else arriving * (attainment or 0.0),
+        requests_per_s=finishing.rate("finished"),
+        output_tokens_per_s=output.rate("output_tokens"),
+        total_tokens_per_s=tokens.rate("tokens"),
         prefix_hit_rate=_hit_rate(run, rows),
         preemptions=_total(run, "preemptions", rows),
         migrations=_total(run, "migrations", rows),
@@ -204,20 +222,17 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         hedges=run.hedges,
         hedges_won=run.hedges_won,
         hedge_tokens=run.hedge_tokens,
-        cost_usd_per_mtok=per_million(usd, tokens),
-        cost_usd_per_mtok_output=per_million(usd, output),
-        energy_j_per_mtok=per_million(energy, tokens),
-        energy_j_per_mtok_output=per_million(energy, output),
-        utilisation=Utilisation(
-            mean_utilisation(run.replicas, run.ended_at),
-            [utilisation(stats, run.ended_at) for stats in run.replicas],
-        ),
+        cost_usd_per_mtok=_cost(run, cluster, tokens, tokens.tokens),
+        cost_usd_per_mtok_output=_cost(run, cluster, output, output.output_tokens),
+        energy_j_per_mtok=_energy(run, cluster, tokens, tokens.tokens),
+        energy_j_per_mtok_output=_energy(run, cluster, output, output.output_tokens),
+        busy_time=_busy_time(run, tokens.window),
         replica_hours=replica_hours(run, ps(warmup_s)),
         blame=means(run, warmup_s),
         scaling=scalings(run, cluster, warmup_s),
         program_s=None if found is None else summary(found.took[found.finished]),
         programs=None if found is None else _programs(found, meeting),
-        notes=_notes(run, slo, tallies, duration_s, no_price, no_energy),
+        notes=_notes(run, cluster, slo, tallies, duration_s),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run cost: dollars and joules of its devices from warm-up to its end."""
+"""What a run cost in a time of it: dollars and joules of its devices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from poise.core.power import POWER, cap_of
 from poise.core.records import NOT_YET, ReplicaStats, Run
 from poise.core.spec import Cluster, Pool
 from poise.core.units import SECOND, seconds
+from poise.report.rates import Window
 
 IDLE_SHARE = 0.2
 """Power of an idle device as a share of its TDP, unless it was measured (design, section 8)."""
@@ -28,16 +29,15 @@ def uptime(stats: ReplicaStats, until: int, since: int = 0) -> int:
     return sum(max(min(end, until) - max(begin, since), 0) for begin, end in times)
 
 
-def utilisation(stats: ReplicaStats, until: int) -> float | None:
-    """Share of a replica's time up, to the end of the run at `until`, with a step under way; None if never up."""
-    up = uptime(stats, until)
-    return stats.busy / up if up else None
+def busy_time(replicas: Sequence[ReplicaStats], window: Window) -> float | None:
+    """Share of the time up with a step under way, over all of `replicas`; None if none was up.
 
-
-def mean_utilisation(replicas: Sequence[ReplicaStats], until: int) -> float | None:
-    """Utilisation over all replicas, each weighted by its time up; None if none was ever up."""
-    up = sum(uptime(stats, until) for stats in replicas)
-    return sum(stats.busy for stats in replicas) / up if up else None
+    From the first arrival to the end of the window, warm-up included. It says nothing of headroom: one request that
+    decodes alone keeps a replica busy all the time.
+    """
+    up = sum(uptime(stats, window.end, window.first) for stats in replicas)
+    busy = sum(stats.arriving if window.early else stats.busy for stats in replicas)
+    return busy / up if up else None
 
 
 def price(pool: Pool) -> float | None:
@@ -59,33 +59,34 @@ def _priceless(cluster: Cluster) -> str:
     return ""
 
 
-def dollars(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
-    """Dollars for all devices that were up from the instant `since` to the end of the run; or None and the reason."""
+def dollars(run: Run, cluster: Cluster, since: int = 0, until: int | None = None) -> tuple[float | None, str]:
+    """Dollars for all devices that were up between two instants (default: of the run); or None and the reason."""
+    until = run.ended_at if until is None else until
     why = _priceless(cluster)
     if why:
         return None, why
     total = 0.0
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
-        hours = seconds(uptime(stats, run.ended_at, since)) / _HOUR_S
+        hours = seconds(uptime(stats, until, since)) / _HOUR_S
         total += hours * pool.devices * (price(pool) or 0.0)
     return total, ""
 
 
-def load(stats: ReplicaStats, pool: Pool, until: int) -> float:
-    """Mean power of a replica's devices as a part of their TDP: idle + (1 − idle) × utilisation (design, section 8).
+def load(stats: ReplicaStats, pool: Pool, window: Window) -> float:
+    """Mean power of a replica's devices as a part of their TDP: idle + (1 − idle) × busy time (design, section 8).
 
     Where a cap is stated, be it the TDP, steps with prompt work draw up to it, and those without no more than decoding
     does (`poise.core.power`): so a cap that decodes do not reach saves nothing while they run.
     """
-    use = utilisation(stats, until) or 0.0
+    use = busy_time([stats], window) or 0.0
     if pool.power_cap_w:
         prompts = min(1.0, stats.prompting / stats.busy) if stats.busy else 0.0
         return POWER.mean(cap_of(pool), use, prompts)
     return IDLE_SHARE + (1 - IDLE_SHARE) * use
 
 
-def joules(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, str]:
-    """Joules of all devices that were up from the instant `since` to the end of the run; or None and the reason.
+def joules(run: Run, cluster: Cluster, window: Window) -> tuple[float | None, str]:
+    """Joules of all devices that were up in a window of a run; or None and the reason.
 
     See `load` for what a device draws, over the whole time that its replica was up. Hosts, switches and cooling are
     not in it.
@@ -94,6 +95,6 @@ def joules(run: Run, cluster: Cluster, since: int = 0) -> tuple[float | None, st
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
         if not pool.device.tdp_w:
             return None, f"no TDP is known for {pool.device.name}; give the device its tdp_w"
-        power = load(stats, pool, run.ended_at)
-        total += uptime(stats, run.ended_at, since) / SECOND * pool.devices * pool.device.tdp_w * power
+        power = load(stats, pool, window)
+        total += uptime(stats, window.end, window.begin) / SECOND * pool.devices * pool.device.tdp_w * power
     return total, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,11 @@ from poise.policies.find import SLOTS
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
 from poise.scenario.combination import check_kept
+from poise.scenario.identity import blind, note
 from poise.scenario.outcome import Outcome
 from poise.scenario.resolve import provenance
 from poise.scenario.simulate import simulate
+from poise.scenario.warmup import check_counted, check_warmup
 
 if TYPE_CHECKING:
     from poise.core.diary import Diaries, Diary
@@ -53,7 +55,9 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     label, policies = only_bundle(problem)
     first = problem.traffic.make(problem.seeds[0])
     check_kept(policies.cache, problem.cluster.pools, first, problem.until_s)
-    facts, notes = provenance(problem, first), _notes(problem)
+    check_warmup(first, problem.warmup_s, problem.until_s)
+    facts = provenance(problem, first)
+    notes = _notes(problem, label, policies, facts["workload"])
     pools = [pool.name or str(at) for at, pool in enumerate(problem.cluster.pools)]
     outcome = Outcome(label, facts, len(problem.seeds), notes, workload=first, blamed=keep.blame, pools=pools)
     with interrupts() as stop:
@@ -124,6 +128,8 @@ def _one(
         progress=progress,
     )
     metrics = measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s)
+    if not done.interrupted:
+        check_counted(metrics.requests, problem.warmup_s)
     outcome.add(seed, done, metrics if keep.blame else replace(metrics, blame=None))
 
 
@@ -132,12 +138,16 @@ def period(workload: Workload) -> float:
     return max(float(workload.arrival[-1]) / SECOND / SAMPLES, 0.001) if workload.arrival[-1] else 0.1
 
 
-def _notes(problem: Problem) -> dict[str, str]:
-    """What several seeds on a recorded load are worth."""
-    if len(problem.seeds) < 2 or not problem.traffic.recorded:
-        return {}
-    said = "a recorded load is the same under every seed; seeds only break ties, so they say nothing of other traffic"
-    return {"seeds": said}
+def _notes(problem: Problem, label: str, policies: Policies, offered: Mapping[str, Any]) -> dict[str, str]:
+    """What several seeds on a recorded load are worth, and whether a router that was asked for can do its work."""
+    notes = {}
+    if len(problem.seeds) > 1 and problem.traffic.recorded:
+        said = "a recorded load is the same under every seed; seeds only break ties"
+        notes["seeds"] = f"{said}, so they say nothing of other traffic"
+    asked = problem.loaded.scenario.policies.model_fields_set & {"router", "order"}
+    if asked and (found := blind({label: policies}, offered)):
+        notes["prefix_hit_rate"] = note(found[label])
+    return notes
 
 
 def _metered(meter: Meter | None, stop: threading.Event, label: str) -> Callable[[int, int], None]:

@@ -25,6 +25,7 @@ class Clients:
     progress: output tokens that a request has by now.
     next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
     accounts: where the time of requests is charged, if anybody asked.
+    open: whether every request comes by its own stamp, and waits for no other.  all_in: called with the last one.
     arrived, ended: how many did so far; last_at: when the last one ended.
     attempts: how often a request was turned away and will be sent again.
     """
@@ -37,6 +38,7 @@ class Clients:
         turn: Callable[[Event], None],
         news: Callable[[], None],
         progress: Callable[[int], int],
+        all_in: Callable[[], None],
         accounts: Accounts | None = None,
     ) -> None:
         self.arrivals = Arrivals(workload)
@@ -55,6 +57,8 @@ class Clients:
         self._progress = progress
         self._patience = workload.retry
         self._slots = workload.concurrency
+        self.open = not self._slots and not self.arrivals.followers
+        self._all_in = all_in
 
     def begin(self) -> None:
         """Let the first ones in."""
@@ -69,6 +73,8 @@ class Clients:
         self.next_row = row
         at = self.arrivals.arrival[row] if row >= 0 else 0
         self.next_key = at << AT_BITS | ARRIVE_KEY if row >= 0 and at <= self._until else END
+        if self.open and self.next_key == END:
+            self._all_in()
 
     def arrive(self, row: int) -> None:
         """A request is sent, for the first time or again."""

@@ -122,7 +122,7 @@ class World:
         if diary is not None:
             diary.watch(controls, self.replicas)
         self.clients = Clients(
-            workload, self.agenda, self._until, self._turn, self._news, self._progress, self.accounts
+            workload, self.agenda, self._until, self._turn, self._news, self._progress, self._all_in, self.accounts
         )
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
@@ -263,9 +263,17 @@ class World:
                     self.run.interrupted = True
                     return
 
+    def _all_in(self) -> None:
+        """Nobody is to come any more: rates count until now."""
+        now = self.run.arrivals_end = self.agenda.now
+        for replica in self.replicas:
+            replica.stats.arriving = replica.busy(now)
+
     def _close(self) -> None:
         """Settle what is still open when the run stops."""
         records, run, now = self.records, self.run, self.agenda.now
+        if self.clients.open and run.arrivals_end == NOT_YET:
+            self._all_in()  # it was stopped before
         for replica in self.replicas:
             for request in replica.sequences:
                 if records.status[request] == UNFINISHED:

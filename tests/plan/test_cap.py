@@ -63,7 +63,7 @@ def test_the_tdp_as_a_cap_changes_power_alone_and_no_cap_changes_nothing() -> No
     plain = Fleet((replace(pools(1)[0], replicas=3),))
     stated, slow = (Fleet((replace(plain.pools[0], power_cap_w=watts),)) for watts in (700.0, 350.0))
     without, at_tdp, capped = (bench.trial(fleet) for fleet in (plain, stated, slow))
-    same = ("attainment", "ttft_s", "tpot_s", "utilisation", "hit", "usd_per_mtok")
+    same = ("attainment", "ttft_s", "tpot_s", "busy_time", "hit", "usd_per_mtok")
     assert [getattr(without, name) for name in same] == [getattr(at_tdp, name) for name in same]
     assert plain.idle_w < capped.watts < at_tdp.watts < without.watts, "decodes draw less than the TDP"
     assert capped.watts <= slow.power_w == 3 * 350.0

@@ -25,8 +25,9 @@ def test_bins_are_equal_a_power_of_two_and_filled_on_average(stamps, since):
     bins = bins_of(instants, since)
     later = instants[instants >= since]
     if bins is None:
-        assert not len(later) or later.max() == since
+        assert not len(later) or later.max() == max(since, instants.min())
         return
+    assert bins.start == max(since, instants.min())
     assert bins.count <= BINS and bins.count & (bins.count - 1) == 0
     assert bins.count == 1 or len(later) >= REQUESTS * bins.count
     place = bins.of(instants)

@@ -1,4 +1,4 @@
-"""Power of a replica by hand: by utilisation alone, and by phases where a cap is stated."""
+"""Power of a replica by hand: by busy time alone, and by phases where a cap is stated."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from poise.catalogue import device, model
 from poise.core.records import ReplicaStats
 from poise.core.spec import Pool
 from poise.core.units import SECOND
+from poise.report.rates import Window
 from poise.report.spending import load
 
 POOL = Pool(model("llama-3.1-8b"), device("H100"))
@@ -28,7 +29,7 @@ STATS = ReplicaStats(busy=6 * SECOND, prompting=2 * SECOND, up_until=10 * SECOND
     ],
 )
 def test_a_step_draws_what_its_phase_and_the_cap_allow(watts: float, joules: float) -> None:
-    assert load(STATS, replace(POOL, power_cap_w=watts), 10 * SECOND) == pytest.approx(joules / 10)
+    assert load(STATS, replace(POOL, power_cap_w=watts), Window(0, 0, 10 * SECOND)) == pytest.approx(joules / 10)
 
 
 def test_prompting_is_the_time_of_steps_with_prompts() -> None:

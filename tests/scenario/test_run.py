@@ -62,6 +62,19 @@ def test_one_bundle_of_policies_is_run(tmp_path: Path) -> None:
     assert room.run(_problem(tmp_path, "policies.queue=[priority]")).policies == "cache_aware"
 
 
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        ("poisson: {rate: 300, requests: 60}", r"the last of 60 requests arrives after 0\.2\d+ s"),
+        ("closed: {concurrency: 2, requests: 9}", "no request arrived after it"),
+    ],
+)
+def test_a_warm_up_that_leaves_nothing_to_count_is_an_error(tmp_path: Path, load: str, why: str) -> None:
+    problem = _problem(tmp_path, f"workload={{{load}}}", "run.warmup_s=100")
+    with pytest.raises(ScenarioError, match=rf"^run\.warmup_s = 100: {why}, so none would count; shorten the warm-up"):
+        room.run(problem)
+
+
 def test_the_files_need_the_first_seed_only(tmp_path: Path) -> None:
     problem = _problem(tmp_path)
     plain, kept = room.run(problem), room.run(problem, keep=room.Keep(timeline=True))

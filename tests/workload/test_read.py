@@ -52,7 +52,8 @@ def coded(rows: list[Row], name: str) -> list[int]:
 
 
 def expect(made: Workload, rows: list[Row]) -> None:
-    assert made.arrival.tolist() == [round(row["arrival_s"] * SECOND) for row in rows]
+    first = rows[0]["arrival_s"]
+    assert made.arrival.tolist() == [round((row["arrival_s"] - first) * 1000) * SECOND // 1000 for row in rows]
     assert made.prompt.tolist() == [row["prompt_tokens"] for row in rows]
     assert made.output.tolist() == [row["output_tokens"] for row in rows]
     for name in OPTIONS:
@@ -91,20 +92,20 @@ PLAIN: Row = {"arrival_s": 1.5, "prompt_tokens": 30, "output_tokens": 4}
     ],
 )
 def test_other_names_for_the_same(tmp_path: Path, names: tuple[str, str, str]) -> None:
-    row = dict(zip(names, PLAIN.values(), strict=True))
+    rows = [dict(zip(names, (at, 30, 4), strict=True)) for at in (0.0, 1.5)]
     for form in ("trace.csv", "trace.jsonl"):
-        made = read(write(tmp_path, form, [row]))
-        assert (made.arrival[0], made.prompt[0], made.output[0]) == (1.5 * SECOND, 30, 4)
+        made = read(write(tmp_path, form, rows))
+        assert (made.arrival[1], made.prompt[1], made.output[1]) == (1.5 * SECOND, 30, 4)
 
 
 def test_milliseconds_by_name(tmp_path: Path) -> None:
-    made = read(put(tmp_path, "t.csv", "timestamp_ms,prompt_tokens,output_tokens\n1500,30,4\n"))
-    assert made.arrival[0] == 3 * SECOND // 2
+    made = read(put(tmp_path, "t.csv", "timestamp_ms,prompt_tokens,output_tokens\n0,30,4\n1500,30,4\n"))
+    assert made.arrival[1] == 3 * SECOND // 2
 
 
 def test_the_first_name_wins(tmp_path: Path) -> None:
-    made = read(put(tmp_path, "t.csv", "timestamp,arrival_s,prompt_tokens,output_tokens\n99,2,30,4\n"))
-    assert made.arrival[0] == 2 * SECOND
+    made = read(put(tmp_path, "t.csv", "timestamp,arrival_s,prompt_tokens,output_tokens\n99,0,30,4\n100,2,30,4\n"))
+    assert made.arrival[1] == 2 * SECOND
 
 
 def test_a_byte_order_mark_blanks_and_empty_lines_do_no_harm(tmp_path: Path) -> None:
@@ -179,9 +180,27 @@ def test_seconds_since_1970_count_from_the_first(tmp_path: Path) -> None:
     assert made.arrival.tolist() == [0, 2 * SECOND] and made.source["shifted_s"] == -1_700_000_000
 
 
-def test_a_late_beginning_is_kept(tmp_path: Path) -> None:
-    made = read(write(tmp_path, "trace.csv", [{**PLAIN, "arrival_s": 3600}]))
-    assert made.arrival.tolist() == [3600 * SECOND] and "shifted_s" not in made.source
+@pytest.mark.parametrize("late", [3600, 2400.25, 86_399.999_999, 1_700_000_000])
+def test_a_trace_that_begins_late_is_the_trace_that_begins_at_once(tmp_path: Path, late: float) -> None:
+    """To the picosecond, whatever digits the float of a late stamp has lost."""
+    stamps = [0, 1_000, 70_707, 123_457, 2_600_001]  # microseconds
+    start = round(late * 1_000_000)
+    rows = [{**PLAIN, "arrival_s": f"{at // 10**6}.{at % 10**6:06}"} for at in [start + stamp for stamp in stamps]]
+    made = read(write(tmp_path, "trace.csv", rows))
+    assert made.arrival.tolist() == [stamp * SECOND // 10**6 for stamp in stamps]
+    assert made.source["shifted_s"] == -late
+
+
+def test_stamps_count_from_the_first_request_that_is_no_bad_row(tmp_path: Path) -> None:
+    """A failed request (0 tokens) before it makes no idle time."""
+    rows = [{**PLAIN, "arrival_s": 10, "output_tokens": 0}, *({**PLAIN, "arrival_s": at} for at in (15, 17))]
+    made = read(write(tmp_path, "trace.csv", rows), skip_bad=True)
+    assert made.arrival.tolist() == [0, 2 * SECOND] and made.source["shifted_s"] == -15
+
+
+def test_a_trace_that_begins_at_0_is_not_moved(tmp_path: Path) -> None:
+    made = read(write(tmp_path, "trace.csv", [{**PLAIN, "arrival_s": at} for at in (0, 3600)]))
+    assert made.arrival.tolist() == [0, 3600 * SECOND] and "shifted_s" not in made.source
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20))
@@ -209,7 +228,7 @@ BURSTGPT = (
 def test_burstgpt_as_published(tmp_path: Path) -> None:
     made = read(put(tmp_path, "b.csv", BURSTGPT)).check()
     assert made.source["format"] == "burstgpt" and made.model is not None and made.tenant is not None
-    assert made.arrival.tolist() == [5 * SECOND, 45 * SECOND, 118 * SECOND]
+    assert made.arrival.tolist() == [0, 40 * SECOND, 113 * SECOND]
     assert (made.prompt.tolist(), made.output.tolist()) == ([472, 1087, 417], [18, 230, 276])
     assert (made.models, made.model.tolist(), made.tenant.tolist()) == (("ChatGPT", "GPT-4"), [0, 1, 0], [0, 1, 1])
     assert made.session is None
@@ -302,7 +321,7 @@ def test_a_join_of_several_that_come_later_in_the_file(tmp_path: Path) -> None:
     made = read(put(tmp_path, "t.csv", text))
     assert made.prompt.tolist() == [2, 1, 9, 3]
     assert [sorted(predecessors(made, row)) for row in range(4)] == [[], [], [0, 1], [2]]
-    assert made.arrival.tolist() == [2 * SECOND, 4 * SECOND, 5 * SECOND, 5 * SECOND]
+    assert made.arrival.tolist() == [0, 2 * SECOND, 3 * SECOND, 3 * SECOND]
 
 
 def test_predecessors_come_first_even_at_one_instant(tmp_path: Path) -> None:

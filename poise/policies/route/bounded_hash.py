@@ -15,6 +15,7 @@ which leaves a full replica for the least loaded of all; the walk here is the pa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -32,6 +33,7 @@ class BoundedHash:
     points: places of each replica on the ring.
     """
 
+    without_prefixes: ClassVar[str] = "a place drawn for each request"
     factor: float = 1.25
     prefix_tokens: int = 256
     points: int = 150

@@ -19,6 +19,7 @@ it takes the one that has had it longest, as SGLang, which remembers one replica
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -38,6 +39,7 @@ class CacheAware:
     eviction_interval_s: seconds between evictions from the tree.  max_tree_size: tokens kept of each replica.
     """
 
+    without_prefixes: ClassVar[str] = "the fewest requests"
     cache_threshold: float = 0.3
     balance_abs_threshold: int = 64
     balance_rel_threshold: float = 1.5

@@ -63,6 +63,7 @@ class DualMap:
     key_tokens: prompt tokens that the shortest key covers.  window: requests over which hotness is counted.
     """
 
+    without_prefixes: ClassVar[str] = "two replicas drawn for each request"
     eager: ClassVar[bool] = True
 
     ttft_s: float = 5.0

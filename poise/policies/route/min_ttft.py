@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.action import Reject, Route
 from poise.core.chance import Chance
@@ -35,6 +36,7 @@ class MinTtft:
     balancing: how many times longer a prefix elsewhere must be to be fetched (at least 1); 0: none is.
     """
 
+    without_prefixes: ClassVar[str] = "the least queued work"
     reject: bool = False
     ttft_s: float = 30.0
     balancing: float = 0.0

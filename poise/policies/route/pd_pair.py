@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from operator import add
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -37,6 +38,7 @@ class PdPair:
     mean a prefill replica may be.  transfer: weight of the way of the KV cache beside the two scores.
     """
 
+    without_prefixes: ClassVar[str] = "the fewest requests"
     spread: int = 16
     deviations: float = 1.0
     transfer: float = 1.0

@@ -28,6 +28,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import add, mul, sub
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -53,6 +54,7 @@ class Preble:
     cache_tokens: prompt tokens that a replica's cache holds, for the cost of eviction.
     """
 
+    without_prefixes: ClassVar[str] = "the least load"
     window_s: float = 180.0
     balance: float = 1.5
     warmup: int = 50

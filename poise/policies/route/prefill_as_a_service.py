@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -38,6 +39,7 @@ class PrefillAsAService:
     requests, sought again after `every` of them and for each of the first `every`.
     """
 
+    without_prefixes: ClassVar[str] = "the least queued work"
     threshold: int = 0
     window: int = 1000
     every: int = 50

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -29,6 +30,7 @@ class PrefixCache:
     deviations: how many standard deviations above the mean a replica may be and still be preferred.
     """
 
+    without_prefixes: ClassVar[str] = "the fewest requests"
     imbalance: int = 16
     deviations: float = 2.0
 

@@ -14,6 +14,7 @@ from poise.scenario.compare.cell import Cell
 from poise.scenario.compare.doubt import mean, over_time, paired, single
 from poise.scenario.compare.rows import Point, curve, rows
 from poise.scenario.compare.study import Place, Study
+from poise.scenario.identity import blind, note
 from poise.scenario.outcome import told
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Comparison:
         found = (self.cells.get(Place(load, policy, seed)) for seed in self.study.seeds)
         return [cell for cell in found if cell is not None]
 
+    @property
+    def blind(self) -> dict[str, str]:
+        """The policies that match prefixes where the requests have none, and what they go by instead."""
+        return blind(self.study.policies, next(iter(self.offered.values()), {}))
+
     def result(self, policy: str, load: float) -> dict[str, Any]:
         """Means over seeds with `interval`, `notes` and `per_seed`, as of `poise simulate`; {} without cells."""
         cells = self.of(policy, load)
@@ -73,6 +79,8 @@ class Comparison:
         if not self.study.by_seeds:
             result["interval"], why = over_time(cells, result)
             result["notes"] = {name: said for name, said in result["notes"].items() if name != "interval"} | why
+        if instead := self.blind.get(policy):
+            result["notes"]["prefix_hit_rate"] = note(instead)
         if len(cells) < len(self.study.seeds):
             result["notes"]["partial"] = f"{len(cells)} of {len(self.study.seeds)} seeds are done"
         return result

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError
-from poise.core.units import SECOND, ps
 from poise.report.figures import ATTAINMENT
 from poise.scenario.compare.cell import Cell, Task, simulated
 from poise.scenario.compare.collapse import Collapse, collapse, probe
@@ -16,6 +15,7 @@ from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.study import Place, Study
 from poise.scenario.crew import Crew
 from poise.scenario.run import interrupts
+from poise.scenario.warmup import check_counted, check_warmup
 
 if TYPE_CHECKING:
     from poise.scenario.compare.store import Store
@@ -61,13 +61,7 @@ def _check(study: Study, find_collapse: bool) -> None:
     load = max(study.loads)
     if find_collapse:
         study.make(study.seeds[0], 2 * load)
-    workload = study.make(study.seeds[0], load)
-    last, warm = int(workload.arrival[-1]) if len(workload) else 0, study.setting.warmup_s
-    if workload.after_offsets is None and 0 < last <= ps(warm):
-        raise ScenarioError(
-            f"run.warmup_s = {warm:g}: at load {load:g} the last request arrives after {last / SECOND:.4g} s, so none "
-            "would count; shorten the warm-up, or give the workload duration_s, which does not shrink with load"
-        )
+    check_warmup(study.make(study.seeds[0], load), study.setting.warmup_s, study.setting.until_s, load)
 
 
 @dataclass(slots=True)
@@ -97,6 +91,7 @@ class _Running:
 
         def done(cell: Cell) -> None:
             nonlocal ended
+            check_counted(cell.figures["requests"], self.study.setting.warmup_s)
             if self.store is not None:
                 self.store.save(cell)
             cells[cell.place] = cell

@@ -14,6 +14,7 @@ from poise.report.seeds import CONFIDENCE
 from poise.report.table import show, show_load
 from poise.report.wording import MISSING, belief_line, significant, slo_line, write
 from poise.scenario.compare.collapse import between
+from poise.scenario.identity import blind_line
 from poise.scenario.write import offered
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     out, study = file or sys.stdout, comparison.study
     lines = [belief_line(study.setting.belief), title]
     lines += [f"SLO: {slo_line(study.setting.slo)}. {interval_line(comparison)}"]
+    lines.append(blind_line(comparison.blind))
     out.writelines(f"{line}\n" for line in lines if line)
     if partial := partial_line(comparison):
         out.write(f"Interrupted: {partial}.\n")

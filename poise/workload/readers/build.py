@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,22 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
         workload.after_offsets, workload.after_ids, workload.delay = joins.offsets, joins.ids, joins.delay
     kept = ledger.settle(skip_bad)
     order = kept[np.lexsort((depth[kept], workload.arrival[kept]))]
-    told["moved"] = int((order != kept).sum())
-    told |= {"rows": len(order), "skipped": ledger.skipped, "first_skipped": ledger.reason()}
+    rows: dict[str, Any] = {"moved": int((order != kept).sum()), "rows": len(order)}
+    rows |= {"skipped": ledger.skipped, "first_skipped": ledger.reason()}
     built = take(workload, order)
-    built.source |= told
+    built.source |= rows | told | _from_the_first(built, told)
     return built.check()
+
+
+def _from_the_first(workload: Workload, told: dict[str, Any]) -> dict[str, Any]:
+    """Let the first request that is left arrive at 0; returns by how many seconds all stamps were moved, if not dates.
+
+    A run begins with its first request, so that a part cut out of a day is the same load as one that begins at 0.
+    """
+    begin = int(workload.arrival[0]) if len(workload) else 0
+    workload.arrival = workload.arrival - begin
+    moved = told.get("shifted_s", 0.0)
+    return {} if isinstance(moved, str) or not begin else {"shifted_s": moved - begin / SECOND}
 
 
 def lengths(ledger: Ledger, fields: Fields) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -92,7 +104,7 @@ def _joins(ledger: Ledger, fields: Fields) -> Joins | None:
 
 
 def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """Arrivals in picoseconds, and what was done to the stamps; only rows with predecessors may lack one."""
+    """Arrivals in picoseconds from the first, and how stamps were moved; only rows with predecessors may lack one."""
     rows = ledger.raw.rows
     waits = np.diff(joins.offsets) > 0 if joins is not None else np.zeros(rows, dtype=bool)
     source = fields.get("arrival_s")
@@ -106,15 +118,24 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
     read[waits & missing(column)] = 0.0
     told: dict[str, Any] = {}
     own = np.isfinite(read) & (read >= 0) & ~waits
-    if dated or (own.any() and read[own].min() >= LATEST_S):
-        # Such stamps count from another epoch (1970, say); a run counts from its own start.
-        begin = float(read[own].min()) if own.any() else 0.0
+    begin = float(read[own].min()) if own.any() else 0.0
+    if dated or begin:
         told["shifted_s"] = "dates count from the first" if dated else -begin
-        read = np.where(waits, np.maximum(read - begin, 0.0), read - begin)
+    if begin:
+        later = np.where(waits, np.maximum(read - begin, 0.0), read - begin)
+        read = _rounded(later, begin + float(later[own & (later < LATEST_S)].max()))
     bad = ~((read >= 0) & (read < LATEST_S))
     ledger.refuse(bad, source.column, "it must be a date or a number of at least 0, within 53 days of the first")
     read[bad] = 0.0
     return np.rint(read * SECOND).astype(np.int64), told
+
+
+def _rounded(seconds: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Differences of stamps up to `largest` without the digits that a float of that size cannot hold.
+
+    So a trace and the same trace moved in time give the same picoseconds.
+    """
+    return np.round(seconds, max(math.floor(-math.log10(np.spacing(largest))), 0))
 
 
 def _options(ledger: Ledger, fields: Fields, workload: Workload) -> None:
