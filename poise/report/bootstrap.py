@@ -36,6 +36,7 @@ LEAST_BLOCKS, FEWEST = 8, 4
 SETTLED = 0.1
 """A width has settled when blocks of twice the length widen it by less than this share."""
 
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One figure under every resample, and how many independent pieces of evidence it rests on (beside the blocks)."""

@@ -27,8 +27,8 @@ FEWEST = 4
 def effective_size(values: NDArray[Any]) -> float:
     """How many independent requests a latency is worth, in order of arrival: their number over its correlation time.
 
-    A straight trend is taken off: it is no chance. The correlation time is the largest that overlapping batches of 1, 2,
-    4, … requests give, down to `FEWEST` batches: too long rather than too short.
+    A straight trend is taken off: it is no chance. The correlation time is the largest that overlapping batches of 1,
+    2, 4, … requests give, down to `FEWEST` batches: too long rather than too short.
     """
     count = len(values)
     if count < 2 * FEWEST:

@@ -15,6 +15,7 @@ from poise.report.wording import write
 REACH = 1000
 """Runs longer by more than this factor are not proposed."""
 
+
 @dataclass(frozen=True, slots=True)
 class Length:
     """How much was simulated: requests of a run, and seeds. recorded: more seeds would be the same traffic."""
@@ -35,7 +36,7 @@ class Length:
         """What may decide where there is no interval."""
         if self.recorded:
             return "a recording several times as long might decide"
-        return "5 seeds would decide" if self.seeds == 1 else "longer runs might decide"
+        return "5 seeds might decide" if self.seeds == 1 else "longer runs might decide"
 
 
 Difference = Callable[[str, str, float], Interval]
