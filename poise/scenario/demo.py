@@ -134,10 +134,10 @@ def _generated(cluster: Cluster) -> Demo:
     """400 system prompts of 4,000 tokens, of which one replica's cache holds about a quarter and eight hold all."""
     from poise.workload import lognormal, poisson, shared_prefixes
 
-    lengths = {"prompt_tokens": lognormal(400, 1.0), "output_tokens": lognormal(200, 1.0)}
+    prompt, output = lognormal(400, 1.0), lognormal(200, 1.0)
 
     def made(seed: int, rate: float) -> Workload:
-        requests = poisson(rate, requests=REQUESTS, **lengths, seed=seed)
+        requests = poisson(rate, requests=REQUESTS, prompt_tokens=prompt, output_tokens=output, seed=seed)
         return shared_prefixes(requests, groups=400, prefix_tokens=4000, seed=seed)
 
     capacity = _capacity(cluster, made(0, 1.0), "the generated load")
