@@ -66,8 +66,8 @@ def _loads(names: Sequence[str], carried: dict[str, float]) -> str:
     for name in names:
         if name in carried:
             groups.setdefault(carried[name], []).append(name)
-    if not groups:
-        return ""
+    if not any(groups):
+        return " No load that was tried is carried." if groups else ""
     said = [f"{f'load {significant(load)}' if load else 'none'} ({_and(some)})" for load, some in groups.items()]
     return f" Highest load carried: {', '.join(said)}."
 

@@ -59,6 +59,11 @@ def test_among_equals_any_will_do_unless_one_carries_more() -> None:
     assert more == ("Take B: by E2E mean as good as any at load 1 and 2. Highest load carried: load 2 (B), load 1 (A).")
 
 
+def test_policies_that_carry_nothing_are_told_in_few_words() -> None:
+    said = answer(carrying(several(1.5), A=0, B=0))
+    assert said == "Take A: by E2E mean the best at load 1. No load that was tried is carried."
+
+
 def test_one_policy_is_no_choice() -> None:
     found = several(1.0)
     alone = {place: cell for place, cell in found.cells.items() if place.policy == "A"}
