@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from poise.claims.find import claim, names
 from poise.claims.groups import by_group, group_of
 from poise.claims.record import Record, measured
 from poise.claims.spark import sparks
+from poise.report.intervals import TOO_SHORT
 from poise.report.table import show
 from poise.report.wording import MISSING, significant, write
 
@@ -124,7 +126,16 @@ def show_claim(about: Claim, record: Record, file: TextIO | None = None) -> None
         headers, table = figures(curve)
         show(curve.title, headers, table, out)
     quick = " of a quick run, which has a tenth of the requests" if record.quick else ""
-    out.write(f"Verdict{quick}: {record.verdict} ({record.cpu_s:.0f} s of one core).\n")
+    out.write(f"Verdict{quick}: {record.verdict}{_cure(record)} ({record.cpu_s:.0f} s of one core).\n")
+
+
+def _cure(record: Record) -> str:
+    """What to do about a quick run that says nothing, and how long that took before."""
+    if record.verdict != TOO_SHORT:
+        return ""
+    whole = measured(record.name)
+    took = "" if whole is None else f", which takes about {max(math.ceil(whole.cpu_s / 60), 1)} min of one core"
+    return f"; run without --quick{took}"
 
 
 def _head(about: Claim) -> list[str]:

@@ -106,13 +106,11 @@ class Blocks:
         for path, (part, whole) in _RATIOS.items():
             if part not in sums:
                 continue
-            share, values = _at(result, path), sums[part] / sums[whole]
-            if share is not None:
-                rare = part != "cached"  # its pieces are requests; tokens of one prompt are not independent
-                told[path] = Sample(values, _pieces(values, share) if rare else math.inf)
+            if _at(result, path) is not None:
+                told[path] = Sample(_finite(sums[part] / sums[whole]))
         for path, (part, power) in _TOTALS.items():
             if (value := result.get(path[0])) is not None:
-                told[path] = Sample(value * (sums[part] / self.sums[part].sum()) ** power)
+                told[path] = Sample(_finite(value * (sums[part] / self.sums[part].sum()) ** power))
         return told
 
     def _latency(self, name: str, weights: Floats) -> dict[Path, Sample]:
@@ -139,6 +137,11 @@ def _at(result: Mapping[str, Any], path: Path) -> float | None:
     for name in path[:-1]:
         result = result.get(name) or {}
     return result.get(path[-1])
+
+
+def _finite(values: Floats) -> Floats:
+    """NaN where a resample without requests or tokens has no such figure."""
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _pieces(shares: Floats, share: float) -> float:

@@ -3,7 +3,9 @@
 A run is cut into equal bins of time. A resample puts blocks of consecutive bins, drawn with replacement, one after the
 other to the length of the run (Künsch 1989); blocks go on at the start where the end cuts them (Politis and Romano
 1992), so that all bins weigh alike. Blocks that are too short break up what belongs together and the spread comes out
-too small; it grows with the blocks until they are longer than what one moment tells of the next.
+too small; it grows with the blocks until they are longer than what one moment tells of the next. What it still lacks
+there is made up by the growth at the last doubling (lugsail: Vats and Flegal 2022): blocks of L bins lack a share of
+the variance that falls as 1/L, so V(2L) + (V(2L) − V(L)) lacks none.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.chance import Chance
-from poise.report.intervals import Interval
+from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE, t_quantile
 
 Floats = NDArray[np.floating[Any]]
@@ -28,13 +30,11 @@ Path = tuple[str, ...]
 RESAMPLES = 300
 """Resamples of every length of block; the spread they give is good to 4 %."""
 
-LEAST_BLOCKS = 8
-"""Blocks of which a run must hold so many, or nothing is said."""
+LEAST_BLOCKS, FEWEST = 8, 4
+"""Blocks of which a run must hold so many to settle, and the blocks that it is cut into where nothing settles."""
 
 SETTLED = 0.1
 """A width has settled when blocks of twice the length widen it by less than this share."""
-
-TOO_SHORT = "too short to say"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Sample:
 
     @property
     def spread(self) -> float:
-        """The standard error."""
-        return float(self.values.std(ddof=1))
+        """The standard error; infinite where some resample has no such figure (NaN)."""
+        return float(self.values.std(ddof=1)) if np.isfinite(self.values).all() else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard error of a figure, its degrees of freedom, and the bins of a block at which it had settled."""
+    """The standard error of a figure, its degrees of freedom, and the bins of a block from which it was taken."""
 
     error: float
     freedom: int
@@ -94,26 +94,35 @@ def lengths(bins: int) -> list[int]:
 
 
 def settle(evaluate: Evaluate, bins: int) -> dict[Path, Spread | None]:
-    """The spread of every figure of `evaluate` at the length of block where it settles; None where none does.
+    """The spread of every figure of `evaluate`, at the length of block where it settles or else from `FEWEST` blocks.
 
-    Of the two lengths between which a figure no longer grows the longer one's is taken, or the wider where it shrank.
     A percentile rests on as many pieces as there are independent excursions beyond it, which may be far fewer than
-    blocks; with one there is no telling.
+    blocks. None where there is one piece or less, too few bins, or a resample that has no such figure.
     """
-    found: dict[Path, Spread | None] = {}
-    before: Mapping[Path, Sample] = {}
-    for length in lengths(bins):
+    tried = lengths(bins)
+    if not tried:
+        return {}
+    found: dict[Path, Spread] = {}
+    before = evaluate(weights(bins, tried[0]))
+    for length in (*tried[1:], 2 * tried[-1]):
         now = evaluate(weights(bins, length))
-        for path, sample in now.items():
-            last = before[path].spread if path in before else math.nan
-            if found.get(path) is None and sample.spread <= last * (1 + SETTLED):
-                freedom = min(bins // length, sample.pieces if sample.spread else math.inf) - 1
-                if freedom >= 1:
-                    found[path] = Spread(max(sample.spread, last), int(freedom), length)
-        if now and all(found.get(path) is not None for path in now):
+        last = bins // length == FEWEST
+        for path in now.keys() - found.keys():
+            one, two = before[path].spread, now[path].spread
+            settled = two <= one * (1 + SETTLED) and not last
+            freedom = min(bins // length, now[path].pieces if two else math.inf) - 1
+            if (settled or last) and math.isfinite(one + two) and freedom >= 1:
+                found[path] = Spread(_grown(one, two), int(freedom), length)
+        if len(found) == len(now):
             break
         before = now
-    return {path: found.get(path) for path in before} | found
+    return {path: found.get(path) for path in now}
+
+
+def _grown(one: float, two: float) -> float:
+    """The standard error of endless blocks, from those of blocks of some length and of twice that."""
+    low, high = sorted((one, two))
+    return math.sqrt(2 * high * high - low * low)
 
 
 def interval(value: float | None, spread: Spread | None, confidence: float = CONFIDENCE) -> Interval:
@@ -122,7 +131,7 @@ def interval(value: float | None, spread: Spread | None, confidence: float = CON
         return Interval(None, None, "there is no such figure")
     if spread is None:
         return Interval(value, None, TOO_SHORT)
-    return Interval(value, t_quantile(spread.freedom, confidence) * spread.error)
+    return Interval(value, t_quantile(spread.freedom, confidence) * spread.error, error=spread.error)
 
 
 def minus(one: Sample, other: Sample) -> Sample:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from poise.report.seeds import CONFIDENCE, half_width, mean
+from poise.report.seeds import CONFIDENCE, half_width, mean, t_quantile
+
+TOO_SHORT = "too short to say"
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`value` ± `half` at 95 % confidence; where `half` is None, `why` says what is wanting."""
+    """`value` ± `half` at 95 % confidence; where `half` is None, `why` says what is wanting.
+
+    error: the standard error that `half` was made of, where it was made of one.
+    """
 
     value: float | None
     half: float | None = None
     why: str = ""
+    error: float | None = None
 
     @property
     def low(self) -> float | None:
@@ -47,4 +53,5 @@ def over_seeds(values: Sequence[float | None], confidence: float = CONFIDENCE) -
         return Interval(None, None, "a seed has no such figure" if values else "there is no seed")
     if len(known) < 2:
         return Interval(known[0], None, "one seed: an interval needs two or more")
-    return Interval(mean(known), half_width(known, confidence))
+    half = half_width(known, confidence)
+    return Interval(mean(known), half, error=half / t_quantile(len(known) - 1, confidence))

@@ -8,12 +8,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poise.report.figures import Figure
-from poise.report.intervals import Interval
+from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.wording import write
 
 REACH = 1000
 """Runs longer by more than this factor are not proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How much was simulated: requests of a run, and seeds. recorded: more seeds would be the same traffic."""
+
+    requests: int
+    seeds: int = 1
+    recorded: bool = False
+
+    def times(self, factor: float) -> str:
+        """What is so many times as much, in words."""
+        if self.seeds > 1 and not self.recorded:
+            return f"{math.ceil(factor * self.seeds):,} seeds in place of {self.seeds}"
+        much = math.ceil(factor * self.requests)
+        return f"{float(f'{much:.2g}'):,.0f} requests in place of {self.requests:,}"
+
+    @property
+    def cure(self) -> str:
+        """What may decide where there is no interval."""
+        if self.recorded:
+            return "a recording several times as long might decide"
+        return "5 seeds might decide" if self.seeds == 1 else "longer runs might decide"
+
 
 Difference = Callable[[str, str, float], Interval]
 """How much the second result has more than the first, with the interval of a given confidence."""
@@ -24,7 +48,7 @@ class Verdict:
     """best: the one with the best value, None where there are not two to compare.
 
     tied: those that cannot be told from it at this length.  unknown: those whose difference has no interval.
-    differences: of each other one, how much it has more than the best.
+    differences: of each other one, how much it has more than the best.  length: what all this rests on.
     """
 
     by: Figure
@@ -32,6 +56,7 @@ class Verdict:
     tied: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     differences: Mapping[str, Interval] = field(default_factory=dict)
+    length: Length | None = None
 
     @property
     def winner(self) -> str | None:
@@ -61,6 +86,7 @@ class Verdict:
             return f"Best by {self.by.label}: {self.winner}{self._lead()}."
         if self.unknown:
             why = self.differences[self.unknown[0]].why
+            why += f"; {self.length.cure}" if self.length and why == TOO_SHORT else ""
             return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
         said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
         return f"{said}{self._more()}."
@@ -71,12 +97,15 @@ class Verdict:
         return f" (the next is {name}, {_gap(gap, self.by)} away)"
 
     def _more(self) -> str:
-        """What it would take to tell the nearest ones apart, where that is within reach."""
-        needed = [each.longer for name, each in self.differences.items() if name in self.tied]
-        known = [times for times in needed if times is not None]
-        if not known or max(known) > REACH:
-            return ""
-        return f" (about {math.ceil(max(known))} times as many requests might tell them apart)"
+        """Within how much they are equal, and what it would take to tell them apart, where that is within reach."""
+        gaps = [self.differences[name] for name in self.tied]
+        within = max(abs(gap.value or 0) + (gap.half or 0) for gap in gaps)
+        said = f"equal to within {write(within, self.by.kind, 2)}"
+        known = [gap.longer for gap in gaps if gap.longer is not None]
+        if known and max(known) <= REACH:
+            much = self.length.times(max(known)) if self.length else f"{math.ceil(max(known))} times as many requests"
+            said += f"; about {much} might tell them apart"
+        return f" ({said})"
 
 
 def _gap(gap: Interval, by: Figure) -> str:
@@ -84,8 +113,10 @@ def _gap(gap: Interval, by: Figure) -> str:
     return f"{write(abs(gap.value or 0), by.kind, 3)} ± {half}"
 
 
-def judge(by: Figure, results: Mapping[str, float | None], difference: Difference) -> Verdict:
-    """The verdict over `results`, each with its value of `by`.
+def judge(
+    by: Figure, results: Mapping[str, float | None], difference: Difference, length: Length | None = None
+) -> Verdict:
+    """The verdict over `results`, each with its value of `by`; `length` is what they rest on.
 
     Every other one is compared with the best, each at 1 − 5 %/(k − 1) confidence for k results (Bonferroni). So however
     many there are, the one that is truly best is among `best` and `tied` with 95 % confidence.
@@ -98,4 +129,4 @@ def judge(by: Figure, results: Mapping[str, float | None], difference: Differenc
     gaps = {name: difference(best, name, confidence) for name in known if name != best}
     unknown = tuple(name for name, gap in gaps.items() if gap.half is None)
     tied = tuple(name for name, gap in gaps.items() if gap.half is not None and not gap.apart)
-    return Verdict(by, best, tied, unknown, gaps)
+    return Verdict(by, best, tied, unknown, gaps, length)

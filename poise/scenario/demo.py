@@ -28,7 +28,7 @@ SHOWN = (0.9, "prefix_cache")
 """The load and the router whose run becomes the Perfetto timeline."""
 
 REQUESTS = 3000
-"""Requests of each generated load, and of the heaviest load of a trace."""
+"""Requests of each generated load and seed, and of the heaviest load of a trace."""
 
 LEAST, PIECE, MOST = 20, 64, 4
 """Requests below which nothing can be said; rows of a trace to take at least; by how much `REQUESTS` may be passed."""
@@ -43,16 +43,24 @@ Meter = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Demo:
-    """The cluster, the loads by their share of its capacity, and what came of it.
+    """The cluster, and the traffic under a seed at each share of its capacity.
 
-    capacity: requests per second when the cluster is never idle.  recorded: whether the loads are pieces of a trace.
+    capacity: requests per second when the cluster is never idle.  recorded: whether the loads are pieces of a trace,
+    which has one seed, for others would change nothing.
     """
 
     cluster: Cluster
     capacity: float
-    workloads: dict[float, Workload]
+    make: Callable[[int, float], Workload]
     recorded: bool
     belief: Belief = field(default_factory=Belief)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of every load."""
+        from poise.scenario.compare.study import SEEDS
+
+        return (0,) if self.recorded else tuple(range(SEEDS))
 
     def run(self, meter: Meter | None = None) -> Comparison:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
@@ -65,10 +73,11 @@ class Demo:
         study = Study(
             setting=Setting(self.cluster, belief=self.belief, slo=SLO),
             policies={name: Policies(router=build("router", name)) for name in ROUTERS},
-            make=lambda seed, load: self.workloads[load],
+            make=self.make,
             recorded=self.recorded,
             by=ATTAINMENT,
-            loads=tuple(self.workloads),
+            loads=SHARES,
+            seeds=self.seeds,
         )
         return run(study, jobs=min(processors(), JOBS), draw=True, meter=meter)
 
@@ -89,13 +98,13 @@ class Demo:
 
         report, perfetto = folder / "report.html", folder / "timeline.json.gz"
         load, router = SHOWN
-        pool, shown = self.cluster.pools[0], self.workloads[load]
+        pool, shown = self.cluster.pools[0], self.make(self.seeds[0], load)
         about = About(
             title=title(self.cluster),
             belief=self.belief,
             engine=f"{pool.engine.name} {pool.engine.version}",
             cost=Roofline().build(pool).describe(),
-            seeds=(0,),
+            seeds=self.seeds,
             slo=SLO,
             workload=comparison.offered[load],
             version=f"{__version__} ({CORE} core)",
@@ -125,14 +134,14 @@ def _generated(cluster: Cluster) -> Demo:
     """400 system prompts of 4,000 tokens, of which one replica's cache holds about a quarter and eight hold all."""
     from poise.workload import lognormal, poisson, shared_prefixes
 
-    def made(rate: float) -> Workload:
-        requests = poisson(
-            rate, requests=REQUESTS, prompt_tokens=lognormal(400, 1.0), output_tokens=lognormal(200, 1.0)
-        )
-        return shared_prefixes(requests, groups=400, prefix_tokens=4000)
+    prompt, output = lognormal(400, 1.0), lognormal(200, 1.0)
 
-    capacity = _capacity(cluster, made(1.0), "the generated load")
-    return Demo(cluster, capacity, {share: made(share * capacity) for share in SHARES}, recorded=False)
+    def made(seed: int, rate: float) -> Workload:
+        requests = poisson(rate, requests=REQUESTS, prompt_tokens=prompt, output_tokens=output, seed=seed)
+        return shared_prefixes(requests, groups=400, prefix_tokens=4000, seed=seed)
+
+    capacity = _capacity(cluster, made(0, 1.0), "the generated load")
+    return Demo(cluster, capacity, lambda seed, share: made(seed, share * capacity), recorded=False)
 
 
 def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
@@ -149,7 +158,7 @@ def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
     piece = head.head(_rows(head, SHARES[-1] * capacity))
     heaviest = min(SHARES[-1] * capacity / rate(piece), MOST * REQUESTS / len(piece))
     loads = {share: piece.scaled(share / SHARES[-1] * heaviest) for share in SHARES}
-    return Demo(cluster, capacity, loads, recorded=True)
+    return Demo(cluster, capacity, lambda seed, share: loads[share], recorded=True)
 
 
 def _rows(head: Workload, rate: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from poise.claims import find, record, show
 from poise.claims.bench import Bench, find_data
-from poise.claims.claim import Curve, Point, Source, verdict
+from poise.claims.claim import Curve, Point, Source
 from poise.claims.spark import sparks
 from poise.cli import main
 
@@ -38,7 +39,7 @@ def test_a_quick_claim_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFix
     data = json.loads(file.read_text(encoding="utf-8"))
     kept = record.read(data)
     assert data["quick"]
-    assert data["verdict"] == verdict(kept.findings.criteria)
+    assert data["verdict"] == kept.verdict
     assert data["digest"] == find.digest(QUICK)
     assert f"Verdict of a quick run, which has a tenth of the requests: {data['verdict']}" in text
     for number, criterion in enumerate(kept.findings.criteria, start=1):
@@ -48,6 +49,19 @@ def test_a_quick_claim_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFix
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg class=") == len(kept.findings.curves) > 0
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)  # nothing is fetched
+
+
+def test_a_quick_run_that_chance_decides_is_too_short_and_says_what_to_do() -> None:
+    kept = record.measured(QUICK)
+    assert kept is not None
+    open_ = [replace(each, met=None) for each in kept.findings.criteria]
+    quick = replace(kept, quick=True, findings=replace(kept.findings, criteria=open_))
+    out = io.StringIO()
+    show.show_claim(find.claim(QUICK), quick, out)
+    minutes = max(-(-int(kept.cpu_s) // 60), 1)
+    cure = f"too short to say; run without --quick, which takes about {minutes} min of one core"
+    assert cure in out.getvalue() and "not testable" not in out.getvalue()
+    assert replace(quick, quick=False).verdict == "not testable"
 
 
 def test_the_same_claim_comes_out_the_same() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from poise.core.spec import Slo
 from poise.report.blocks import Blocks, bins_of, cut
 from poise.report.bootstrap import (
+    FEWEST,
     LEAST_BLOCKS,
-    TOO_SHORT,
     Sample,
     average,
     interval,
@@ -20,7 +20,7 @@ from poise.report.bootstrap import (
     settle,
     weights,
 )
-from poise.report.intervals import Interval
+from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.latency import column
 from poise.report.metrics import measure
 
@@ -64,12 +64,32 @@ def test_independent_bins_settle_at_once_to_the_standard_error():
     assert found.half is not None and 1.96 * spread.error < found.half < 2.0 * spread.error
 
 
-def test_what_lasts_as_long_as_the_run_is_too_short_to_say():
+def test_what_lasts_as_long_as_the_run_has_the_wide_interval_of_four_blocks():
     values = np.linspace(0, 1, 256)
-    spread = settle(lambda drawn: {("x",): Sample(drawn @ values / 256)}, 256)
-    assert spread == {("x",): None}
+    (spread,) = settle(lambda drawn: {("x",): Sample(drawn @ values / 256)}, 256).values()
+    assert spread is not None and (spread.length, spread.freedom) == (256 // FEWEST, FEWEST - 1)
+    found = interval(0.5, spread)
+    assert found.low is not None and found.low < 0.25 and found.high > 0.75  # either half of the run lies within
+
+
+def test_where_there_is_no_spread_it_says_that_it_is_too_short():
     assert interval(0.5, None) == Interval(0.5, None, TOO_SHORT)
     assert interval(None, None).value is None
+    assert settle(lambda drawn: {("x",): Sample(drawn.sum(axis=1))}, LEAST_BLOCKS // 2) == {}
+
+
+def test_a_figure_that_some_resample_lacks_has_no_spread_and_warns_of_nothing():
+    """All tokens lie in one bin of 64: a resample without it has no price, and neither has the difference of two."""
+    tokens = np.zeros(64)
+    tokens[10] = 100.0
+    blocks = Blocks(64, {"tokens": tokens, "met": tokens, "counted": tokens}, {})
+    figures = {"cost_usd_per_mtok": 2.0, "slo_attainment": 1.0}
+
+    def gaps(drawn):
+        told = blocks.resample("", figures, drawn)
+        return {path: minus(sample, sample) for path, sample in told.items()}
+
+    assert settle(gaps, 64) == {("slo_attainment",): None, ("cost_usd_per_mtok",): None}
 
 
 def test_one_excursion_is_no_evidence():

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.report.figures import ATTAINMENT, DECIDING, TTFT, deciding
-from poise.report.intervals import Interval
+from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE
-from poise.report.verdict import Verdict, judge
+from poise.report.verdict import Length, Verdict, judge
 
 P99 = TTFT[4]
 
 
-def judged(figure, values, half):
+def judged(figure, values, half, length=None):
     """The verdict where every difference is known to within `half`, or to what `half` gives for a pair."""
     widths = half if callable(half) else lambda base, other: half
-    return judge(figure, values, lambda a, b, _: Interval(values[b] - values[a], widths(a, b), "too short to say"))
+    return judge(figure, values, lambda a, b, _: Interval(values[b] - values[a], widths(a, b), TOO_SHORT), length)
 
 
 def test_the_best_is_the_lowest_or_the_highest_as_the_figure_has_it():
@@ -35,10 +35,38 @@ def test_what_lies_within_chance_is_indistinguishable_and_it_says_what_it_would_
     verdict = judged(P99, {"a": 1.0, "b": 1.1, "c": 9.0}, 0.2)
     assert (verdict.best, verdict.winner, verdict.tied, verdict.unknown) == ("a", None, ("b",), ())
     assert str(verdict) == (
-        "Indistinguishable at this length by TTFT p99: a, b (about 4 times as many requests might tell them apart)."
+        "Indistinguishable at this length by TTFT p99: a, b "
+        "(equal to within 300 ms; about 4 times as many requests might tell them apart)."
     )
     equal = str(judged(P99, {"a": 1.0, "b": 1.0}, 0.2))
-    assert equal == "Indistinguishable at this length by TTFT p99: a, b."
+    assert equal == "Indistinguishable at this length by TTFT p99: a, b (equal to within 200 ms)."
+
+
+@pytest.mark.parametrize(
+    ("length", "much"),
+    [
+        (Length(3000, 5), "20 seeds in place of 5"),
+        (Length(3000), "12,000 requests in place of 3,000"),
+        (Length(3000, 5, recorded=True), "12,000 requests in place of 3,000"),
+        (Length(777, 1, recorded=True), "3,100 requests in place of 777"),
+    ],
+)
+def test_what_would_decide_is_said_in_seeds_or_requests(length, much):
+    said = str(judged(P99, {"a": 1.0, "b": 1.1}, 0.199999, length))
+    assert said.endswith(f"; about {much} might tell them apart).")
+
+
+@pytest.mark.parametrize(
+    ("length", "cure"),
+    [
+        (Length(30), "5 seeds might decide"),
+        (Length(30, 2), "longer runs might decide"),
+        (Length(30, 1, recorded=True), "a recording several times as long might decide"),
+    ],
+)
+def test_where_nothing_can_be_said_it_names_the_cure(length, cure):
+    said = str(judged(P99, {"a": 1.0, "b": 5.0}, lambda *_: None, length))
+    assert said == f"No verdict by TTFT p99 between a and b: too short to say; {cure}."
 
 
 def test_a_difference_without_interval_is_no_verdict():

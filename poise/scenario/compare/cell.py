@@ -16,6 +16,7 @@ from poise.policies import Policies
 from poise.report.backlog import backlog_growth
 from poise.report.blocks import Blocks, Latency, bins_of, cut
 from poise.report.metrics import measure
+from poise.report.shares import independent
 from poise.scenario.compare.study import Place, Setting
 from poise.scenario.run import SLICED, period
 from poise.scenario.simulate import simulate
@@ -50,6 +51,7 @@ class Task:
 class Cell:
     """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
+    independent: how many independent requests it is worth (see `shares.independent`).
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
     `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blame/SAMPLE` (see
     `blame.packed`); `blocks/…`, the run cut in time.
@@ -62,6 +64,7 @@ class Cell:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     arrays: Arrays = field(default_factory=dict)
+    independent: float = 1.0
 
     def blocks(self) -> Blocks | None:
         """The run cut into bins of time; None where it was not, or had no length."""
@@ -147,6 +150,7 @@ def cell_of(task: Task, run: Run) -> Cell:
         run.wall_s,
         run.cpu_s,
         arrays,
+        independent(run, setting.warmup_s),
     )
 
 

@@ -9,9 +9,9 @@ from poise.core.errors import UserError
 from poise.report.figures import Figure, deciding
 from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
-from poise.report.verdict import Verdict, judge
+from poise.report.verdict import Length, Verdict, judge
 from poise.scenario.compare.cell import Cell
-from poise.scenario.compare.doubt import mean, over_time, paired, single
+from poise.scenario.compare.doubt import mean, over_time, paired, shares_over_seeds, single
 from poise.scenario.compare.rows import Point, curve, rows
 from poise.scenario.compare.study import Place, Study
 from poise.scenario.identity import blind, note
@@ -76,7 +76,9 @@ class Comparison:
         result["per_seed"] = [
             {**cell.figures, "seed": cell.place.seed, "backlog_growth": cell.growth} for cell in cells
         ]
-        if not self.study.by_seeds:
+        if self.study.by_seeds:
+            shares_over_seeds(cells, result["interval"])
+        else:
             result["interval"], why = over_time(cells, result)
             result["notes"] = {name: said for name, said in result["notes"].items() if name != "interval"} | why
         if instead := self.blind.get(policy):
@@ -119,8 +121,12 @@ class Comparison:
         figure = self.study.by if by is None else deciding(by)
         names = self.policies(load)
         values = {name: mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in names}
+        requests = max((int(cell.figures["requests"]) for name in names for cell in self.of(name, load)), default=0)
         return judge(
-            figure, values, lambda base, other, confidence: self._paired(base, other, load, figure, confidence)
+            figure,
+            values,
+            lambda base, other, confidence: self._paired(base, other, load, figure, confidence),
+            Length(requests, len(self.study.seeds), self.study.recorded),
         )
 
     def table(self, load: float | None = None) -> str:

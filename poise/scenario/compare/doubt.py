@@ -7,15 +7,20 @@ from functools import partial
 from typing import Any
 
 from poise.report.blocks import Blocks
-from poise.report.bootstrap import TOO_SHORT, Floats, Path, Sample, Spread, average, interval, minus, settle
-from poise.report.figures import KEY, SERIES, Figure
-from poise.report.intervals import Interval, over_seeds
+from poise.report.bootstrap import Floats, Path, Sample, Spread, average, interval, minus, settle
+from poise.report.figures import ATTAINMENT, KEY, PROGRAMS, SERIES, Figure
+from poise.report.intervals import TOO_SHORT, Interval, over_seeds
+from poise.report.seeds import CONFIDENCE
+from poise.report.shares import score
 from poise.scenario.compare.cell import Cell
 
 Cells = Sequence[Cell]
 """The cells of one policy at one load, by seed."""
 
 NO_TIME = "the requests all begin at one instant, so there is no time to cut into blocks"
+SHARES = {ATTAINMENT: ("requests",), PROGRAMS[2]: ("programs", "begun")}
+"""Shares of requests or programs, and where their number stands."""
+
 ALIKE = "the seeds changed nothing, so they say nothing about chance"
 
 
@@ -30,16 +35,20 @@ def single(cells: Cells, figure: Figure, by_seeds: bool, confidence: float) -> I
     values = [figure.value(cell.figures) for cell in cells]
     if by_seeds:
         found = over_seeds(values, confidence)
-        return Interval(found.value, None, ALIKE) if _alike(cells) else found
+        return Interval(found.value, None, ALIKE) if _alike(cells) else _sure([cells], figure, found, True, confidence)
     if blocks_of(cells) is None:
         return Interval(mean(values), None, NO_TIME)
-    return interval(mean(values), spreads(cells, _family(figure)).get(figure.path), confidence)
+    found = interval(mean(values), spreads(cells, _family(figure)).get(figure.path), confidence)
+    return _sure([cells], figure, found, False, confidence)
 
 
 def paired(base: Cells, other: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
     """How much more of a figure `other` has than `base`, which met the same requests."""
-    if by_seeds:
-        return _by_seed(base, other, figure, confidence)
+    found = (_by_seed if by_seeds else _by_block)(base, other, figure, confidence)
+    return _sure([base, other], figure, found, by_seeds, confidence)
+
+
+def _by_block(base: Cells, other: Cells, figure: Figure, confidence: float) -> Interval:
     before, after = (mean([figure.value(cell.figures) for cell in cells]) for cells in (base, other))
     if before is None or after is None:
         return Interval(None, None, "one of them has no such figure")
@@ -67,6 +76,29 @@ def _by_seed(base: Cells, other: Cells, figure: Figure, confidence: float) -> In
     return Interval(found.value, None, ALIKE) if alike else found
 
 
+def _sure(sides: Sequence[Cells], figure: Figure, found: Interval, by_seeds: bool, confidence: float) -> Interval:
+    """The interval of a share, or of the difference of two, also near 0 and 1; that of another figure as it is."""
+    if figure not in SHARES or found.half is None:
+        return found
+    shares = [share for cells in sides if (share := mean([figure.value(cell.figures) for cell in cells])) is not None]
+    return score(found, shares, min(_size(cells, figure, by_seeds) for cells in sides), confidence)
+
+
+def _size(cells: Cells, figure: Figure, by_seeds: bool) -> float:
+    """How many independent requests a share rests on. Seeds that all saw both kinds say enough by how they differ."""
+    if by_seeds and all(figure.value(cell.figures) not in (0, 1) for cell in cells):
+        return sum(_count(cell, figure) for cell in cells)
+    return sum(min(cell.independent, _count(cell, figure)) for cell in cells)
+
+
+def _count(cell: Cell, figure: Figure) -> float:
+    """How many requests or programs a share is of."""
+    tree: Any = cell.figures
+    for name in SHARES[figure]:
+        tree = tree[name]
+    return float(tree)
+
+
 def over_time(cells: Cells, result: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, str]]:
     """Half-widths from blocks of time in the shape of the figures in `result`, and a note on those that have none."""
     if blocks_of(cells) is None:
@@ -78,11 +110,19 @@ def over_time(cells: Cells, result: Mapping[str, Any]) -> tuple[dict[str, Any] |
         found |= spreads(cells, family)
     for figure in (*KEY, *(each for series in SERIES.values() for each in series)):
         if figure.path in found and (value := figure.value(result)) is not None:
-            half = interval(value, found[figure.path]).half
+            half = _sure([cells], figure, interval(value, found[figure.path]), False, CONFIDENCE).half
             home = halves if len(figure.path) == 1 else halves.setdefault(figure.path[0], {})
             home[figure.path[-1]] = half
             lacking += [figure.label] if half is None else []
     return halves, {"interval": f"{TOO_SHORT}: {', '.join(lacking)}"} if lacking else {}
+
+
+def shares_over_seeds(cells: Cells, halves: dict[str, Any] | None) -> None:
+    """Put the intervals of shares in the place of the t-intervals in `halves`, which has the shape of the figures."""
+    for figure in SHARES:
+        home = halves if len(figure.path) == 1 or halves is None else halves.get(figure.path[0])
+        if home and home.get(figure.path[-1]) is not None:
+            home[figure.path[-1]] = single(cells, figure, True, CONFIDENCE).half
 
 
 def blocks_of(cells: Cells) -> list[Blocks] | None:

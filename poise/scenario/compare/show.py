@@ -13,6 +13,7 @@ from poise.report.figures import Case
 from poise.report.seeds import CONFIDENCE
 from poise.report.table import show, show_load
 from poise.report.wording import MISSING, belief_line, significant, slo_line, write
+from poise.scenario.compare.answer import answer
 from poise.scenario.compare.collapse import between
 from poise.scenario.identity import blind_line
 from poise.scenario.write import offered
@@ -48,6 +49,8 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     out.writelines(f"{line}\n" for line in lines if line)
     if partial := partial_line(comparison):
         out.write(f"Interrupted: {partial}.\n")
+    if said := answer(comparison):
+        out.write(f"{said}\n")
     out.write("\n")
     for load in study.loads:
         if comparison.policies(load):

@@ -62,6 +62,7 @@ class Store:
             "refusals": cell.refusals,
             "wall_s": cell.wall_s,
             "cpu_s": cell.cpu_s,
+            "independent": cell.independent,
             "figures": cell.figures,
         }
         with replacing(home / "cell.json") as file:
@@ -85,7 +86,7 @@ class Store:
             )
         return Cell(
             place, told["figures"], told["backlog_growth"], told["refusals"], told["wall_s"], told["cpu_s"],
-            _arrays(home / "cell.npz"),
+            _arrays(home / "cell.npz"), told.get("independent", 1.0),
         )  # fmt: skip
 
     def save_load(self, load: float, told: dict[str, Any]) -> None:

@@ -18,18 +18,27 @@ from ...report.runs import a_cluster
 LOAD = 0.5
 
 
-def comparison(key: int, requests: int, slower: float, *, seeds: int = 1, others: float = 0.1) -> Comparison:
+def comparison(
+    key: int,
+    requests: int,
+    slower: float,
+    *,
+    seeds: int = 1,
+    others: float = 0.1,
+    load: float = LOAD,
+    slo_s: float = 2.0,
+) -> Comparison:
     """Two policies on the same arrivals; B's times are A's with a share `others` of services drawn anew, × `slower`.
 
     With one seed it is a recording, whose intervals come from blocks of time; with more it is generated load.
     """
-    setting = Setting(a_cluster(), slo=Slo(e2e_s=2.0))
+    setting = Setting(a_cluster(), slo=Slo(e2e_s=slo_s))
     policies = {"A": Policies(), "B": Policies()}
     by = deciding("e2e_s.mean")
     study = Study(setting, policies, _no_workload, seeds == 1, by, seeds=tuple(range(seeds)))
     cells = {}
     for seed in study.seeds:
-        stamps, first, second = mm1(key * 1000 + seed, requests, LOAD, others=others)
+        stamps, first, second = mm1(key * 1000 + seed, requests, load, others=others)
         for name, times in (("A", first), ("B", second * slower)):
             place = Place(1.0, name, seed)
             task = Task(place, setting, _workload(stamps), policies[name], cut=not study.by_seeds)

@@ -1,0 +1,76 @@
+"""The first sentence of a comparison: which policy to take, and how much load each one carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poise.core.spec import Slo
+from poise.report.intervals import Interval
+from poise.scenario.compare.answer import answer
+from poise.scenario.compare.collapse import collapse, probe
+from poise.scenario.compare.comparison import Comparison
+from poise.scenario.compare.show import tables
+
+from .planted import comparison
+
+
+def several(*slower: float, requests: int = 3_000) -> Comparison:
+    """A comparison at loads 1, 2, …, in each of which B is so many times slower than A."""
+    found = comparison(1, requests, 1.0)
+    cells = {}
+    for load, factor in enumerate(slower, start=1):
+        for place, cell in comparison(load, requests, factor).cells.items():
+            there = place._replace(load=float(load))
+            cells[there] = replace(cell, place=there)
+    loads = tuple(float(load) for load in range(1, len(slower) + 1))
+    offered = {load: {"requests": requests, "independent": requests, "rate": 1.0} for load in loads}
+    return Comparison(replace(found.study, loads=loads), cells, offered)
+
+
+def carrying(found: Comparison, **most: float) -> Comparison:
+    """The same, with a policy that carries every load up to its own."""
+    slo, calm = Slo(e2e_s=1.0), Interval(0.0)
+    for name, limit in most.items():
+        probes = [probe(load, Interval(float(load <= limit), 0.0), calm, slo, 0.9) for load in found.study.loads]
+        found.collapses[name] = collapse([each for each in probes if each is not None])
+    return found
+
+
+def test_the_best_at_every_load_is_to_be_taken() -> None:
+    assert answer(several(1.5, 2.0)) == "Take A: by E2E mean the best at load 1 and 2."
+
+
+def test_as_good_as_any_is_good_enough() -> None:
+    assert answer(several(1.0, 2.0)) == "Take A: by E2E mean the best at load 2, as good as any at load 1."
+
+
+def test_it_depends_on_the_load_where_it_does() -> None:
+    said = answer(several(2.0, 0.5))
+    assert said == "No policy is the best by E2E mean at every load: A leads at load 1, B leads at load 2."
+
+
+def test_among_equals_any_will_do_unless_one_carries_more() -> None:
+    assert answer(several(1.0)) == "Take any: by E2E mean no difference is beyond chance at load 1."
+    even = answer(carrying(several(1.0, 1.0), A=1, B=1))
+    assert even == (
+        "Take any: by E2E mean no difference is beyond chance at load 1 and 2. Highest load carried: load 1 (A and B)."
+    )
+    more = answer(carrying(several(1.0, 1.0), A=1, B=2))
+    assert more == ("Take B: by E2E mean as good as any at load 1 and 2. Highest load carried: load 2 (B), load 1 (A).")
+
+
+def test_policies_that_carry_nothing_are_told_in_few_words() -> None:
+    said = answer(carrying(several(1.5), A=0, B=0))
+    assert said == "Take A: by E2E mean the best at load 1. No load that was tried is carried."
+
+
+def test_one_policy_is_no_choice() -> None:
+    found = several(1.0)
+    alone = {place: cell for place, cell in found.cells.items() if place.policy == "A"}
+    assert answer(Comparison(found.study, alone, found.offered)) == ""
+
+
+def test_it_stands_above_the_tables() -> None:
+    found = several(2.0)
+    said = tables(found).splitlines()
+    assert said.index(answer(found)) < next(at for at, line in enumerate(said) if line.startswith("Load 1"))
