@@ -153,7 +153,6 @@ class Picked(Trip):
         self.sent_at = self._world.clock()
         self.engine = decode or engine
         self.engine.sent += 1
-        self._again = b"", self
         self._prefill = engine if decode is not None else None
         if not self.passage.routed:
             self.passage.routed = True

@@ -150,11 +150,15 @@ class World:
         slots = self.fleet.slots
         engine, decode = slots[action.replica], slots[action.decode]
         if engine is None or decode is None:
-            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+            self._waiting.append(self._engine_gone(action.request, action.replica))
             return
         if self.sending is not None:
             self.sending(trip, engine)
         trip.send(engine, None if decode is engine else decode)
+
+    def _engine_gone(self, request: int, slot: int) -> Refused:
+        """What is sent to a slot that is empty by now has been read by nobody."""
+        return Refused(self.clock(), request, slot, "the engine is gone", True, True, False)
 
     def _wake(self, at: int) -> None:
         if at not in self._woken:
@@ -194,7 +198,7 @@ class World:
             if not trip.stream:
                 self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
         elif engine is None:
-            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+            self._waiting.append(self._engine_gone(action.request, action.replica))
         elif trip.state == SENT:
             trip.hedge(engine)
         else:  # the first engine has refused it just now
@@ -230,7 +234,7 @@ class World:
         for trip in list(self.trips.values()):
             age = now - trip.view.arrived_at
             if held and trip.state == HELD and age > held:
-                trip.give_up(503, f"no engine had room for {settings.held_s:g} s")
+                trip.give_up(503, f"no engine could take it in {settings.held_s:g} s")
             elif life and age > life:
                 trip.give_up(504 if trip.state != ANSWERING else 502, f"it took longer than {settings.request_s:g} s")
 
@@ -239,5 +243,5 @@ class World:
 
     def end_all(self, reason: str) -> None:
         """The gateway goes down: every request gets an end."""
-        for trip in list(self.trips.values()):
+        for trip in sorted(self.trips.values(), key=lambda trip: trip.state):  # the held first: none is sent any more
             trip.give_up(503, reason)
