@@ -152,9 +152,19 @@ class World:
         if engine is None or decode is None:
             self._waiting.append(self._engine_gone(action.request, action.replica))
             return
+        self._send(trip, engine, None if decode is engine else decode)
+
+    def _send(self, trip: Trip, engine: Engine, decode: Engine | None) -> bool:
+        """Send a request, if it can be written: a body that is nested too deeply for that is its client's mistake."""
         if self.sending is not None:
             self.sending(trip, engine)
-        trip.send(engine, None if decode is engine else decode)
+        try:
+            trip.send(engine, decode)
+        except (ValueError, RecursionError):
+            trip.answer_error(400, "invalid_request_error", "the request cannot be written to an engine")
+            self._waiting.append(Cancelled(self.clock(), trip.view.id, "it cannot be written"))
+            return False
+        return True
 
     def _engine_gone(self, request: int, slot: int) -> Refused:
         """What is sent to a slot that is empty by now has been read by nobody."""
@@ -182,10 +192,9 @@ class World:
         now, flight = self.clock(), self.control.flights[action.request]
         if trip is not None and trip.state == SENT and trip.call is not None and engine is not None and not flight.half:
             trip.stop()
-            if self.sending is not None:
-                self.sending(trip, engine)
-            trip.send(engine, None if flight.decode == flight.replica else self.fleet.slots[flight.decode])
-            self._waiting.append(Moved(now, action.request, source, target))
+            decode = None if flight.decode == flight.replica else self.fleet.slots[flight.decode]
+            if self._send(trip, engine, decode):
+                self._waiting.append(Moved(now, action.request, source, target))
         else:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
 

@@ -150,6 +150,14 @@ class Connection(Waiting, asyncio.Protocol):
         """So many bytes of bodies are kept no longer."""
         self._server.bodies.held -= size
 
+    def keeps(self, size: int) -> bool:
+        """Keep so many bytes more, if there is room."""
+        bodies = self._server.bodies
+        fits = bodies.fits(size)
+        if fits:
+            bodies.held += size
+        return fits
+
     # Of the server ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -308,7 +316,7 @@ class Connection(Waiting, asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         self._server.open -= 1
-        self.freed(len(exchange.body))
+        self.freed(len(exchange.body) + exchange.more)
         return exchange
 
 
