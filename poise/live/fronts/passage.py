@@ -128,6 +128,8 @@ class Picked(Trip):
 
     __slots__ = ("_prefill", "_subset", "heard", "passage")
 
+    gathers = False
+
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         assert isinstance(exchange, Passage)
         super().__init__(world, exchange, view, stream, tenant)

@@ -31,6 +31,10 @@ OTHERS_MAY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which another engine may do better (RFC 9110; 500 as engines give it when they are dying)."""
 
 
+GATHERED: Final = 65_536
+"""Bytes that are kept of an answer that is no stream until it is whole: before that, another engine can be asked."""
+
+
 class Trip:
     """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
 
@@ -40,9 +44,12 @@ class Trip:
     """
 
     __slots__ = (
-        "_error", "_flowing", "_fresh", "_head", "_hedged", "_why", "_world", "call", "engine", "exchange", "first_at",
-        "hint", "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
+        "_error", "_flowing", "_fresh", "_gathered", "_head", "_hedged", "_why", "_world", "call", "engine", "exchange",
+        "first_at", "hint", "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
     )  # fmt: skip
+
+    gathers = True
+    """Whether an answer that is no stream is kept until it is whole."""
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         self._world = world
@@ -59,7 +66,7 @@ class Trip:
         self.twin: Twin | None = None
         self.hint: Hint | None = None
         self._head: tuple[int, Headers] | None = None
-        self._error = b""
+        self._error = self._gathered = b""
         self._flowing = True
         self._hedged = False
         self._fresh = False
@@ -73,6 +80,11 @@ class Trip:
     def slot(self) -> int:
         """The slot of the engine that works on it, -1 for none."""
         return -1 if self.call is None or self.engine is None else self.engine.slot
+
+    @property
+    def begun(self) -> bool:
+        """Whether the body of its answer has begun to come."""
+        return self.state == ANSWERING or bool(self._gathered)
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -103,7 +115,7 @@ class Trip:
 
     def _post(self, engine: Engine, body: bytes, heard: Heard) -> None:
         self.engine = engine
-        self._head, self._error = None, b""
+        self._head, self._error, self._gathered = None, b"", b""
         self.call = self.post(engine, body, heard)
         if not self._flowing:
             self.call.pause()
@@ -151,6 +163,7 @@ class Trip:
         if self.call is not None:
             self.call.cancel()
         self.engine, self.call, self._head, self._error = twin.engine, twin.call, twin.head_of, twin.error
+        self._gathered = b""
         self.call.heard = self
         if not self._flowing:
             self.call.pause()
@@ -229,9 +242,19 @@ class Trip:
             if self._head[0] >= 400:
                 self._keep_error(data)
                 return
+            gathered = self._gathered + data
+            if self.gathers and not (self.stream or self._hedged) and len(gathered) <= GATHERED:
+                self._gathered = gathered
+                return
+            data, self._gathered = gathered, b""
             self._begin()
-            if self.told is not None:
-                self.told(self, data)
+        self._pass(data)
+
+    def _pass(self, data: bytes) -> None:
+        """Pass a part of the answer on."""
+        if self.told is not None:
+            self.told(self, data)
+            self.told = None
         self.usage.see(data)
         if self.hint is not None:
             self.hint.see(data)
@@ -271,6 +294,7 @@ class Trip:
         self.call = None
         if self.state != ANSWERING:
             self._begin()
+            self._pass(self._gathered)
         tokens = self.usage.end()
         if self.hint is not None:
             self.hint.end(tokens)

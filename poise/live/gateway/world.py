@@ -203,7 +203,7 @@ class World:
         trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
         if trip is None or trip.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
-        elif trip.state == ANSWERING:
+        elif trip.begun:
             if not trip.stream:
                 self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
         elif engine is None:

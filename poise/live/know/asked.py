@@ -117,7 +117,7 @@ _PART = Decoder(bodies.Part)
 
 
 def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
-    """What `read` makes of a body, or what is wrong with it. What is kept raw is decoded late, so each step may find it.
+    """What `read` makes of a body, or what is wrong with it. What is kept raw is decoded late, so any step may fail.
 
     All of it must be UTF-8, also what is passed over here: whoever reads on finds no surprise.
     """

@@ -217,3 +217,53 @@ def test_one_that_an_engine_had_does_not_wait_for_the_others_forever() -> None:
         call.answer()
     assert second.ended
     bench.check_balance()
+
+
+def test_an_answer_that_is_no_stream_and_breaks_off_is_asked_for_elsewhere() -> None:
+    bench = Bench(2)
+    wire, _, _ = bench.ask(stream=False)
+    (first,) = bench.calls
+    first.head(200, [(b"content-length", b"10")])
+    first.data(b"{half")
+    first.fail("cut", True)
+    assert not wire.sent, "its client has not seen a byte"
+    (second,) = bench.calls
+    assert second.pool is not first.pool
+    second.head(200, [(b"content-length", b"4")])
+    second.data(b"{}")
+    second.data(b"\n\n")
+    assert not wire.sent
+    second.end()
+    assert wire.done and wire.status == 200 and wire.body == b"{}\n\n"
+    bench.check_balance()
+
+
+@pytest.mark.parametrize("end", ["cut", "give up", "leave"])
+def test_an_answer_that_is_no_stream_and_never_ends_is_a_clear_error(end: str) -> None:
+    bench = Bench(1)
+    wire, exchange, trip = bench.ask(stream=False)
+    bench.calls[0].head(200, [(b"content-length", b"10")])
+    bench.calls[0].data(b"{half")
+    if end == "cut":
+        bench.calls[0].fail("cut", True)
+    elif end == "leave":
+        exchange.leave()
+    else:
+        bench.world.end_all("the gateway is going down")
+    assert (wire.sent == b"") if end == "leave" else (wire.status == 503 and wire.body.startswith(b'{"error"'))
+    assert trip.first_at < 0
+    bench.check_balance()
+
+
+def test_a_long_answer_that_is_no_stream_passes_as_it_comes() -> None:
+    bench = Bench(1)
+    wire, _, _ = bench.ask(stream=False)
+    bench.calls[0].head(200, [(b"content-length", b"200000")])
+    bench.calls[0].data(b"a" * 60_000)
+    assert not wire.sent
+    bench.calls[0].data(b"b" * 60_000)
+    assert wire.body == b"a" * 60_000 + b"b" * 60_000
+    bench.calls[0].data(b"c" * 80_000)
+    bench.calls[0].end()
+    assert wire.done and len(wire.body) == 200_000
+    bench.check_balance()
