@@ -69,10 +69,8 @@ class Trip:
         self._error = self._gathered = b""
         self._flowing = True
         self._hedged = False
-        self._fresh = False
-        """A kept connection was closed under it: it goes on new ones from then on."""
-        self._why = ("", "")
-        """The last failure, as it is recorded and as the client is told."""
+        self._fresh = False  # whether a kept connection was closed under it, so that it goes on new ones from then on
+        self._why = ("", "")  # the last failure, as it is recorded and as the client is told
         exchange.gone = self.leave
         exchange.flow = self.flow
 
