@@ -31,10 +31,6 @@ OTHERS_MAY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which another engine may do better (RFC 9110; 500 as engines give it when they are dying)."""
 
 
-GATHERED: Final = 65_536
-"""Bytes that are kept of an answer that is no stream until it is whole: before that, another engine can be asked."""
-
-
 class Trip:
     """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
 
@@ -112,6 +108,9 @@ class Trip:
             self._post(decode, body, self)
 
     def _post(self, engine: Engine, body: bytes, heard: Heard) -> None:
+        """Send this, in place of what was sent before."""
+        if self.call is not None:
+            self.call.cancel()
         self.engine = engine
         self._head, self._error, self._gathered = None, b"", b""
         self.call = self.post(engine, body, heard)
@@ -241,7 +240,8 @@ class Trip:
                 self._keep_error(data)
                 return
             gathered = self._gathered + data
-            if self.gathers and not (self.stream or self._hedged) and len(gathered) <= GATHERED:
+            most = self._world.settings.gathered_bytes
+            if self.gathers and not (self.stream or self._hedged) and len(gathered) <= most:
                 self._gathered = gathered
                 return
             data, self._gathered = gathered, b""

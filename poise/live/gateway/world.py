@@ -15,6 +15,7 @@ from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.hints import Hints
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
+from poise.live.wire.call import Failure
 from poise.live.wire.pool import Pool
 
 log = logging.getLogger("poise.gateway")
@@ -235,6 +236,13 @@ class World:
     def on(self, slot: int) -> list[Trip]:
         """The requests that an engine has."""
         return [trip for trip in self.trips.values() if slot in trip.slots]
+
+    def lose(self, engine: Engine) -> None:
+        """An engine is dead: what it has goes elsewhere, and its cache is taken for lost."""
+        self.fleet.eject(engine)  # first, or what is held would go there as its requests are taken away
+        for trip in self.on(engine.slot):
+            trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
+        self.fleet.lose(engine)
 
     def sweep(self) -> None:
         """Give up what has waited or lived too long; let drained engines go."""

@@ -20,6 +20,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.know.address import engine as place
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.loop import run
+from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.gateway.attack import Evil
 from tests.live.gateway.fakes import Bench
@@ -266,4 +267,18 @@ def test_a_long_answer_that_is_no_stream_passes_as_it_comes() -> None:
     bench.calls[0].data(b"c" * 80_000)
     bench.calls[0].end()
     assert wire.done and len(wire.body) == 200_000
+    bench.check_balance()
+
+
+def test_an_engine_that_is_lost_is_sent_nothing_of_what_waits() -> None:
+    """As its requests are taken away there is room there, of which the held must not make use."""
+    bench = Bench(2, admission=[Ceiling(1)], slots=3, tries=3)
+    wires = [bench.ask()[0] for _ in range(4)]
+    lost, left = bench.calls
+    (engine,) = [each for each in bench.engines if each.pool is lost.pool]  # type: ignore[comparison-overlap]
+    bench.world.lose(engine)
+    assert bench.calls == [left] and lost.cancelled
+    for _ in wires:
+        bench.calls[0].answer()
+    assert all(wire.done and wire.status == 200 for wire in wires)
     bench.check_balance()
