@@ -15,7 +15,7 @@ from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
-from poise.live.know.asked import READERS, Asked, BadRequest
+from poise.live.know.asked import READERS, Asked, BadRequest, guarded
 from poise.live.know.fields import replaced
 from poise.live.know.names import Begun, Names
 from poise.live.know.tenant import Tenant, Tenants
@@ -164,8 +164,12 @@ class Desk:
             return
         least = tenant.least_priority
         if asked.priority < least:
+            body = guarded(lambda body: replaced(body, {"priority": least}), exchange.body)
+            if isinstance(body, BadRequest):
+                exchange.answer(body.status, body.json())
+                return
             asked.priority = least
-            exchange.rewrite(replaced(exchange.body, {"priority": least}))
+            exchange.rewrite(body)
         if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
             return
         salt = asked.salt if lora < 0 else f"{asked.salt}\0{asked.model}"  # adapters share no cache

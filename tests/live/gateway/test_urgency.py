@@ -116,3 +116,17 @@ def test_a_body_that_is_rewritten_is_counted_as_it_is() -> None:
             assert live.gateway.server.bodies.held == 0
 
     run(main())
+
+
+def test_a_body_that_cannot_be_rewritten_is_the_clients_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader got through it, and whoever rewrites it, from deeper down, does not."""
+
+    def fails(body: bytes, changed: object) -> bytes:
+        raise RecursionError
+
+    monkeypatch.setattr("poise.live.gateway.desk.replaced", fails)
+    bench = Bench(1)
+    desk = Desk(bench.world, Pieces(), tenants=Tenants(parse(KEYS, "keys")))
+    wire = ask(desk, "sk-chat", priority=-1)
+    assert wire.status == 400 and b"nested too deeply" in wire.body
+    bench.check_balance()
