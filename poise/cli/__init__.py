@@ -267,7 +267,7 @@ def serve(
     from poise.scenario.serve.command import serve as serve_file
 
     wish = Wish(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
-    raise typer.Exit(DONE if serve_file(wish) else FAILED)
+    serve_file(wish)
 
 
 @app.command("demo-live")

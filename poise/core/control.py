@@ -45,6 +45,7 @@ from poise.core.request import RequestView
 from poise.core.scaling import Scaling
 from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
+from poise.core.tried import Tried
 
 Actions = Sequence[Action]
 
@@ -55,8 +56,9 @@ class Control:
     router, mover, lender, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied,
     so that two controls never share their state); a router that can `rebalance` is its own mover where none is given;
     several admissions narrow one another's choice.
-    replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: replicas that a request is
-    sent to before it is refused for good, where engines refuse it in a way that another may not.
+    replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: times that a request is
+    sent before it is refused for good, where engines refuse it in a way that another may not; one whose replicas cannot
+    be reached is held, and they are asked again.
     resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
     is a recovery, it must say so too.
     index: the true prefix index, where `belief.prefix` is `oracle`.
@@ -112,7 +114,7 @@ class Control:
         self.seed = seed
         self.chance = Chance(seed)
         self.tries = tries
-        self.tried: dict[int, tuple[int, ...]] = {}
+        self.tried: dict[int, Tried] = {}
         self.resume = resume and (recovery is None or recovery.resumes)
         self.held = Held(getattr(self.router, "group", self._asked), self.order, self.state)
         self.books = Books(self.state, "flights" in needs)
@@ -237,7 +239,11 @@ class Control:
         """What the router says where it may choose only among some of the able, and who they are."""
         tried = self.tried.get(request.id)
         if tried is not None:
-            able = [replica for replica in able if replica not in tried]
+            if tried.until > self.state.now:
+                return Hold("no replica could be reached", tried.until), able
+            able = tried.left(able)
+            if not able:  # those that were left are gone
+                return Hold("all replicas were tried", tried.wait(self.state.now)), able
         if request.home in able:
             able = (request.home,)
         for policy in self.admission:
@@ -308,17 +314,34 @@ class Control:
 
     def _refused(self, event: Refused) -> Actions:
         flight = self.books.end(event.request)
+        tried = self.note_refused(event) if event.again else None
         while flight.fallback:
             replica, flight.fallback = flight.fallback[0], flight.fallback[1:]
             if replica in self.state.able(flight.request):
                 decode = replica if flight.decode == flight.replica else flight.decode
                 return (self._send_again(flight, replica, decode),)
-        tried = (*self.tried.get(event.request, ()), event.replica)
-        if event.again and len(tried) < self.tries and set(self.state.able(flight.request)) - set(tried):
-            self.tried[event.request] = tried
+        if tried is not None and tried.sent < self.tries and self._may_go_on(flight.request, tried):
             self._put_back([flight.request])
             return self.ask_held()
         return (self._turn_away(flight.request, event.reason), *self.ask_held())
+
+    def note_refused(self, event: Refused) -> Tried:
+        """Remember that a replica refused a request; what that request has behind it."""
+        tried = self.tried.get(event.request)
+        if tried is None:
+            tried = self.tried[event.request] = Tried()
+        tried.refused(event)
+        return tried
+
+    def _may_go_on(self, request: RequestView, tried: Tried) -> bool:
+        """Whether a refused request has a replica left to go to, or one to wait for."""
+        able = self.state.able(request)
+        if not able or tried.left(able):
+            return True
+        if tried.unreached:
+            tried.wait(self.state.now)
+            return True
+        return False
 
     def _send_again(self, flight: Flight, replica: int, decode: int) -> Dispatch:
         request = flight.request
@@ -419,6 +442,8 @@ class Control:
 
     def _joined(self, event: Joined) -> Actions:
         self.state.set_status(event.replica, SERVING)
+        for tried in self.tried.values():
+            tried.until = 0
         return self.ask_held()
 
     def _known(self, event: Known) -> Actions:

@@ -89,13 +89,19 @@ class Cancelled(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An engine would not take a request; `again`: another one may, for its client has not seen a byte."""
+    """An engine would not take a request; `again`: another one may, for its client has not seen a byte.
+
+    same: so may this one, for it was the connection that failed.  sent: the engine may have read the request, so that
+    it counts as a try.
+    """
 
     at: int
     request: int
     replica: int
     reason: str
     again: bool = False
+    same: bool = False
+    sent: bool = True
 
 
 class Failed(NamedTuple):

@@ -98,9 +98,10 @@ class Hedges:
     def _second(self, flight: Flight) -> Hedge | None:
         """Ask for a second replica among those that may be sent the request now."""
         control, request = self._control, flight.request
-        state, tried = control.state, control.tried.get(request.id, ())
+        state, tried = control.state, control.tried.get(request.id)
         able: Any = () if flight.target >= 0 else state.peers(request, flight.replica)
-        able = [replica for replica in able if replica not in tried]
+        if tried is not None:
+            able = tried.left(able) if tried.sent + 1 < control.tries else ()
         for policy in control.admission:
             if not able:
                 break
@@ -140,7 +141,7 @@ class Hedges:
         if not flight.hedged:
             return False
         if type(event) is Refused:
-            control.tried[event.request] = (*control.tried.get(event.request, ()), event.replica)
+            control.note_refused(event)
         self._drop(flight, event.replica)
         return True
 

@@ -120,6 +120,7 @@ class Replicas:
         engine = self._engines.pop(name, None)
         if engine is None:
             return
+        self.world.fleet.eject(engine)
         for trip in self.world.on(engine.slot):
             if trip.call is not None:
                 trip.failed(Failure("reset", "the replica died", False))

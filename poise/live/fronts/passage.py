@@ -128,6 +128,8 @@ class Picked(Trip):
 
     __slots__ = ("_prefill", "_subset", "heard", "passage")
 
+    gathers = False
+
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         assert isinstance(exchange, Passage)
         super().__init__(world, exchange, view, stream, tenant)
@@ -153,7 +155,6 @@ class Picked(Trip):
         self.sent_at = self._world.clock()
         self.engine = decode or engine
         self.engine.sent += 1
-        self._again = b"", self
         self._prefill = engine if decode is not None else None
         if not self.passage.routed:
             self.passage.routed = True

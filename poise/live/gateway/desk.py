@@ -15,12 +15,15 @@ from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
 from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
-from poise.live.know.asked import READERS, Asked, BadRequest
+from poise.live.know.asked import READERS, Asked, BadRequest, guarded
+from poise.live.know.fields import replaced
 from poise.live.know.names import Begun, Names
 from poise.live.know.tenant import Tenant, Tenants
 from poise.live.know.text import Pieces
 from poise.live.know.tokens import Identity, Tokenising
+from poise.live.wire.bodies import FULL
 from poise.live.wire.exchange import Exchange
+from poise.live.wire.header import Headers
 from poise.live.wire.refuse import Refusal, error_body, openai
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ LONG: Final = 200
 ANSWERS: Final = 100_000
 """Responses whose engines are remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
-NOBODY: Final = Tenant(-1, "")
+NOBODY: Final = Tenant(-1, "", min_priority=-(1 << 31))
 KEYS: Final = (b"authorization", b"x-api-key")
 """Headers with a tenant's key, which is for the gateway alone."""
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
@@ -93,11 +96,15 @@ class Desk:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
+            tenant = self._who(exchange.header)  # before anything is made of the body: who is unknown costs no work
+            if isinstance(tenant, BadRequest):
+                exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
+                return
             if FIELD in exchange.body and self._fanned(exchange):
                 return
             asked = reader(exchange.body)
             if type(asked) is Asked:
-                self._arrive(exchange, asked)
+                self._arrive(exchange, asked, tenant)
             else:
                 assert isinstance(asked, BadRequest)
                 exchange.answer(asked.status, asked.json())
@@ -125,8 +132,10 @@ class Desk:
         found = parts(exchange, settings.fan_out, settings.clients.body_bytes)
         if isinstance(found, BadRequest):
             exchange.answer(found.status, found.json())
-        elif found is not None:
+        elif found is not None and exchange.keeps(sum(len(part.body) for part in found)):
             Fan(exchange, found, self.receive)
+        elif found is not None:
+            self._refuse(exchange, FULL.status, FULL.reason, FULL.headers)
         return found is not None
 
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], Asked | BadRequest] | None:
@@ -137,12 +146,8 @@ class Desk:
             exchange.target = exchange.path.encode() + (b"?" + query if query else b"")
         return reader
 
-    def _arrive(self, exchange: Exchange, asked: Asked) -> None:
+    def _arrive(self, exchange: Exchange, asked: Asked, tenant: Tenant) -> None:
         world = self.world
-        tenant = self._who(exchange.header)
-        if isinstance(tenant, BadRequest):
-            exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
-            return
         if self._tenants is not None and self._tenants.keyed:
             exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
         if not self._ready():
@@ -157,6 +162,14 @@ class Desk:
         if len(world.control.held) >= world.settings.held > 0:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
             return
+        least = tenant.least_priority
+        if asked.priority < least:
+            body = guarded(lambda body: replaced(body, {"priority": least}), exchange.body)
+            if isinstance(body, BadRequest):
+                exchange.answer(body.status, body.json())
+                return
+            asked.priority = least
+            exchange.rewrite(body)
         if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
             return
         salt = asked.salt if lora < 0 else f"{asked.salt}\0{asked.model}"  # adapters share no cache
@@ -182,7 +195,7 @@ class Desk:
         now = self.world.clock()
         number = self._next
         self._next = number + 1
-        ttft = self._ttft(exchange)
+        ttft = self._ttft(exchange, tenant)
         if prompt.prompt_tokens >= self.world.fleet.shortest:
             prompt = self._shortened(prompt, model)
         session = self._session(exchange, asked)
@@ -247,12 +260,20 @@ class Desk:
         key = header(b"authorization") or header(b"x-api-key")
         return self._tenants.who(key, header(self._tenant_header) if self._tenant_header else None)
 
-    def _ttft(self, exchange: Exchange) -> int:
-        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never."""
+    def _ttft(self, exchange: Exchange, tenant: Tenant) -> int:
+        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never.
+
+        A tenant's may be due no sooner than its `min_ttft_ms`, or else than what is set.
+        """
+        own = int(self.world.settings.ttft_s * 1e12)
         given = exchange.header(b"x-slo-ttft-ms")
-        if given is not None and given.isdigit() and len(given) < 10:
-            return int(given) * 10**9
-        return int(self.world.settings.ttft_s * 1e12)
+        if given is None or not given.isdigit() or len(given) >= 10:
+            return own
+        asked = int(given) * 10**9
+        if tenant is NOBODY:
+            return asked
+        soonest = tenant.min_ttft_ms * 10**9 or own
+        return max(asked, soonest) if soonest else 0
 
     def _model(self, name: str) -> tuple[int | None, int]:
         """Number of the model and of the adapter; None if every engine's models are known and it is none of them."""
@@ -282,10 +303,22 @@ class Desk:
     def _readiness(self, exchange: Exchange) -> None:
         serving = len(self.world.fleet.serving)
         ready = self._ready() and serving > 0
-        body = msgspec.json.encode({"ready": ready, "engines": serving})
-        exchange.answer(200 if ready else 503, body)
+        told: dict[str, object] = {"ready": ready}
+        if self._stranger(exchange) is None:
+            told["engines"] = serving
+        exchange.answer(200 if ready else 503, msgspec.json.encode(told))
+
+    def _stranger(self, exchange: Exchange) -> BadRequest | None:
+        """Why a client is told no names and numbers: tenants have keys, and it has none of them."""
+        keyed = self._tenants is not None and self._tenants.keyed
+        tenant = self._who(exchange.header) if keyed else NOBODY
+        return tenant if isinstance(tenant, BadRequest) else None
 
     def _models(self, exchange: Exchange) -> None:
+        stranger = self._stranger(exchange)
+        if stranger is not None:
+            exchange.answer(stranger.status, stranger.json(), headers=CHALLENGE)
+            return
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "poise"}
             | ({"parent": self.adapters[name][0]} if name in self.adapters else {})
@@ -293,7 +326,5 @@ class Desk:
         ]
         exchange.answer(200, msgspec.json.encode({"object": "list", "data": data}))
 
-    def _refuse(
-        self, exchange: Exchange, status: int, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
+    def _refuse(self, exchange: Exchange, status: int, message: str, headers: Headers = ()) -> None:
         exchange.answer(status, openai(status, message), headers=headers)

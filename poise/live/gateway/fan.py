@@ -7,23 +7,29 @@ share stands first in every prompt, so that engines find it cached and a router 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+from msgspec import Raw
+from msgspec.json import Decoder, encode
 
-from poise.live.know.asked import BadRequest
+from poise.live.know.asked import BadRequest, guarded
+from poise.live.know.fields import fields
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.header import Headers
 from poise.live.wire.refuse import error_body, openai
 
 ITEM: Final = "{item}"
 """What an item takes the place of."""
+_ITEM: Final = ITEM.encode()
 
 FIELD: Final = b'"fan_out"'
 PATHS: Final = ("/v1/chat/completions", "/v1/completions")
 
 MOST: Final = 16 * 2**20
 """Bytes of one part's answer, beyond which its engine is not believed to end."""
+
+COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 _DROPPED: Final = frozenset((b"content-length", b"transfer-encoding", b"accept-encoding", b"expect"))
 """Headers of the whole that are wrong for its parts; and none may be compressed, for they are read."""
@@ -34,6 +40,11 @@ class FanOut(msgspec.Struct, forbid_unknown_fields=True):
 
     template: str
     items: list[str]
+
+
+_WISH: Final = Decoder(FanOut)
+_MESSAGES: Final = Decoder(list[Raw])
+_TEXT: Final = Decoder(str)
 
 
 class Part(Exchange):
@@ -86,46 +97,70 @@ class Part(Exchange):
 def parts(whole: Exchange, most: int, most_bytes: int) -> list[Part] | BadRequest | None:
     """Return the parts of a request, or why it cannot be parted; None where its body has no field `fan_out`.
 
-    most: items.  most_bytes: of all parts' bodies together.
+    most: items.  most_bytes: of all parts' bodies together, which are counted before any of them is made.
     """
-    try:
-        body = msgspec.json.decode(whole.body)
-    except msgspec.DecodeError:
-        return None  # its reader says what is wrong
-    if not isinstance(body, dict) or "fan_out" not in body:
+    found = guarded(lambda body: _bodies(body, most, most_bytes), whole.body)
+    if not isinstance(found, list):
+        return found
+    headers = [each for each in whole.headers if each[0] not in _DROPPED]
+    return [Part(whole, headers, each) for each in found]
+
+
+def _bodies(body: bytes, most: int, most_bytes: int) -> list[bytes] | BadRequest | None:
+    """The bodies of the parts: what all share, and behind it the template with the item."""
+    shared = fields(body)
+    wished = shared.pop("fan_out", None)
+    if wished is None:
         return None
     try:
-        wish = msgspec.convert(body.pop("fan_out"), FanOut)
+        wish = _WISH.decode(wished)
     except msgspec.ValidationError as error:
         return _bad(f"fan_out: {error}; give {{template, items}}")
-    wrong = _wrong(wish, body, most)
-    if wrong is not None:
-        return wrong
-    headers = [each for each in whole.headers if each[0] not in _DROPPED]
-    filled = [msgspec.json.encode(_asked(body, wish.template.replace(ITEM, item))) for item in wish.items]
-    if sum(map(len, filled)) > most_bytes:
-        return BadRequest(413, "invalid_request_error", "fan_out", f"the parts come to more than {most_bytes} bytes")
-    return [Part(whole, headers, each) for each in filled]
+    around = _wrong(wish, shared, most) or _around(shared)
+    if isinstance(around, BadRequest):
+        return around
+    before, behind = around
+    template, items = _written(wish.template), [_written(item) for item in wish.items]
+    size = len(items) * (len(before) + len(template) + len(behind))
+    size += template.count(_ITEM) * (sum(map(len, items)) - len(items) * len(_ITEM))
+    if size > most_bytes:
+        message = f"the parts come to {size} bytes, which is more than {most_bytes}; ask for less at once"
+        return BadRequest(413, "invalid_request_error", "fan_out", message)
+    return [before + template.replace(_ITEM, item) + behind for item in items]
 
 
-def _wrong(wish: FanOut, body: dict[str, Any], most: int) -> BadRequest | None:
+def _wrong(wish: FanOut, shared: dict[str, Raw], most: int) -> BadRequest | None:
     if not 1 <= len(wish.items) <= most:
         return _bad(f"fan_out.items has {len(wish.items)} items; give 1 to {most}")
     if ITEM not in wish.template:
         return _bad(f"fan_out.template has no {ITEM}; put it where the item belongs")
-    if body.get("stream") or body.get("n") not in (None, 1):
+    if _said(shared, "stream") not in (b"false", b"null") or _said(shared, "n") not in (b"1", b"null"):
         return _bad("fan_out gives one answer with a choice for each item; leave out stream and n")
-    given = body.get("messages", body.get("prompt", ""))
-    if not isinstance(given, list if "messages" in body else str):
-        return _bad("fan_out needs messages, or a prompt that is one text; the template comes behind it")
     return None
 
 
-def _asked(body: dict[str, Any], text: str) -> dict[str, Any]:
-    """The body of one item: what all share, and behind it the template with the item."""
-    if "messages" in body:
-        return body | {"messages": [*body["messages"], {"role": "user", "content": text}]}
-    return body | {"prompt": body.get("prompt", "") + text}
+def _said(shared: dict[str, Raw], name: str) -> bytes:
+    return bytes(shared.get(name, b"null"))
+
+
+def _around(shared: dict[str, Raw]) -> tuple[bytes, bytes] | BadRequest:
+    """What stands in the body of every part before and behind the text of its item."""
+    last = "messages" if "messages" in shared else "prompt"
+    given = shared.pop(last, None)
+    try:
+        if last == "messages":
+            said = [b"%b," % bytes(each) for each in _MESSAGES.decode(given or b"")]
+            before, behind = b"[" + b"".join(said) + b'{"role":"user","content":"', b'"}]}'
+        else:
+            before, behind = b'"' + _written("" if given is None else _TEXT.decode(given)), b'"}'
+    except msgspec.ValidationError:
+        return _bad("fan_out needs messages, or a prompt that is one text; the template comes behind it")
+    return b'%b%b"%b":%b' % (encode(shared)[:-1], b"," if shared else b"", last.encode(), before), behind
+
+
+def _written(text: str) -> bytes:
+    """A text as it stands between the quotes of JSON. No escape can bring up or hide an `{item}`."""
+    return encode(text)[1:-1]
 
 
 def _bad(message: str) -> BadRequest:
@@ -176,8 +211,7 @@ def _joined(some: Sequence[Part]) -> tuple[int, bytes]:
         answers = [msgspec.json.decode(part.reply) for part in some]
         choices = [choice | {"index": at} for at, answer in enumerate(answers) for choice in answer["choices"][:1]]
         usages = [answer.get("usage") or {} for answer in answers]
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        usage = {name: sum(each.get(name) or 0 for each in usages) for name in COUNTS}
+        return 200, encode(answers[0] | {"choices": choices, "usage": usage})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return 502, error_body(502, "server_error", "an engine's answer has no choices to be joined")
-    counts = ("prompt_tokens", "completion_tokens", "total_tokens")
-    usage = {name: sum(each.get(name) or 0 for each in usages) for name in counts}
-    return 200, msgspec.json.encode(answers[0] | {"choices": choices, "usage": usage})

@@ -76,11 +76,10 @@ class Engine:
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
-    def post(self, exchange: Exchange, body: bytes, heard: Heard) -> Call:
-        """Send a client's request with this body; `heard` is told of the answer."""
-        return self.pool.send(
-            exchange.method.encode(), self.target(exchange.target), self.headers(exchange.headers), body, heard
-        )
+    def post(self, exchange: Exchange, body: bytes, heard: Heard, fresh: bool = False) -> Call:
+        """Send a client's request with this body; `heard` is told of the answer.  fresh: on a new connection."""
+        target, headers = self.target(exchange.target), self.headers(exchange.headers)
+        return self.pool.send(exchange.method.encode(), target, headers, body, heard, fresh)
 
     def well(self, sent_at: int) -> None:
         """It answered."""

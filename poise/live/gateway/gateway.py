@@ -107,10 +107,13 @@ class Gateway:
         self.world.keep_body = recorder.add_text if recorder.text else None
 
     async def stop(self, grace_s: float) -> bool:
-        """Take no more requests, let those under way end, and close; whether all ended in time."""
+        """Take no more requests, let those under way end, tell the others that they will not, and close.
+
+        Whether all ended in time.
+        """
         self._draining = True
-        in_time = await self.server.drain(grace_s)
-        self.world.end_all("the gateway stops")
+        in_time = await self.server.drain(grace_s, self._end_all)
+        self._end_all()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.scout.close()
@@ -121,6 +124,13 @@ class Gateway:
         if self.recorder is not None:
             self.recorder.close()
         return in_time
+
+    def _end_all(self) -> None:
+        """Time is up: every client that is left gets an end."""
+        left = len(self.world.trips)
+        if left:
+            log.warning("stopping: not ended in time, and told so: %d", left)
+        self.world.end_all("the gateway is going down; ask another one")
 
     def _connect(self, at: EngineAt) -> Pool:
         place = at.place

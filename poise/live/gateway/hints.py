@@ -23,6 +23,7 @@ from poise.core.request import Sequence as Running
 from poise.core.units import SECOND, ps
 from poise.core.view import LaneView
 from poise.live.gateway.called import Called, Tools
+from poise.live.know.fields import fields, replaced
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -142,12 +143,11 @@ def hinted(body: bytes, keep: int) -> bytes:
     if FIELD not in body:
         told = msgspec.json.encode({"cache_control": control})
         return body.rstrip()[:-1] + b"," + FIELD + b":" + told + b"}"
-    asked: dict[str, Any] = msgspec.json.decode(body)
-    own = asked.get("nvext", {})
-    if not isinstance(own, dict):
+    try:
+        own = fields(fields(body).get("nvext", b"{}"))
+        return replaced(body, {"nvext": {"cache_control": control, **own}})
+    except (ValueError, RecursionError):  # what the engine will say of it is the client's matter
         return body
-    asked["nvext"] = {"cache_control": control, **own}
-    return msgspec.json.encode(asked)
 
 
 def try_out(cache: Cache) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from poise.live.know.fields import fields, replaced
 from poise.live.wire.call import Failure
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ _LARGEST: Final = 1 << 20
 
 def prefill_body(body: bytes) -> bytes:
     """The request as the prefill engine gets it: one token, no stream, the KV kept for another."""
-    asked: dict[str, Any] = msgspec.json.decode(body)
+    asked: dict[str, Any] = {**fields(body), "stream": False, "max_tokens": 1}
     asked.pop("stream_options", None)
-    asked["stream"] = False
-    asked["max_tokens"] = 1
     if "max_completion_tokens" in asked:
         asked["max_completion_tokens"] = 1
     if "min_tokens" in asked:
@@ -44,10 +43,7 @@ def prefill_body(body: bytes) -> bytes:
 
 def decode_body(body: bytes, answer: bytes) -> bytes:
     """The request as the decode engine gets it: with what the prefill engine said of its KV."""
-    asked: dict[str, Any] = msgspec.json.decode(body)
-    said = msgspec.json.decode(answer)
-    asked["kv_transfer_params"] = said.get("kv_transfer_params") if isinstance(said, dict) else None
-    return msgspec.json.encode(asked)
+    return replaced(body, {"kv_transfer_params": fields(answer).get("kv_transfer_params")})
 
 
 class Prefill:

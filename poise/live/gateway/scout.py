@@ -147,9 +147,7 @@ class Scout:
         if visit.failed < self._lost:
             return
         log.warning("engine %s is gone (%s): its cache is taken for lost", engine.name, why.reason)
-        for trip in self._world.on(engine.slot):
-            trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
-        self._world.fleet.lose(engine)
+        self._world.lose(engine)
         self._caches.lost(engine)
         if visit.looks is not None:
             visit.looks.stop()

@@ -16,6 +16,7 @@ class Settings:
     request_s: longest life of a request.  ttft_s: deadline of the first token of requests that bring none.
     bytes_per_token: to guess prompt tokens, until usage teaches better.
     error_bytes: of an engine's error answer that are kept to be passed on.
+    gathered_bytes: of an answer that is no stream, kept until it is whole so that another engine can still be asked.
     fan_out: items that a request may name to be taken apart for, 0 to pass it on as it is.
     pools: the roles of the engines in each pool that a scaler decides on.
     """
@@ -26,6 +27,7 @@ class Settings:
     ttft_s: float = 0.0
     bytes_per_token: float = 4.0
     error_bytes: int = 65_536
+    gathered_bytes: int = 65_536
     fan_out: int = 0
     pools: tuple[Role, ...] = ()
     clients: Limits = field(default_factory=Limits)

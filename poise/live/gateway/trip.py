@@ -10,6 +10,7 @@ from poise.core.request import RequestView
 from poise.live.gateway.pair import Prefill, prefill_body
 from poise.live.gateway.twin import Twin
 from poise.live.gateway.usage import Usage
+from poise.live.gateway.words import error_event, said
 from poise.live.wire.refuse import error_body
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class Trip:
     """
 
     __slots__ = (
-        "_again", "_error", "_flowing", "_head", "_hedged", "_world", "call", "engine", "exchange", "first_at", "hint",
-        "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
+        "_error", "_flowing", "_fresh", "_gathered", "_head", "_hedged", "_why", "_world", "call", "engine", "exchange",
+        "first_at", "hint", "sent_at", "state", "stream", "tenant", "told", "twin", "usage", "view",
     )  # fmt: skip
+
+    gathers = True
+    """Whether an answer that is no stream is kept until it is whole."""
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         self._world = world
@@ -58,10 +62,11 @@ class Trip:
         self.twin: Twin | None = None
         self.hint: Hint | None = None
         self._head: tuple[int, Headers] | None = None
-        self._error = b""
+        self._error = self._gathered = b""
         self._flowing = True
         self._hedged = False
-        self._again: tuple[bytes, Heard] | None = None
+        self._fresh = False  # whether a kept connection was closed under it, so that it goes on new ones from then on
+        self._why = ("", "")  # the last failure, as it is recorded and as the client is told
         exchange.gone = self.leave
         exchange.flow = self.flow
 
@@ -69,6 +74,11 @@ class Trip:
     def slot(self) -> int:
         """The slot of the engine that works on it, -1 for none."""
         return -1 if self.call is None or self.engine is None else self.engine.slot
+
+    @property
+    def begun(self) -> bool:
+        """Whether the body of its answer has begun to come."""
+        return self.state == ANSWERING or bool(self._gathered)
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -98,16 +108,19 @@ class Trip:
             self._post(decode, body, self)
 
     def _post(self, engine: Engine, body: bytes, heard: Heard) -> None:
+        """Send this, in place of what was sent before."""
+        if self.call is not None:
+            self.call.cancel()
         self.engine = engine
-        self._again = body, heard
-        self._head, self._error = None, b""
+        self._head, self._error, self._gathered = None, b"", b""
         self.call = self.post(engine, body, heard)
         if not self._flowing:
             self.call.pause()
 
     def post(self, engine: Engine, body: bytes, heard: Heard) -> Call:
         """Send an engine this body, with the hint that goes with it."""
-        return engine.post(self.exchange, body if self.hint is None else self.hint.body(engine, body), heard)
+        hinted = body if self.hint is None else self.hint.body(engine, body)
+        return engine.post(self.exchange, hinted, heard, self._fresh)
 
     def hedge(self, engine: Engine) -> None:
         """Send a copy to a second engine; the first byte of a good answer decides."""
@@ -147,6 +160,7 @@ class Trip:
         if self.call is not None:
             self.call.cancel()
         self.engine, self.call, self._head, self._error = twin.engine, twin.call, twin.head_of, twin.error
+        self._gathered = b""
         self.call.heard = self
         if not self._flowing:
             self.call.pause()
@@ -167,13 +181,14 @@ class Trip:
             status, headers = self._head
             self._answer(status, headers, self._error)
             return
+        recorded, told = self._why
         busy = retry_after or (self.engine is None and not self._world.control.state.hopeless(self.view))
         status, kind = (429, "rate_limit_exceeded") if busy else (503, "server_error")
-        self.answer_error(status, kind, reason, retry_after)
+        self.answer_error(status, kind, told if reason == recorded else reason, retry_after)
 
     def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:
-        """An error of the gateway's own."""
-        after = -(-retry_after // 10**12)
+        """An error of the gateway's own; 503 always says when to try again."""
+        after = -(-retry_after // 10**12) or int(status == 503)
         headers = [(b"retry-after", str(after).encode())] if after else []
         self._answer(status, headers, error_body(status, kind, reason))
 
@@ -203,7 +218,7 @@ class Trip:
     def give_up(self, status: int, reason: str) -> None:
         """It has waited too long, or the gateway goes down."""
         if self.state == ANSWERING:
-            self._break(reason)
+            self._break(status, reason)
         elif self.state != ENDED:
             self.stop()
             self.answer_error(status, "server_error", reason, 10**12)
@@ -224,9 +239,20 @@ class Trip:
             if self._head[0] >= 400:
                 self._keep_error(data)
                 return
+            gathered = self._gathered + data
+            most = self._world.settings.gathered_bytes
+            if self.gathers and not (self.stream or self._hedged) and len(gathered) <= most:
+                self._gathered = gathered
+                return
+            data, self._gathered = gathered, b""
             self._begin()
-            if self.told is not None:
-                self.told(self, data)
+        self._pass(data)
+
+    def _pass(self, data: bytes) -> None:
+        """Pass a part of the answer on."""
+        if self.told is not None:
+            self.told(self, data)
+            self.told = None
         self.usage.see(data)
         if self.hint is not None:
             self.hint.see(data)
@@ -252,7 +278,6 @@ class Trip:
         exchange = self.exchange
         exchange.start(status, headers)
         exchange.forget()  # nobody is asked again
-        self._again = None
         self.first_at = world.clock()
         if self.stream or self._hedged:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
@@ -267,6 +292,7 @@ class Trip:
         self.call = None
         if self.state != ANSWERING:
             self._begin()
+            self._pass(self._gathered)
         tokens = self.usage.end()
         if self.hint is not None:
             self.hint.end(tokens)
@@ -295,28 +321,29 @@ class Trip:
         assert self.engine is not None
         world, engine = self._world, self.engine
         self.call = None
-        if (
-            why.kind == "stale" and self._again is not None
-        ):  # the engine closed a kept connection as we wrote: it has not seen the request
-            self._post(engine, *self._again)
-            return
-        engine.failed(why.kind, True, self.sent_at)
+        stale = why.kind == "stale"
+        if stale:  # engines close what is idle, and that is no fault; but this one may have read the request
+            self._fresh = True
+        else:
+            engine.failed(why.kind, True, self.sent_at)
         now, reason = world.clock(), f"{engine.name}: {why.reason}"
+        self._why = reason, said(why.kind)
         if self.state == ANSWERING:
-            self._break(reason)
+            self._break(502, said(why.kind))
             world.turn(Failed(now, self.view.id, engine.slot, reason, self.usage.tokens))
         else:
             if self.twin is not None:
                 self.overtaken()
             else:
                 self.state, self._head = HELD, None
-            world.turn(Refused(now, self.view.id, engine.slot, reason, True))
+            world.turn(Refused(now, self.view.id, engine.slot, reason, True, stale or not why.sent, why.sent))
 
-    def _break(self, reason: str) -> None:
+    def _break(self, status: int, message: str) -> None:
         """The answer cannot be completed: say so where the client can read it, and end the connection."""
         self.state = ENDED
         self.stop()
+        exchange = self.exchange
         if self.stream:
-            self.exchange.write(b"\n\ndata: " + error_body(502, "server_error", reason) + b"\n\n")
-        self._world.ended(self, 502)
-        self.exchange.cut()
+            exchange.write(error_event(exchange.path, status, message, self.usage.events))
+        self._world.ended(self, status)
+        exchange.cut()

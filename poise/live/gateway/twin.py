@@ -33,10 +33,7 @@ class Twin:
         self.error = b""
         engine.sent += 1
         engine.hedges += 1
-        self.call: Call = self._post()
-
-    def _post(self) -> Call:
-        return self._trip.post(self.engine, self._trip.exchange.body, self)
+        self.call: Call = trip.post(engine, trip.exchange.body, self)
 
     # What the engine does --------------------------------------------------------------------------------------------
 
@@ -68,11 +65,9 @@ class Twin:
 
     def failed(self, why: Failure) -> None:
         """The engine, or the way to it, is broken; that is not the client's matter."""
-        if why.kind == "stale":  # it has not seen the request
-            self.call = self._post()
-            return
-        self.engine.failed(why.kind, True, self.sent_at)
-        self._gone(f"{self.engine.name}: {why.reason}")
+        if why.kind != "stale":
+            self.engine.failed(why.kind, True, self.sent_at)
+        self._gone(f"{self.engine.name}: {why.reason}", why.sent)
 
     def _win(self) -> None:
         self.engine.hedges_won += 1
@@ -84,7 +79,7 @@ class Twin:
         self.engine.failed("status", status >= 500, self.sent_at)
         self._gone(f"{self.engine.name} answered {status}")
 
-    def _gone(self, reason: str) -> None:
+    def _gone(self, reason: str, sent: bool = True) -> None:
         trip, world = self._trip, self._world
         trip.twin = None
-        world.turn(Refused(world.clock(), trip.view.id, self.engine.slot, reason, True))
+        world.turn(Refused(world.clock(), trip.view.id, self.engine.slot, reason, True, not sent, sent))

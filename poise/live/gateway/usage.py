@@ -43,6 +43,11 @@ class Usage:
         return self.tokens
 
     @property
+    def events(self) -> int:
+        """Events of the stream so far."""
+        return self._events
+
+    @property
     def tokens(self) -> int:
         """Output tokens so far."""
         return self.output if self.output >= 0 else max(min(self._events, 1), self._events - 1)  # the last is [DONE]

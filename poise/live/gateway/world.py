@@ -15,6 +15,7 @@ from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.hints import Hints
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
+from poise.live.wire.call import Failure
 from poise.live.wire.pool import Pool
 
 log = logging.getLogger("poise.gateway")
@@ -150,11 +151,25 @@ class World:
         slots = self.fleet.slots
         engine, decode = slots[action.replica], slots[action.decode]
         if engine is None or decode is None:
-            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+            self._waiting.append(self._engine_gone(action.request, action.replica))
             return
+        self._send(trip, engine, None if decode is engine else decode)
+
+    def _send(self, trip: Trip, engine: Engine, decode: Engine | None) -> bool:
+        """Send a request, if it can be written: a body that is nested too deeply for that is its client's mistake."""
         if self.sending is not None:
             self.sending(trip, engine)
-        trip.send(engine, None if decode is engine else decode)
+        try:
+            trip.send(engine, decode)
+        except (ValueError, RecursionError):
+            trip.answer_error(400, "invalid_request_error", "the request cannot be written to an engine")
+            self._waiting.append(Cancelled(self.clock(), trip.view.id, "it cannot be written"))
+            return False
+        return True
+
+    def _engine_gone(self, request: int, slot: int) -> Refused:
+        """What is sent to a slot that is empty by now has been read by nobody."""
+        return Refused(self.clock(), request, slot, "the engine is gone", True, True, False)
 
     def _wake(self, at: int) -> None:
         if at not in self._woken:
@@ -178,10 +193,9 @@ class World:
         now, flight = self.clock(), self.control.flights[action.request]
         if trip is not None and trip.state == SENT and trip.call is not None and engine is not None and not flight.half:
             trip.stop()
-            if self.sending is not None:
-                self.sending(trip, engine)
-            trip.send(engine, None if flight.decode == flight.replica else self.fleet.slots[flight.decode])
-            self._waiting.append(Moved(now, action.request, source, target))
+            decode = None if flight.decode == flight.replica else self.fleet.slots[flight.decode]
+            if self._send(trip, engine, decode):
+                self._waiting.append(Moved(now, action.request, source, target))
         else:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
 
@@ -190,11 +204,11 @@ class World:
         trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
         if trip is None or trip.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
-        elif trip.state == ANSWERING:
+        elif trip.begun:
             if not trip.stream:
                 self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
         elif engine is None:
-            self._waiting.append(Refused(self.clock(), action.request, action.replica, "the engine is gone", True))
+            self._waiting.append(self._engine_gone(action.request, action.replica))
         elif trip.state == SENT:
             trip.hedge(engine)
         else:  # the first engine has refused it just now
@@ -223,6 +237,13 @@ class World:
         """The requests that an engine has."""
         return [trip for trip in self.trips.values() if slot in trip.slots]
 
+    def lose(self, engine: Engine) -> None:
+        """An engine is dead: what it has goes elsewhere, and its cache is taken for lost."""
+        self.fleet.eject(engine)  # first, or what is held would go there as its requests are taken away
+        for trip in self.on(engine.slot):
+            trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
+        self.fleet.lose(engine)
+
     def sweep(self) -> None:
         """Give up what has waited or lived too long; let drained engines go."""
         now, settings = self.clock(), self.settings
@@ -230,7 +251,7 @@ class World:
         for trip in list(self.trips.values()):
             age = now - trip.view.arrived_at
             if held and trip.state == HELD and age > held:
-                trip.give_up(503, f"no engine had room for {settings.held_s:g} s")
+                trip.give_up(503, f"no engine could take it in {settings.held_s:g} s")
             elif life and age > life:
                 trip.give_up(504 if trip.state != ANSWERING else 502, f"it took longer than {settings.request_s:g} s")
 
@@ -239,5 +260,5 @@ class World:
 
     def end_all(self, reason: str) -> None:
         """The gateway goes down: every request gets an end."""
-        for trip in list(self.trips.values()):
+        for trip in sorted(self.trips.values(), key=lambda trip: trip.state):  # the held first: none is sent any more
             trip.give_up(503, reason)

@@ -82,22 +82,22 @@ class _Prompt(NamedTuple):
 
 def read_chat(body: bytes) -> Asked | BadRequest:
     """The body of /v1/chat/completions."""
-    return _guarded(_chat, body)
+    return guarded(_chat, body)
 
 
 def read_completion(body: bytes) -> Asked | BadRequest:
     """The body of /v1/completions."""
-    return _guarded(_completion, body)
+    return guarded(_completion, body)
 
 
 def read_responses(body: bytes) -> Asked | BadRequest:
     """The body of /v1/responses."""
-    return _guarded(_responses, body)
+    return guarded(_responses, body)
 
 
 def read_embeddings(body: bytes) -> Asked | BadRequest:
     """The body of /v1/embeddings; vLLM takes messages in place of `input`."""
-    return _guarded(_embeddings, body)
+    return guarded(_embeddings, body)
 
 
 READERS: Final[dict[bytes, Callable[[bytes], Asked | BadRequest]]] = {
@@ -116,9 +116,14 @@ _ITEM = Decoder(bodies.Item)
 _PART = Decoder(bodies.Part)
 
 
-def _guarded(read: Callable[[bytes], Asked | BadRequest], body: bytes) -> Asked | BadRequest:
-    """What `read` makes of a body. What is kept raw is decoded late, so any step may find the body wrong."""
+def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
+    """What `read` makes of a body, or what is wrong with it. What is kept raw is decoded late, so any step may fail.
+
+    All of it must be UTF-8, also what is passed over here: whoever reads on finds no surprise.
+    """
     try:
+        if not body.isascii():
+            body.decode()
         return read(body)
     except ValidationError as error:
         return _invalid(str(error))

@@ -24,6 +24,8 @@ FIELDS: Final = (
     "concurrency",
     "requests_per_minute",
     "tokens_per_minute",
+    "min_priority",
+    "min_ttft_ms",
 )
 DEFAULT: Final = "default"
 LONGEST: Final = 512
@@ -37,6 +39,8 @@ class Tenant(NamedTuple):
 
     priority: added to its requests', lower goes first.  weight: its share, relative to the others'.
     concurrency, requests_per_minute, tokens_per_minute: limits, 0 for none.
+    min_priority: the most urgent that its requests may be, whatever their bodies ask for; None: its own `priority`.
+    min_ttft_ms: the soonest that their first tokens may be due, 0 for what the gateway has set for all.
     """
 
     id: int
@@ -46,6 +50,13 @@ class Tenant(NamedTuple):
     concurrency: int = 0
     requests_per_minute: int = 0
     tokens_per_minute: int = 0
+    min_priority: int | None = None
+    min_ttft_ms: int = 0
+
+    @property
+    def least_priority(self) -> int:
+        """The least that a request's body may add to the tenant's priority."""
+        return 0 if self.min_priority is None else self.min_priority - self.priority
 
 
 _NOBODY: Final = (bytes(32), None)
@@ -142,14 +153,24 @@ def _tenant(row: Row) -> Tenant:
     name = row.text("name")
     if not name or not name.isprintable():
         raise row.error(f"name is {name!r}; give each tenant a name")
-    priority = row.fields.get("priority", 0)
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise row.error(f"priority is {priority!r}; write a whole number, lower goes first")
+    priority = _rank(row, "priority") or 0
+    urgent = _rank(row, "min_priority")
+    if urgent is not None and urgent > priority:
+        raise row.error(f"min_priority {urgent} is above priority {priority}; lower goes first, so give that or less")
     weight = row.number("weight", 1.0)
     if not weight:
         raise row.error("weight is 0; write a number above 0, the tenant's share relative to the others'")
-    limits = [row.whole(each, 0) for each in ("concurrency", "requests_per_minute", "tokens_per_minute")]
-    return Tenant(0, name, priority, weight, *limits)
+    wholes = ("concurrency", "requests_per_minute", "tokens_per_minute", "min_ttft_ms")
+    limits = {each: row.whole(each, 0) for each in wholes}
+    return Tenant(0, name, priority, weight, min_priority=urgent, **limits)
+
+
+def _rank(row: Row, name: str) -> int | None:
+    """A field that is a priority; None where it is left out."""
+    value = row.fields.get(name)
+    if name in row.fields and (isinstance(value, bool) or not isinstance(value, int)):
+        raise row.error(f"{name} is {value!r}; write a whole number, lower goes first")
+    return value
 
 
 def _digest(row: Row) -> bytes:

@@ -28,12 +28,14 @@ class Failure(NamedTuple):
 
     kind: refused (no connection, or no TLS on it), dns (no such host), reset (the connection broke), cut (the engine
     closed before the end), timeout, garbage (not HTTP), stale (a kept connection was closed and nothing of an answer
-    came, so the engine has most likely not read the request).  answered: something of an answer came.
+    came: mostly the engine closed it because it was idle, but it may have read the request).
+    answered: something of an answer came.  sent: the request was written to a connection.
     """
 
     kind: Kind
     reason: str
     answered: bool
+    sent: bool = True
 
 
 class Heard(Protocol):
@@ -100,7 +102,8 @@ class Call:
 
     def fail(self, kind: Kind, reason: str) -> None:
         """Tell who sent it, unless it is over."""
-        self.finish().failed(Failure(kind, reason, self.answered))
+        sent = self.upstream is not None
+        self.finish().failed(Failure(kind, reason, self.answered, sent))
 
 
 class _Nobody:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from poise.live.wire.server import Server
 
 FULL: Final = Refusal(503, "connections", "too many connections")
+DOWN: Final = Refusal(503, "draining", "the server is going down; ask another one", ((b"retry-after", b"1"),))
 SLOW_HEAD: Final = Refusal(408, "head_timeout", "the head did not come in time")
 SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
 
@@ -149,6 +150,14 @@ class Connection(Waiting, asyncio.Protocol):
         """So many bytes of bodies are kept no longer."""
         self._server.bodies.held -= size
 
+    def keeps(self, size: int) -> bool:
+        """Keep so many bytes more, if there is room."""
+        bodies = self._server.bodies
+        fits = bodies.fits(size)
+        if fits:
+            bodies.held += size
+        return fits
+
     # Of the server ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -156,6 +165,21 @@ class Connection(Waiting, asyncio.Protocol):
         if self.idle:
             self._close()
         self.closing = True
+
+    def dismiss(self) -> None:
+        """Answer that nothing more is answered, where an answer has not begun; and close."""
+        exchange = self._exchange
+        if exchange is not None:
+            if exchange.gone is not None:
+                exchange.gone()
+            if exchange.started:
+                exchange.cut()
+            else:
+                exchange.answer(DOWN.status, self._server.refused(DOWN.status, DOWN.reason), headers=DOWN.headers)
+        elif self.idle or self._transport.is_closing():
+            self._close()
+        elif not self._unread:
+            self._refuse(DOWN)
 
     def abort(self) -> None:
         """Close at once."""
@@ -292,7 +316,7 @@ class Connection(Waiting, asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         self._server.open -= 1
-        self.freed(len(exchange.body))
+        self.freed(len(exchange.body) + exchange.more)
         return exchange
 
 

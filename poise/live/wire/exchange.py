@@ -38,12 +38,16 @@ class Line(Protocol):
     def freed(self, size: int) -> None:
         """So many bytes of the request's body are kept no longer."""
 
+    def keeps(self, size: int) -> bool:
+        """Keep so many bytes more for the request, until its end; False where there is no room for them."""
+
 
 class Exchange:
     """One request of a client, complete with its body, and the answer to it.
 
     target: path and query as sent.  path: decoded, without the query.  headers: names lower-cased, in order.
     peer: the client's address.  begun_at: when its first byte came, in picoseconds.
+    more: bytes that are kept for it beside its body.
     gone: set by the handler; called once if the client leaves, or closes its sending side, before the answer's end.
     flow: set by the handler; `flow(False)` when the client reads too slowly, `flow(True)` when it has caught up.
     """
@@ -63,6 +67,7 @@ class Exchange:
         "keep_alive",
         "method",
         "modern",
+        "more",
         "path",
         "peer",
         "query",
@@ -101,6 +106,7 @@ class Exchange:
         self._head = b""
         self._framing = NO_BODY
         self._left = 0
+        self.more = 0
 
     def __repr__(self) -> str:
         return f"Exchange({self.method} {self.path}, {len(self.body)} bytes, from {self.peer})"
@@ -203,6 +209,19 @@ class Exchange:
             line.write(self._head)
             self._head = b""
         line.cut(clean=self._framing in (CHUNKED, LENGTH))
+
+    def keeps(self, size: int) -> bool:
+        """Whether there is room for so many bytes more, which are made of the request; they count until its end."""
+        if self._line is not None and not self._line.keeps(size):
+            return False
+        self.more += size
+        return True
+
+    def rewrite(self, body: bytes) -> None:
+        """Ask for something else from now on."""
+        if self._line is not None:
+            self._line.freed(len(self.body) - len(body))
+        self.body = body
 
     def forget(self) -> None:
         """The request will not be asked for any more: an answer may last long."""

@@ -53,17 +53,24 @@ class Pool:
         return len(self._idle)
 
     def send(
-        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes, heard: Heard
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        heard: Heard,
+        fresh: bool = False,
     ) -> Call:
         """Send a request; header names are lower-case, host, length and what belongs to the hop are written here.
 
+        fresh: on a new connection, since a kept one was closed under this request.
         `heard` is told of the answer later, never before this returns. Raises ValueError for a header that would break
         its line.
         """
         request = (request_head(method, target, self._host, headers, len(body)), body)
         call = Call(heard)
         idle = self._idle
-        while idle:
+        while idle and not fresh:
             upstream = idle.pop()
             if upstream.usable:
                 upstream.begin(call, method, request)

@@ -18,6 +18,9 @@ from poise.live.wire.sweep import Sweep, period
 SPARE = 64
 """Readers that are kept for the next request."""
 
+LATE_S = 0.5
+"""How long a client that connects as the server stops listening may take to say what it wants."""
+
 
 class Server:
     """Calls `handler` with each request that is complete; the handler answers at once or later, on the loop's thread.
@@ -64,18 +67,27 @@ class Server:
         self._sweep.start()
         return int(socket.sockets[0].getsockname()[1])
 
-    async def drain(self, grace_s: float) -> bool:
+    async def drain(self, grace_s: float, last: Callable[[], None] | None = None) -> bool:
         """Accept no more, close what is idle, let answers under way end, and cut those that take longer than `grace_s`.
 
+        last: called when the grace is over; it ends what the handler has under way. Then whoever is still connected is
+        answered 503, and has `Limits.linger_s` to read it. Without it they are cut at once.
         True if all ended in time. An answer that has not begun says `connection: close`.
         """
+        await asyncio.sleep(0)  # whom the system has accepted for us already is read first
         self._draining = True
         for socket in self._sockets:
             socket.close()
+        await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.finish()
         in_time = await self._emptied(grace_s)
         if not in_time:
+            if last is not None:
+                last()
+                for connection in list(self._connections):
+                    connection.dismiss()
+                await self._emptied(self.limits.linger_s)
             for connection in list(self._connections):
                 connection.abort()
             await self._emptied(None)
@@ -100,8 +112,9 @@ class Server:
         fits = len(self._connections) < self.limits.connections
         self._connections.add(connection)
         self.accepted += 1
-        if self._draining:
-            connection.finish()
+        if self._draining:  # its request may be on its way: it is read, to be answered that it is too late
+            connection.closing = True
+            asyncio.get_running_loop().call_later(LATE_S, connection.finish)
         return fits
 
     def leave(self, connection: Connection) -> None:

@@ -38,8 +38,8 @@ class Wish:
     record: str | None
 
 
-def serve(wish: Wish) -> bool:
-    """Serve until told to stop; whether all answers under way ended in time."""
+def serve(wish: Wish) -> None:
+    """Serve until told to stop. Whoever has no answer by then is told so, which is a good end too: no error."""
     need_live("poise serve")
     from poise.live.gateway.logs import start as start_log
     from poise.scenario.serve.build import plan
@@ -53,7 +53,7 @@ def serve(wish: Wish) -> bool:
     log = planned.loaded.gateway.log
     start_log(log.level, log.format)
     (router,) = planned.policies["router"]
-    return in_loop(run(planned, partial(_say_ready, router), read))
+    in_loop(run(planned, partial(_say_ready, router), read))
 
 
 @dataclass(frozen=True, slots=True)

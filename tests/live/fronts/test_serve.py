@@ -41,7 +41,7 @@ def test_the_ready_line_names_the_files_router(
 
     monkeypatch.setattr("poise.scenario.serve.run.run", no_run)
     monkeypatch.setattr("poise.live.gateway.logs.start", lambda level, form: None)
-    assert serve(Wish(EXAMPLE, ["shadow=round_robin"], [], "dualmap", None, None, None, None, None))
+    serve(Wish(EXAMPLE, ["shadow=round_robin"], [], "dualmap", None, None, None, None, None))
     assert capsys.readouterr().out == "poise: serving on http://h:1/v1 by dualmap; stop with Ctrl-C\n"
 
 

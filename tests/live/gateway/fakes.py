@@ -65,7 +65,8 @@ class Wire:
 
 
 class FakeCall:
-    def __init__(self, pool: FakePool, heard: Heard, target: bytes, headers: Headers, body: bytes) -> None:
+    def __init__(self, pool: FakePool, heard: Heard, target: bytes, headers: Headers, body: bytes, fresh: bool) -> None:
+        self.fresh = fresh
         self.pool, self.heard, self.target, self.headers, self.body = pool, heard, target, headers, body
         self.cancelled = self.over = False
         self.paused = False
@@ -99,7 +100,7 @@ class FakeCall:
 
     def fail(self, kind: Kind = "reset", answered: bool = False) -> None:
         self.over = True
-        self.heard.failed(Failure(kind, f"was {kind}", answered))
+        self.heard.failed(Failure(kind, f"was {kind}", answered, kind not in ("refused", "dns")))
 
 
 class FakePool:
@@ -109,8 +110,10 @@ class FakePool:
         self.at = at
         self.calls: list[FakeCall] = []
 
-    def send(self, method: bytes, target: bytes, headers: Sequence[Any], body: bytes, heard: Heard) -> FakeCall:
-        call = FakeCall(self, heard, target, list(headers), body)
+    def send(
+        self, method: bytes, target: bytes, headers: Sequence[Any], body: bytes, heard: Heard, fresh: bool = False
+    ) -> FakeCall:
+        call = FakeCall(self, heard, target, list(headers), body, fresh)
         self.calls.append(call)
         return call
 

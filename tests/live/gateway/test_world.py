@@ -129,8 +129,9 @@ def test_when_all_were_tried_the_last_ones_words_are_passed_on() -> None:
 def test_without_words_the_gateway_finds_its_own() -> None:
     bench = Bench(1)
     wire, _, _ = bench.ask()
-    bench.calls[0].fail("refused")
-    assert wire.status == 503 and b"e0: was refused" in wire.body
+    bench.calls[0].fail("reset")
+    assert wire.status == 503 and b"the engine broke off" in wire.body and b"retry-after: 1" in wire.sent
+    assert b"e0" not in wire.sent and any("e0: was reset" in line for line in bench.trace.lines)
     bench.check_balance()
 
 
@@ -150,7 +151,7 @@ def test_after_the_first_byte_nobody_else_is_asked() -> None:
     bench.calls[0].data(b"data: a\n\n")
     bench.calls[0].fail("cut", True)
     assert bench.calls == [] and wire.was_cut
-    assert b'data: {"error":{"message":"e0: was cut"' in wire.sent
+    assert b'data: {"error":{"message":"the engine broke off before' in wire.sent
     bench.check_balance()
 
 
@@ -388,5 +389,5 @@ def test_either_half_may_break(half: int) -> None:
 def test_a_prefill_engine_that_answers_nonsense_is_not_believed() -> None:
     bench, wire = pair()
     bench.calls[0].answer(b"<html>")
-    assert wire.status == 503 and b"no JSON" in wire.body
+    assert wire.status == 503 and b"could not be read" in wire.body
     bench.check_balance()
