@@ -47,9 +47,10 @@ from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.share import with_tenants
+from poise.scenario.slots import GATEWAY, PROXY, acting, check_acts
 
-GATE = ("router", "mover", "order", "admission", "predictor", "hedge", "scaler", "forecast")
-"""Slots that a gateway fills; the others are decided inside engines."""
+GATE = tuple(slot for slot in acting(GATEWAY) if slot != "cache")
+"""Slots that a gateway's `Control` fills; what `cache` says is told to engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
 GRACE = 60 * SECOND
@@ -86,6 +87,8 @@ def plan(loaded: LoadedGateway) -> Plan:
             ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
         )
     tenants = _tenants(loaded)
+    cache = _cache(loaded)
+    check_acts(gateway.policies, GATEWAY if gateway.envoy is None else PROXY, loaded.places)
     loaded = with_tenants(loaded, tenants)
     policies = _policies(loaded)
     found = len(engines) + (len(watched.engines) if watched else 0)
@@ -96,10 +99,6 @@ def plan(loaded: LoadedGateway) -> Plan:
     if gateway.shadow is not None:
         router = shadowed(router, _shadow(loaded))
     admission = policies["admission"] or ()
-    if gateway.envoy is not None and policies["hedge"] is not None:
-        raise loaded.places.error(
-            ("policies", "hedge"), "a proxy sends a request to one engine; leave out hedge, or envoy"
-        )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
     pools = _pools(loaded, engines, policies["scaler"])
@@ -122,7 +121,7 @@ def plan(loaded: LoadedGateway) -> Plan:
     return Plan(
         loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
         {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
-        _cache(loaded),
+        cache,
     )  # fmt: skip
 
 
@@ -203,10 +202,6 @@ def _url(place: Place) -> str:
 def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     """One policy for each of the gateway's slots."""
     sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
-    if loaded.gateway.policies.lender is not None:
-        raise loaded.places.error(
-            ("policies", "lender"), "a gateway cannot lend KV blocks between engines; leave it out, or simulate it"
-        )
     return {slot: _only(sheet, slot) for slot in GATE}
 
 
@@ -222,6 +217,8 @@ def _only(sheet: Sheet, slot: str) -> Any:
 def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> list[PoolSpec]:
     """The pools that a scaler decides on, each with the engines of its role that the file names."""
     sections, places = loaded.gateway.pools, loaded.places
+    if scaler is None and loaded.gateway.policies.forecast is not None:
+        raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
     if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
     if getattr(scaler, "converts", ()):
@@ -247,6 +244,9 @@ def _cache(loaded: LoadedGateway) -> Cache | None:
     gateway, places = loaded.gateway, loaded.places
     hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
     if not hinted:
+        if gateway.policies.cache is not None:
+            said = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
+            raise places.error(("policies", "cache"), f"{said}, as in {{url: URL, hints: dynamo}}, or leave it out")
         return None
     if gateway.envoy is not None:
         cure = "a proxy sends requests on itself; leave out hints, or envoy"

@@ -125,7 +125,8 @@ def test_a_cache_policy_serves_hints_and_nothing_else(tmp_path: Path) -> None:
     made = plan(load_gateway(file))
     assert made.cache == FixedTtl(9) and made.engines[0].hints
     file.write_text(f"{ENGINES}policies: {{cache: fixed_ttl}}\n")
-    assert plan(load_gateway(file)).cache is None
+    with pytest.raises(UserError, match=r":2: policies\.cache: acts in a gateway on engines that take hints.*; give"):
+        plan(load_gateway(file))
 
 
 def test_every_section_is_among_them() -> None:
