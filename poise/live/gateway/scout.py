@@ -10,7 +10,7 @@ import msgspec
 from poise.core.chance import Chance
 from poise.core.event import Measured
 from poise.core.spec import ReplicaSpec
-from poise.live.gateway.fleet import DRAINING, SERVING, STARTING, Engine, EngineAt
+from poise.live.gateway.fleet import DRAINING, SERVING, Engine, EngineAt
 from poise.live.know.health import Eject, Health, Outcome, Restore, Transition
 from poise.live.know.metrics import Reading, read
 from poise.live.know.poll import FAILURES, Answer, Every, Poll
@@ -140,7 +140,7 @@ class Scout:
 
     def _unanswered(self, visit: Visit, why: Failure) -> None:
         engine = visit.engine
-        if engine.status in (STARTING, DRAINING):
+        if engine.absent or engine.status == DRAINING:
             return
         self._act(self.health.checked(engine.slot, OUTCOMES[why.kind], self._world.clock()))
         visit.failed = visit.failed + 1 if why.kind in GONE else 0
@@ -177,7 +177,7 @@ class Scout:
         if isinstance(reading, Reading):
             visit.reading = reading
         visit.metrics = isinstance(reading, Reading)
-        if engine.status == STARTING:
+        if engine.absent:
             world.fleet.join(engine, self._spec(visit))
             log.info("engine %s joined: %s", engine.name, ", ".join(engine.models) or "any model")
         elif engine.status != DRAINING:
@@ -211,7 +211,7 @@ class Scout:
             if isinstance(each, Eject):
                 log.warning("engine %s is ejected: %s", engine.name, each.reason)
                 self._world.fleet.eject(engine)
-            elif isinstance(each, Restore) and engine.status not in (SERVING, STARTING):
+            elif isinstance(each, Restore) and engine.status != SERVING and not engine.absent:
                 log.info("engine %s is back", engine.name)
                 self._world.fleet.join(engine, engine.spec)
 

@@ -81,7 +81,7 @@ class Twin:
     def _refused(self) -> None:
         assert self.head_of is not None
         status = self.head_of[0]
-        self.engine.failed("status", status >= 500, self.sent_at)
+        self.engine.refused(status, self.sent_at)
         self._gone(f"{self.engine.name} answered {status}")
 
     def _gone(self, reason: str) -> None:
