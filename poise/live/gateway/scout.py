@@ -33,6 +33,8 @@ LONGEST: Final = 200
 """Letters of a model's name."""
 MODELS: Final = 10_000
 """Models of one engine, adapters included."""
+MOST_TOKENS: Final = 64_000_000
+"""Of a KV cache that an engine may claim for its prefixes: what is remembered of them is the gateway's own memory."""
 GONE: Final = ("refused", "dns", "reset")
 """Failures of a look that say that nobody is there; the others may be slowness."""
 
@@ -190,12 +192,12 @@ class Scout:
         at, reading, names = visit.engine.at, visit.reading, visit.engine.models
         blocks = reading.total_blocks if reading else 0
         tokens = blocks * reading.block_tokens if reading else 0
-        pools = self._world.settings.pools
+        pools, own = self._world.settings.pools, self._world.settings.prefix_tokens
         return ReplicaSpec(
             model=self._desk.models.number(names[0]) if len(names) == 1 else -1,
             role=at.role,
             capacity_tokens=visit.limit or tokens or 1 << 40,
-            cache_tokens=tokens or 1 << 40,
+            cache_tokens=min(tokens, MOST_TOKENS) or own,
             up=False,
             blocks=blocks,
             prefill_rate=at.prefill_rate,

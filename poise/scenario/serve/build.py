@@ -354,6 +354,7 @@ def _settings(loaded: LoadedGateway) -> Settings:
         request_s=limits.request_s,
         ttft_s=limits.ttft_s,
         fan_out=limits.fan_out,
+        prefix_tokens=loaded.gateway.belief.prefix_tokens,
         pools=tuple(pool.role for pool in loaded.gateway.pools),
         clients=Limits(
             body_bytes=int(limits.body_mb * MIB),

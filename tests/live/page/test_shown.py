@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from poise.core.control import Control
+from poise.live.gateway.scout import MOST_TOKENS
+from poise.policies.route.prefix_cache import PrefixCache
+
 from .house import House, ask, house, run, until
 
 
@@ -129,5 +133,28 @@ def test_a_page_for_a_scraper_that_left_is_not_made() -> None:
             await until(lambda: here.admin.server.open == 0)
             assert len(made) < 10_000
             assert (await ask(here.admin_port, "/health")).status == 200
+
+    run(main)
+
+
+def test_what_is_remembered_of_prompts_is_bounded_whatever_engines_tell() -> None:
+    async def main() -> None:
+        async with house(("a",)) as here:
+            scout, settings = here.gateway.scout, here.gateway.world.settings
+            visit = scout.visits[0]
+            assert visit.reading is not None
+            assert scout._spec(visit).cache_tokens == visit.reading.total_blocks * visit.reading.block_tokens
+            visit.reading = visit.reading._replace(total_blocks=1 << 50)
+            assert scout._spec(visit).cache_tokens == MOST_TOKENS
+            visit.reading = None
+            spec = scout._spec(visit)
+            assert spec.cache_tokens == settings.prefix_tokens == 4_000_000
+            state = Control(PrefixCache(), [spec]).state
+            assert state.sent_prefixes is not None and state.prefix is not None
+            for number in range(3_000):
+                ids, ends = tuple(range(number * 64, number * 64 + 64)), tuple(range(64, 64 * 65, 64))
+                state.sent_prefixes.send(0, ids, ends)
+            kept = sum(state.prefix.held(0, (extent,), (1,)) for extent in range(3_000 * 64))
+            assert kept == settings.prefix_tokens // 64, "that many pieces of 64 tokens, and 192,000 were sent"
 
     run(main)

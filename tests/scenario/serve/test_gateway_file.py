@@ -56,6 +56,7 @@ WRONG = {
     "belief.timeout_s": "belief: {timeout_s: -1}",
     "belief.prefix": "belief: {prefix: reported}",
     "belief.block_tokens": "belief: {block_tokens: 0}",
+    "belief.prefix_tokens": "belief: {prefix_tokens: 0}",
     "belief.kv_bind": "belief: {kv_bind: 5}",
     "tenants.unknown": "tenants: {unknown: maybe}",
     "tenants.header": "tenants: {header: 5}",
