@@ -116,6 +116,14 @@ class Scout:
         """Time went on."""
         self._act(self.health.tick(self._world.clock()))
 
+    def tell_again(self) -> None:
+        """Tell what each engine said last once more, to policies that read other columns than those before."""
+        world = self._world
+        for slot, visit in self.visits.items():
+            measured = world.control.state.measured_at[slot]
+            if visit.reading is not None and measured and not visit.engine.absent:
+                world.turn(Measured(world.clock(), measured, slot, visit.reading.columns))
+
     def close(self) -> None:
         """Look no more."""
         for visit in self.visits.values():

@@ -74,6 +74,11 @@ class Twin:
         self.engine.failed(why.kind, True, self.sent_at)
         self._gone(f"{self.engine.name}: {why.reason}")
 
+    def call_off(self, reason: str) -> None:
+        """The copy is not wanted any more; the first engine goes on."""
+        self.call.cancel()
+        self._gone(reason)
+
     def _win(self) -> None:
         self.engine.hedges_won += 1
         self._trip.overtaken()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import poise
@@ -39,13 +40,14 @@ from poise.live.know.tokens import Exact, Tokenising
 from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
-from poise.policies.find import build
+from poise.policies.find import build, make_named
 from poise.scenario.choice import choice
 from poise.scenario.place import Path as DataPath
 from poise.scenario.policy import Sheet, offers
 from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
+from poise.scenario.serve.schema import Gateway as GatewaySection
 from poise.scenario.serve.share import with_tenants
 from poise.scenario.slots import GATEWAY, PROXY, acting, check_acts
 
@@ -60,8 +62,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that `poise serve` needs before it opens a socket."""
+    """Everything that `poise serve` needs before it opens a socket.
 
+    asked: the file as it is written.  loaded: the same with what the key file says of tenants.
+    """
+
+    asked: GatewaySection
     loaded: LoadedGateway
     control: Control
     settings: Settings
@@ -75,9 +81,16 @@ class Plan:
     pools: list[PoolSpec]
     cache: Cache | None
 
+    def tenants_as(self, other: Plan) -> bool:
+        """Whether the same may ask as by another plan, with the same keys and limits."""
+        return self.tenants is other.tenants is None or (self.tenants is not None and self.tenants.same(other.tenants))
 
-def plan(loaded: LoadedGateway) -> Plan:
-    """Build all that can be wrong before anything is opened; UserError for the first thing that is."""
+
+def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
+    """Build all that can be wrong before anything is opened; UserError for the first thing that is.
+
+    before: what is in force, where a gateway serves already: its tenants keep their numbers.
+    """
     gateway = loaded.gateway
     engines = [_engine(loaded, each, ("engines", at)) for at, each in enumerate(gateway.engines)]
     watched = _watched(loaded)
@@ -86,7 +99,7 @@ def plan(loaded: LoadedGateway) -> Plan:
         raise loaded.places.error(
             ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
         )
-    tenants = _tenants(loaded)
+    tenants = _tenants(loaded, None if before is None else before.tenants)
     cache = _cache(loaded)
     check_acts(gateway.policies, GATEWAY if gateway.envoy is None else PROXY, loaded.places)
     loaded = with_tenants(loaded, tenants)
@@ -118,11 +131,22 @@ def plan(loaded: LoadedGateway) -> Plan:
         tries=gateway.tries,
         resume=False,
     )
+    control.maker = partial(_made, loaded)
+    same = before is not None and before.asked.belief == gateway.belief  # a tokenizer takes its time to load
+    exact = before.exact if before is not None and same else _exact(loaded)
     return Plan(
-        loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
+        gateway, loaded, control, _settings(loaded), engines, watched, named, tenants, exact,
         {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
         cache,
     )  # fmt: skip
+
+
+def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies that an exchange names, with the shadow of the file beside its router."""
+    made = make_named(told)
+    if "router" in made and loaded.gateway.shadow is not None:
+        made["router"] = shadowed(made["router"], _shadow(loaded))
+    return made
 
 
 def gateway_of(plan: Plan) -> Gateway:
@@ -135,6 +159,7 @@ def gateway_of(plan: Plan) -> Gateway:
         every=Every(section.belief.period_s, section.belief.timeout_s),
         kv_bind=section.belief.kv_bind or "", cache=plan.cache,
     )  # fmt: skip
+    gateway.named = dict(plan.policies)
     if section.log.access:
         gateway.watch(Access(gateway.desk.models.listed, gateway.world.clock))
     return gateway
@@ -188,7 +213,7 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
     picker: dict[str, Any] = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
-        control.state.replicas, control.state.belief, plan.policies,
+        control.state.replicas, control.state.belief, gateway.named,
         seed=section.seed, resume=False, models=names, engines=engines, pools=plan.pools,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
         block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
@@ -324,12 +349,12 @@ def _named(loaded: LoadedGateway) -> tuple[Place, EngineName] | None:
     return place, EngineName(place, GRACE, 0)
 
 
-def _tenants(loaded: LoadedGateway) -> Tenants | None:
+def _tenants(loaded: LoadedGateway, before: Tenants | None) -> Tenants | None:
     section = loaded.gateway.tenants
     refuse = section.unknown == "refuse"
     if section.file is not None:
-        return Tenants.of(loaded.file(section.file, ("tenants", "file")), refuse, section.header is not None)
-    return Tenants([], refuse, True) if section.header is not None else None
+        return Tenants.of(loaded.file(section.file, ("tenants", "file")), refuse, section.header is not None, before)
+    return Tenants([], refuse, True, before) if section.header is not None else None
 
 
 def _exact(loaded: LoadedGateway) -> Exact | None:
