@@ -42,6 +42,7 @@ from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
 from poise.policies.find import build, make_named
 from poise.scenario.choice import choice
+from poise.scenario.idle import check_predictor
 from poise.scenario.place import Path as DataPath
 from poise.scenario.policy import Sheet, offers
 from poise.scenario.record import named as told
@@ -114,6 +115,9 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
     admission = policies["admission"] or ()
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
+    if policies["predictor"] is not None:
+        own = policies["router"], policies["mover"], policies["order"], *(policies["admission"] or ())
+        check_predictor(own, loaded.places)
     pools = _pools(loaded, engines, policies["scaler"])
     control = Control(
         router,
