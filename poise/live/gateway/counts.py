@@ -36,6 +36,11 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, value)] += 1
         self.sum += value
 
+    def put(self, place: int, value: float) -> None:
+        """Count a value whose bucket is known."""
+        self.counts[place] += 1
+        self.sum += value
+
     def merge(self, other: Histogram) -> None:
         """Count what another has counted."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
@@ -93,32 +98,30 @@ class Row:
 
 
 def count(rows: Sequence[Row], trip: Trip, status: int, now: int) -> None:
-    """Count a request that ended in each of these rows."""
-    view, usage = trip.view, trip.usage
+    """Count a request that ended in each of these rows; buckets are looked for once."""
+    view, usage, arrived = trip.view, trip.usage, trip.view.arrived_at
+    sent, began = trip.sent_at >= 0, trip.first_at >= 0
+    wait = (trip.sent_at - arrived) * 1e-12
+    ttft, e2e = (trip.first_at - arrived) * 1e-12, (now - arrived) * 1e-12
+    waited = bisect_left(BOUNDS, wait) if sent else 0
+    first, whole = (bisect_left(BOUNDS, ttft), bisect_left(BOUNDS, e2e)) if began else (0, 0)
+    prompt = usage.prompt if usage.prompt >= 0 else view.prompt_tokens
+    output, cached, stream = usage.tokens, usage.cached, trip.stream
     for row in rows:
         row.requests += 1
         row.statuses[status] = row.statuses.get(status, 0) + 1
-    if trip.sent_at >= 0:
-        _add([row.wait for row in rows], (trip.sent_at - view.arrived_at) * 1e-12)
-    if trip.first_at < 0:
-        return
-    if trip.stream:
-        _add([row.ttft for row in rows], (trip.first_at - view.arrived_at) * 1e-12)
-    _add([row.e2e for row in rows], (now - view.arrived_at) * 1e-12)
-    prompt, output = usage.prompt if usage.prompt >= 0 else view.prompt_tokens, usage.tokens
-    for row in rows:
+        if sent:
+            row.wait.put(waited, wait)
+        if not began:
+            continue
+        if stream:
+            row.ttft.put(first, ttft)
+        row.e2e.put(whole, e2e)
         row.prompt += prompt
         row.output += output
-        if usage.cached >= 0:
-            row.cached += usage.cached
+        if cached >= 0:
+            row.cached += cached
             row.known_prompt += max(usage.prompt, 0)
-
-
-def _add(histograms: Sequence[Histogram], value: float) -> None:
-    place = bisect_left(BOUNDS, value)
-    for each in histograms:
-        each.counts[place] += 1
-        each.sum += value
 
 
 class Table:
