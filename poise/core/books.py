@@ -20,6 +20,16 @@ class Books:
         self.tracks = tracks
         self.flights: dict[int, Flight] = {}
 
+    def track(self, tracks: bool) -> None:
+        """Keep flights by replica too from now on, or no longer."""
+        if tracks == self.tracks:
+            return
+        self.tracks = tracks
+        for sent in self.state.sent_to:
+            sent.clear()
+        for flight in self.flights.values() if tracks else ():
+            self.state.sent_to[flight.place][flight.request.id] = flight
+
     def send(self, flight: Flight) -> None:
         """A request goes to its replica now; its partner in a P/D pair, if it has one, counts it too."""
         state, request = self.state, flight.request

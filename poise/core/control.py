@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Hold, Move, Refuse, Reject, Route, Wake
@@ -17,6 +17,7 @@ from poise.core.event import (
     Confined,
     Draining,
     Event,
+    Exchanged,
     Failed,
     Finished,
     FirstToken,
@@ -33,6 +34,7 @@ from poise.core.event import (
     Stayed,
     Tick,
 )
+from poise.core.exchange import asked_of, exchange, gates_of, mover_of, needs_of
 from poise.core.flight import Flight
 from poise.core.hedges import Hedges
 from poise.core.held import Held
@@ -48,6 +50,8 @@ from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
 from poise.core.tried import Tried
 
 Actions = Sequence[Action]
+Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From policies as `Exchanged` names them, by slot, to the policies themselves."""
 
 
 class Control:
@@ -85,53 +89,56 @@ class Control:
         resume: bool = True,
         index: PrefixIndex | None = None,
     ) -> None:
-        if mover is None and hasattr(router, "rebalance"):
-            mover = router  # type: ignore[assignment]  # it has both methods
-        self.router: Any  # its answers are looked at, whatever its types promise
-        (
-            self.router,
-            self.mover,
-            lender,
-            self.order,
-            self.admission,
-            self.predictor,
-            hedge,
-            scaler,
-            forecast,
-            recovery,
-        ) = copy.deepcopy(
-            (router, mover, lender, order, tuple(admission), predictor, hedge, scaler, forecast, recovery)
-        )
-        asked: list[Any] = []  # an object may be several policies in one
-        for policy in (
-            self.router, self.mover, lender, self.order, *self.admission, self.predictor, hedge, scaler, forecast,
-            recovery,
-        ):  # fmt: skip
-            if policy is not None and not any(policy is each for each in asked):
-                asked.append(policy)
-        needs = {name for policy in asked for name in getattr(policy, "needs", ())}
-        self.state = State(replicas, belief or Belief(), needs, index)
+        self.own: dict[str, Any] = copy.deepcopy(
+            {
+                "router": router, "mover": mover, "lender": lender, "order": order, "admission": tuple(admission),
+                "predictor": predictor, "hedge": hedge, "scaler": scaler, "forecast": forecast, "recovery": recovery,
+            }
+        )  # fmt: skip
+        """The policies by slot, as they are, whatever stands before them in the attributes to look at them."""
+        self.maker: Maker | None = None
+        """Makes the policies that `Exchanged` names; None where policies stay what they are."""
+        hedge, scaler, forecast = self.own["hedge"], self.own["scaler"], self.own["forecast"]
+        lender, recovery = self.own["lender"], self.own["recovery"]
+        self.state = State(replicas, belief or Belief(), needs_of(asked_of(self.own)), index)
         self.seed = seed
         self.chance = Chance(seed)
         self.tries = tries
         self.tried: dict[int, Tried] = {}
         self.resume = resume and (recovery is None or recovery.resumes)
-        self.held = Held(getattr(self.router, "group", self._asked), self.order, self.state)
-        self.books = Books(self.state, "flights" in needs)
+        self.held = Held(self.grouping(self.own["router"]), self.own["order"], self.state)
+        self.books = Books(self.state, False)
         self.flights = self.books.flights
+        self.settle()
+        self.hedges = None if hedge is None else Hedges(hedge, self)
+        self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
+        self.lending = None if lender is None else Lending(lender, self.state)
+        self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
+
+    def settle(self) -> None:
+        """Ask the policies in `own` from now on."""
+        own = self.own
+        asked = asked_of(own)
+        self.router: Any = own["router"]  # its answers are looked at, whatever its types promise
+        self.mover: Mover | None = mover_of(own)
+        self.order: Order | None = own["order"]
+        self.admission: tuple[Admission, ...] = own["admission"]
+        self.predictor: Predictor | None = own["predictor"]
+        self.books.track("flights" in needs_of(asked))
         self._observers = [policy for policy in asked if hasattr(policy, "observe")]
-        gates = (self.order, hedge, *self.admission)
+        gates = gates_of(own)
         gate = [policy for policy in asked if any(policy is each for each in gates)]
         self._enters, self._joins, self._takes, self._ends = (
             [getattr(policy, name) for policy in gate if hasattr(policy, name)]
             for name in ("enter", "joined", "taken", "ended")
         )
         self._eager = getattr(self.mover, "eager", False)
-        self.hedges = None if hedge is None else Hedges(hedge, self)
-        self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
-        self.lending = None if lender is None else Lending(lender, self.state)
-        self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
-        self.observes = bool(self._observers) or self.books.tracks or hedge is not None
+        self.observes = bool(self._observers) or self.books.tracks or own["hedge"] is not None
+
+    def grouping(self, router: Any) -> Callable[[RequestView], Hashable]:
+        """By what those who wait are grouped under a router."""
+        group: Callable[[RequestView], Hashable] = getattr(router, "group", self._asked)
+        return group
 
     def handle(self, event: Event) -> Actions:
         """What to do about `event`."""
@@ -468,6 +475,12 @@ class Control:
         """What it means is an admission's, which observes it."""
         return ()
 
+    def _exchanged(self, event: Exchanged) -> Actions:
+        if self.maker is None:
+            raise PolicyError(f"{', '.join(event.policies)} cannot be exchanged here, for nothing makes policies")
+        exchange(self, self.maker(event.policies))
+        return self._look_again()
+
     def _tick(self, event: Tick) -> Actions:
         actions = self._look_again()
         return actions if self.scaling is None else (*actions, *self.scaling.asked())
@@ -512,4 +525,5 @@ _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Draining: Control._draining,
     Left: Control._left,
     Tick: Control._tick,
+    Exchanged: Control._exchanged,
 }

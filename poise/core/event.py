@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
@@ -186,6 +186,13 @@ class Tick(NamedTuple):
     at: int
 
 
+class Exchanged(NamedTuple):
+    """Policies are exchanged for others: by slot `{name: parameters}`, a list of such for admissions, None for none."""
+
+    at: int
+    policies: dict[str, Any]
+
+
 Event = (
     Arrived
     | Confined
@@ -207,4 +214,5 @@ Event = (
     | Draining
     | Left
     | Tick
+    | Exchanged
 )

@@ -46,6 +46,15 @@ class Held:
         """All, by arrival, then id."""
         return iter(sorted((request for queue in self._queues.values() for request in queue), key=_order))
 
+    def regroup(self, group: Callable[[RequestView], Hashable], order: Order | None) -> None:
+        """Have all who wait in other groups, or in another order, as if they had come in the order of their arrival."""
+        waiting = list(self)
+        self.group, self._order = group, order
+        self._queues.clear()
+        self._group_of.clear()
+        for request in waiting:
+            self.add(request)
+
     def join_queue(self, request: RequestView) -> bool:
         """Queue a request behind others of its group; False where none is held (it may be asked for at once)."""
         group = self.group(request)

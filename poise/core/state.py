@@ -46,17 +46,9 @@ class State:
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
         self.decode_rate = [replica.decode_rate for replica in replicas]
         self.sent_to: list[dict[int, FlightView]] = [{} for _ in replicas]
-        needed = set(needs)
-        unknown = needed - set(COLUMNS)
-        if unknown:
-            raise PolicyError(f"a policy needs {sorted(unknown)}; the cluster view has {list(COLUMNS)}")
-        self.reported = tuple(name for name in REPORTED if name in needed)
-        if "requests" in needed and not belief.in_flight:
-            self.reported = ("requests", *self.reported)
-        self.prefix = index or PrefixIndex(count) if "cached_tokens" in needed else None
+        self.reported: tuple[str, ...] = ()
+        self.prefix = index
         self.sent_prefixes: SentPrefixes | None = None
-        if self.prefix is not None and belief.prefix == "own":
-            self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in replicas])
         self.hits: dict[int, tuple[int, int]] | None = None
         """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
@@ -66,16 +58,42 @@ class State:
         self.roles: Sequence[Role] = ()
         self.rate = -1.0
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
+        self._corrects = False
+        self.keep(needs)
+        self._able: dict[tuple[str, int, int], tuple[tuple[int, ...], int]] = {}
+        self.named: set[int] = set()
+        """Tenants with replicas of their own."""
+        self._name()
+
+    def keep(self, needs: Iterable[str]) -> bool:
+        """Keep the columns that policies read from now on, and no others; PolicyError for one that there is not.
+
+        Returns whether columns are corrected from now on by what was sent since a report, and were not before.
+        """
+        needed, belief = set(needs), self.belief
+        unknown = needed - set(COLUMNS)
+        if unknown:
+            raise PolicyError(f"a policy needs {sorted(unknown)}; the cluster view has {list(COLUMNS)}")
+        self.reported = tuple(name for name in REPORTED if name in needed)
+        if "requests" in needed and not belief.in_flight:
+            self.reported = ("requests", *self.reported)
+        if "cached_tokens" not in needed:
+            self.prefix = self.sent_prefixes = self.hits = None
+        elif self.prefix is None:
+            self.prefix = PrefixIndex(len(self.replicas))
+        if self.prefix is not None and belief.prefix == "own" and self.sent_prefixes is None:
+            self.sent_prefixes = SentPrefixes(self.prefix, [replica.cache_tokens for replica in self.replicas])
+        before = self._corrects
         # A report made for the decision itself already shows all that was sent.
         self._corrects = (
             belief.in_flight
             and belief.period_s > 0
             and bool({"tokens", "queued_tokens", "waiting"} & set(self.reported))
         )
-        self._able: dict[tuple[str, int, int], tuple[tuple[int, ...], int]] = {}
-        self.named: set[int] = set()
-        """Tenants with replicas of their own."""
-        self._name()
+        if not self._corrects:
+            for since in self._since_report:
+                since.clear()
+        return self._corrects and not before
 
     # What routers read -----------------------------------------------------------------------------------------------
 
@@ -189,6 +207,13 @@ class State:
         if self.hits is not None and self.prefix is not None:
             self.hits[request.id] = replica, self.prefix.held(replica, request.ids, request.ends)
         if self.sent_prefixes is not None and request.ids:
+            self.sent_prefixes.send(replica, request.ids, request.ends)
+
+    def recall(self, at: int, request: RequestView, replica: int, corrects: bool, prefixes: bool) -> None:
+        """A request was sent to `replica` at `at`, before such columns were kept: corrected ones, or prefixes."""
+        if corrects:
+            self._correct(at, replica, request.prompt_tokens, 1)
+        if prefixes and self.sent_prefixes is not None and request.ids:
             self.sent_prefixes.send(replica, request.ids, request.ends)
 
     def ended(self, at: int, request: RequestView, replica: int) -> None:

@@ -87,6 +87,13 @@ class Recorder:
             self._retire()
             self._guarded(lambda: self._open(now))
 
+    def cut(self, now: int) -> None:
+        """Begin the next part, whatever this one holds: from now on another header tells what is so."""
+        self._save()
+        if not self.failed:
+            self._retire()
+            self._guarded(lambda: self._open(now))
+
     def close(self) -> None:
         """Write the rest, to the disk itself, and wait for the parts that are being turned into columns."""
         self._save()
@@ -186,7 +193,7 @@ def _raw(item: Event | Action) -> msgspec.Raw:
 def _has_float(hint: Any) -> bool:
     if hasattr(hint, "_fields"):
         return any(map(_has_float, hints(hint).values()))
-    return hint is float or any(map(_has_float, get_args(hint)))
+    return hint in (float, Any) or any(map(_has_float, get_args(hint)))
 
 
 _ENCODER = msgspec.json.Encoder()

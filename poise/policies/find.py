@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
@@ -80,6 +81,21 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
         if _counts(parameter, known[parameter].default) and value < 0:
             raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is below 0; give 0 or more")
     return made
+
+
+def build_named(slot: str, told: Any) -> Any:
+    """A policy as recordings name it: `{name: parameters}`, a list of such as a tuple, None for none."""
+    if isinstance(told, list | tuple):
+        return tuple(build_named(slot, each) for each in told)
+    if told is None:
+        return None
+    ((name, parameters),) = told.items()
+    return build(slot, name, parameters)
+
+
+def make_named(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies of several slots, as recordings name them."""
+    return {slot: build_named(slot, each) for slot, each in told.items()}
 
 
 def _check_value(where: str, value: Any, parameter: inspect.Parameter) -> None:

@@ -42,10 +42,12 @@ class Wish:
 def simulate_file(wish: Wish) -> bool:
     """Simulate a scenario file, print and write what was asked for; returns whether it was interrupted."""
     from poise.scenario.build import build
+    from poise.scenario.idle import check_idle
     from poise.scenario.load import load
     from poise.scenario.run import Keep, run
 
     problem = build(load(wish.scenario, wish.sets, list(_shorthands(wish))))
+    check_idle(problem)
     _check_places(wish)
     with Bars() as bars, _recorder(wish.trace_events, problem) as trace:
         keep = Keep(timeline=wish.out is not None, trace=trace, blame=wish.blame)

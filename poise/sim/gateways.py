@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 
 from poise.core.chance import Chance
 from poise.core.control import Control
-from poise.core.event import CacheChanged, Draining, Event, Joined, Known, Left, Lent, Lost, Measured, Reported, Tick
+from poise.core.event import (
+    CacheChanged,
+    Draining,
+    Event,
+    Exchanged,
+    Joined,
+    Known,
+    Left,
+    Lent,
+    Lost,
+    Measured,
+    Reported,
+    Tick,
+)
 from poise.core.flight import Flight
 from poise.core.request import RequestView
 
-_OF_REPLICAS = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost, Lent)
+_OF_ALL = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost, Lent, Exchanged)
 
 
 class Gateways:
@@ -34,8 +47,8 @@ class Gateways:
         return self._chance.pick(range(len(self.controls)), purpose)
 
     def told(self, event: Event) -> Iterator[tuple[int, Control]]:
-        """Those that learn of an event, with their numbers: of replicas all, of a request its own."""
-        if len(self.controls) == 1 or isinstance(event, _OF_REPLICAS):
+        """Those that learn of an event, with their numbers: of replicas and policies all, of a request its own."""
+        if len(self.controls) == 1 or isinstance(event, _OF_ALL):
             yield from enumerate(self.controls)
         else:
             request = event.request

@@ -11,7 +11,7 @@ from poise.core.errors import TraceError
 from poise.core.header import belief_of, check_header, pools_of, replicas_of
 from poise.core.trace import ACTIONS, EVENTS, Trace
 from poise.live.fronts.choice import Fallback, Subset
-from poise.policies.find import build
+from poise.policies.find import build_named, make_named
 
 FLEET = ("scaler", "forecast")
 """Slots that say how many engines there are; a recording has the engines that there were."""
@@ -32,7 +32,7 @@ def control_of(header: Mapping[str, Any]) -> Control:
     router, admission = policy_of(header, "router"), policy_of(header, "admission") or ()
     if "fallbacks" in header:  # of an endpoint picker
         router, admission = Fallback(router, header["fallbacks"]), (Subset(), *admission)
-    return Control(
+    control = Control(
         router,
         replicas_of(header),
         mover=policy_of(header, "mover"),
@@ -49,6 +49,8 @@ def control_of(header: Mapping[str, Any]) -> Control:
         forecast=policy_of(header, "forecast"),
         pools=pools_of(header),
     )
+    control.maker = make_named
+    return control
 
 
 def policy_of(header: Mapping[str, Any], slot: str) -> Any:
@@ -56,14 +58,7 @@ def policy_of(header: Mapping[str, Any], slot: str) -> Any:
     named = header.get("policies", {}).get(slot)
     if slot == "router" and not named:
         raise TraceError("the header names no router; record with `poise serve --record`")
-    if isinstance(named, list):
-        return tuple(_built(slot, each) for each in named)
-    return None if named is None else _built(slot, named)
-
-
-def _built(slot: str, named: Mapping[str, Any]) -> Any:
-    ((name, parameters),) = named.items()
-    return build(slot, name, parameters)
+    return build_named(slot, named)
 
 
 def replayed(trace: Trace) -> Iterator[tuple[list[Action], list[Action]]]:

@@ -15,6 +15,7 @@ from poise.core.event import (
     Arrived,
     Cancelled,
     Draining,
+    Exchanged,
     Failed,
     Finished,
     FirstToken,
@@ -81,6 +82,7 @@ class _Reading:
         self.replicas = replicas_of(trace.header)
         self.away: list[tuple[int, str, int]] = []
         self.strangers: set[int] = set()
+        self.exchanged: list[Exchanged] = []
         self.first_at = self.last_at = self.now = NOT_YET
 
     def read(self) -> None:
@@ -145,7 +147,9 @@ class _Reading:
         life.status, life.ended_at = status, self.now
 
     def _replica(self, item: Any) -> None:
-        if type(item) is Known and item.replica < len(self.replicas):
+        if type(item) is Exchanged:
+            self.exchanged.append(item)
+        elif type(item) is Known and item.replica < len(self.replicas):
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (Lost, Joined, Draining, Left):
             moved = item.at, type(item).__name__, item.replica
@@ -172,6 +176,10 @@ class _Reading:
         counts["uncounted"] = counts["finished"] - len(known)
         counts["began_before"] = len(self.strangers)
         faults, notes = self._faults(start)
+        for each in self.exchanged:
+            which, at = ", ".join(each.policies), seconds(each.at - start)
+            said = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
+            notes.append(f"{said}, and the part of the recording that begins there can be asked alone")
         workload, odd = workload_of(known, start, self.trace.header.get("models", []))
         if odd:
             notes.append(f"{odd} prompts have extents that do not fit together; they count as unshared from there on")

@@ -75,6 +75,9 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
     str: st.text(),
     bool: st.booleans(),
+    dict[str, Any]: st.dictionaries(
+        st.sampled_from(["router", "order"]), st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text())
+    ),
     tuple[int, ...]: st.lists(numbers, max_size=5).map(tuple),
 }
 

@@ -9,7 +9,19 @@ import pytest
 
 from poise.core.action import Dispatch, Refuse
 from poise.core.errors import TraceError, UserError
-from poise.core.event import Arrived, Cancelled, Failed, Finished, FirstToken, Joined, Known, Lost, Moved, Refused
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Exchanged,
+    Failed,
+    Finished,
+    FirstToken,
+    Joined,
+    Known,
+    Lost,
+    Moved,
+    Refused,
+)
 from poise.core.header import header
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Fault, ReplicaSpec
@@ -209,3 +221,12 @@ def test_a_cluster_is_what_the_header_says_of_it() -> None:
 def test_latencies_are_in_picoseconds_from_the_beginning() -> None:
     day = a_day(requests=60)
     assert np.asarray(recorded(day.trace).observed.records.ended_at).max() == day.run.ended_at
+
+
+def test_policies_that_were_exchanged_are_said() -> None:
+    """Figures are of all of it, and the header names the policies of its beginning alone."""
+    change = Exchanged(100 + 2 * SECOND, {"router": {"prefix_cache": {}}, "order": None})
+    found = recorded(a_trace(*a_life(0, 100), change, *a_life(1, 100 + 3 * SECOND)))
+    (said,) = found.notes
+    assert said.startswith("policies were exchanged at 2.0 s (router, order); the recorded ones are those until then")
+    assert len(found.workload) == 2

@@ -232,7 +232,7 @@ class Picked(Trip):
     def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
         """An error has passed to the client: Control is told until it has nobody left to try."""
         world = self._world
-        engine.failed("status", status >= 500, self.sent_at)
+        engine.refused(status, self.sent_at)
         self.call, self._head, self._error = None, (status, headers), body
         while self.state in (SENT, ANSWERING):
             assert self.engine is not None

@@ -89,6 +89,10 @@ class Desk:
         if name not in self.adapters:
             self.adapters[name] = model, len(self.adapters)
 
+    def admit(self, tenants: Tenants | None, header: bytes) -> None:
+        """These may ask from now on; who asked before has been let in."""
+        self._tenants, self._tenant_header = tenants, header
+
     def receive(self, exchange: Exchange) -> None:
         """Answer an exchange, now or later."""
         reader = READERS.get(exchange.target) or self._unspelt(exchange)

@@ -12,7 +12,11 @@ from poise.live.wire.call import Call, Heard
 from poise.live.wire.exchange import Exchange
 from poise.live.wire.pool import Pool
 
-FREE, STARTING, SERVING, EJECTED, DRAINING = "free", "starting", "serving", "ejected", "draining"
+FREE, STARTING, SERVING, EJECTED, DRAINING, DOWN = "free", "starting", "serving", "ejected", "draining", "down"
+STATES = (STARTING, SERVING, EJECTED, DRAINING, DOWN)
+"""What an engine may be: not heard of yet, sent requests, sent none for a while, about to leave, dead."""
+BUSY = frozenset({408, 425, 429})
+"""Statuses by which an engine says that it cannot answer now, which is neither its failure nor its client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,13 @@ Note = Callable[["Engine", str, bool, int], None]
 
 class Engine:
     """One engine. slot: its number among replicas.  sent: requests sent so far, `hedges` of them as second copies, of
-    which `hedges_won` were answered here.  status: one of the words above.
+    which `hedges_won` were answered here.  status: one of the words above.  down_at: when it was found dead, in
+    picoseconds, -1 while it is not.  failures: requests that it did not answer, by kind.
     """
 
     __slots__ = (
-        "at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec", "status",
+        "at", "down_at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec",
+        "status",
     )  # fmt: skip
 
     def __init__(self, at: EngineAt, slot: int, pool: Pool, note: Note) -> None:
@@ -62,8 +68,14 @@ class Engine:
         self.models: tuple[str, ...] = at.models
         self.spec = ReplicaSpec(role=at.role, prefill_rate=at.prefill_rate, up=False)
         self.sent = self.hedges = self.hedges_won = 0
+        self.down_at = -1
         self.failures: dict[str, int] = {}
         self.note = note
+
+    @property
+    def absent(self) -> bool:
+        """Whether it has to be found before it is sent anything: it is new, or was found dead."""
+        return self.status in (STARTING, DOWN)
 
     def target(self, target: bytes) -> bytes:
         """A client's target as it is sent on."""
@@ -90,6 +102,13 @@ class Engine:
         self.failures[kind] = self.failures.get(kind, 0) + 1
         if its_fault:
             self.note(self, kind, False, sent_at)
+
+    def refused(self, status: int, sent_at: int) -> None:
+        """It answered a request with an error; a client's own error (4xx) is no failure of the engine."""
+        if status >= 500:
+            self.failed("status", True, sent_at)
+        elif status in BUSY:
+            self.failed("busy", False, sent_at)
 
 
 class Fleet:
@@ -148,11 +167,11 @@ class Fleet:
         """An engine is ready, and this is known of it."""
         if engine.status in (SERVING, DRAINING):
             return
-        if spec != engine.spec or engine.status == STARTING:
+        if spec != engine.spec or engine.absent:
             engine.spec = spec
             self.shortest = min(self.shortest, spec.capacity_tokens)
             self._turn(Known(self._clock(), engine.slot, spec))
-        engine.status = SERVING
+        engine.status, engine.down_at = SERVING, -1
         self._turn(Joined(self._clock(), engine.slot))
 
     def eject(self, engine: Engine) -> None:
@@ -164,8 +183,8 @@ class Fleet:
     def lose(self, engine: Engine) -> None:
         """An engine is dead, and its cache with it; whoever had requests there has been told."""
         if engine.status in (SERVING, EJECTED):
-            engine.status = STARTING
-            self._turn(Lost(self._clock(), engine.slot))
+            engine.status, engine.down_at = DOWN, self._clock()
+            self._turn(Lost(engine.down_at, engine.slot))
 
     def remove(self, engine: Engine) -> None:
         """Send an engine nothing more; it leaves when what it has is done."""

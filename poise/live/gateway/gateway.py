@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from poise.core.control import Control
+from poise.core.event import Exchanged
 from poise.core.policy import Cache
 from poise.core.units import SECOND
 from poise.live.clock import now
@@ -78,6 +79,10 @@ class Gateway:
         self.caches = Caches(self.world, kv_bind)
         self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
         self.recorder: Recorder | None = None
+        self.named: dict[str, Any] = {}
+        """The policies in force by slot, as a recording names them."""
+        self.pending: list[str] = []
+        """Fields of the gateway file that were changed and need a restart."""
         self._exact = exact
         self._watchers = [self.stats.ended, *watchers]
         self._draining = False
@@ -105,6 +110,34 @@ class Gateway:
         self.recorder = recorder
         self.world.keep = recorder.add
         self.world.keep_body = recorder.add_text if recorder.text else None
+
+    def change(self, settings: Settings, tenants: Tenants | None, tenant_header: bytes) -> None:
+        """Treat requests by these settings, and take them from these tenants, from now on."""
+        self.settings = self.world.settings = settings
+        self.desk.admit(tenants, tenant_header)
+        self.server.change(settings.clients, self.desk.gate if tenants is not None else None)
+        for engine in self.world.fleet:
+            engine.pool.limits = settings.engines
+
+    def exchange(self, policies: Mapping[str, Any]) -> bool:
+        """Have these policies decide from now on, as a recording names them; False where one of them failed.
+
+        Copies of requests are called off where who decides on them is another, and what engines said last is told
+        again, for a new policy may read what the old one did not. A recording goes on in its next part.
+        """
+        world, failed = self.world, self.world.policy_errors
+        for trip in list(world.trips.values()) if "hedge" in policies else ():
+            if trip.twin is not None:
+                trip.twin.call_off("hedged by a policy that was exchanged")
+        world.turn(Exchanged(world.clock(), dict(policies)))
+        if world.policy_errors > failed:
+            return False
+        self.named |= policies
+        self.stats.ask_hits()
+        self.scout.tell_again()
+        if self.recorder is not None:
+            self.recorder.cut(world.clock())
+        return True
 
     async def stop(self, grace_s: float) -> bool:
         """Take no more requests, let those under way end, tell the others that they will not, and close.

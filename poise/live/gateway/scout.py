@@ -10,7 +10,7 @@ import msgspec
 from poise.core.chance import Chance
 from poise.core.event import Measured
 from poise.core.spec import ReplicaSpec
-from poise.live.gateway.fleet import DRAINING, SERVING, STARTING, Engine, EngineAt
+from poise.live.gateway.fleet import DRAINING, SERVING, Engine, EngineAt
 from poise.live.know.health import Eject, Health, Outcome, Restore, Transition
 from poise.live.know.metrics import Reading, read
 from poise.live.know.poll import FAILURES, Answer, Every, Poll
@@ -33,6 +33,8 @@ LONGEST: Final = 200
 """Letters of a model's name."""
 MODELS: Final = 10_000
 """Models of one engine, adapters included."""
+MOST_TOKENS: Final = 64_000_000
+"""Of a KV cache that an engine may claim for its prefixes: what is remembered of them is the gateway's own memory."""
 GONE: Final = ("refused", "dns", "reset")
 """Failures of a look that say that nobody is there; the others may be slowness."""
 
@@ -114,6 +116,14 @@ class Scout:
         """Time went on."""
         self._act(self.health.tick(self._world.clock()))
 
+    def tell_again(self) -> None:
+        """Tell what each engine said last once more, to policies that read other columns than those before."""
+        world = self._world
+        for slot, visit in self.visits.items():
+            measured = world.control.state.measured_at[slot]
+            if visit.reading is not None and measured and not visit.engine.absent:
+                world.turn(Measured(world.clock(), measured, slot, visit.reading.columns))
+
     def close(self) -> None:
         """Look no more."""
         for visit in self.visits.values():
@@ -140,7 +150,7 @@ class Scout:
 
     def _unanswered(self, visit: Visit, why: Failure) -> None:
         engine = visit.engine
-        if engine.status in (STARTING, DRAINING):
+        if engine.absent or engine.status == DRAINING:
             return
         self._act(self.health.checked(engine.slot, OUTCOMES[why.kind], self._world.clock()))
         visit.failed = visit.failed + 1 if why.kind in GONE else 0
@@ -175,7 +185,7 @@ class Scout:
         if isinstance(reading, Reading):
             visit.reading = reading
         visit.metrics = isinstance(reading, Reading)
-        if engine.status == STARTING:
+        if engine.absent:
             world.fleet.join(engine, self._spec(visit))
             log.info("engine %s joined: %s", engine.name, ", ".join(engine.models) or "any model")
         elif engine.status != DRAINING:
@@ -188,12 +198,12 @@ class Scout:
         at, reading, names = visit.engine.at, visit.reading, visit.engine.models
         blocks = reading.total_blocks if reading else 0
         tokens = blocks * reading.block_tokens if reading else 0
-        pools = self._world.settings.pools
+        pools, own = self._world.settings.pools, self._world.settings.prefix_tokens
         return ReplicaSpec(
             model=self._desk.models.number(names[0]) if len(names) == 1 else -1,
             role=at.role,
             capacity_tokens=visit.limit or tokens or 1 << 40,
-            cache_tokens=tokens or 1 << 40,
+            cache_tokens=min(tokens, MOST_TOKENS) or own,
             up=False,
             blocks=blocks,
             prefill_rate=at.prefill_rate,
@@ -209,7 +219,7 @@ class Scout:
             if isinstance(each, Eject):
                 log.warning("engine %s is ejected: %s", engine.name, each.reason)
                 self._world.fleet.eject(engine)
-            elif isinstance(each, Restore) and engine.status not in (SERVING, STARTING):
+            elif isinstance(each, Restore) and engine.status != SERVING and not engine.absent:
                 log.info("engine %s is back", engine.name)
                 self._world.fleet.join(engine, engine.spec)
 

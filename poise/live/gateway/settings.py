@@ -18,6 +18,7 @@ class Settings:
     error_bytes: of an engine's error answer that are kept to be passed on.
     gathered_bytes: of an answer that is no stream, kept until it is whole so that another engine can still be asked.
     fan_out: items that a request may name to be taken apart for, 0 to pass it on as it is.
+    prefix_tokens: of prompts that are remembered as sent to an engine that does not tell the size of its KV cache.
     pools: the roles of the engines in each pool that a scaler decides on.
     """
 
@@ -29,6 +30,7 @@ class Settings:
     error_bytes: int = 65_536
     gathered_bytes: int = 65_536
     fan_out: int = 0
+    prefix_tokens: int = 4_000_000
     pools: tuple[Role, ...] = ()
     clients: Limits = field(default_factory=Limits)
     engines: PoolLimits = field(default_factory=PoolLimits)

@@ -307,7 +307,7 @@ class Trip:
         world = self._world
         self.call = None
         self._head, self._error = (status, headers), body
-        engine.failed("status", status >= 500, self.sent_at)
+        engine.refused(status, self.sent_at)
         if self.twin is not None:
             self.overtaken()
         else:

@@ -69,6 +69,11 @@ class Twin:
             self.engine.failed(why.kind, True, self.sent_at)
         self._gone(f"{self.engine.name}: {why.reason}", why.sent)
 
+    def call_off(self, reason: str) -> None:
+        """The copy is not wanted any more; the first engine goes on."""
+        self.call.cancel()
+        self._gone(reason)
+
     def _win(self) -> None:
         self.engine.hedges_won += 1
         self._trip.overtaken()
@@ -76,7 +81,7 @@ class Twin:
     def _refused(self) -> None:
         assert self.head_of is not None
         status = self.head_of[0]
-        self.engine.failed("status", status >= 500, self.sent_at)
+        self.engine.refused(status, self.sent_at)
         self._gone(f"{self.engine.name} answered {status}")
 
     def _gone(self, reason: str, sent: bool = True) -> None:

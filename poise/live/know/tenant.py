@@ -68,19 +68,27 @@ class Tenants:
     refuse_unknown: whether a request without a known key is refused (401); else it is the tenant `default`, id 0.
     trust_header: whether a header may name the tenant, for a gateway that only a trusted proxy can reach. Where no
     tenants are given, each name that it brings is one, up to `MOST`; all later ones are the tenant `default`.
-    keyed: whether requests are to bring keys.
+    before: those who might ask until now, whose numbers stay theirs: who is gone may have requests under way.
+    keyed: whether requests are to bring keys.  numbers: of all names, those that are gone included.
     """
 
-    __slots__ = ("_by_digest", "_by_name", "all", "keyed", "refuse_unknown", "trust_header")
+    __slots__ = ("_by_digest", "_by_name", "all", "keyed", "numbers", "refuse_unknown", "trust_header")
 
     def __init__(
-        self, tenants: Sequence[tuple[Tenant, bytes]], refuse_unknown: bool = True, trust_header: bool = False
+        self,
+        tenants: Sequence[tuple[Tenant, bytes]],
+        refuse_unknown: bool = True,
+        trust_header: bool = False,
+        before: Tenants | None = None,
     ) -> None:
         named: dict[str, Tenant] = {}
         for tenant, _ in tenants:
             named.setdefault(tenant.name, tenant)  # further entries only bring keys
         default = named.pop(DEFAULT, Tenant(0, DEFAULT))
-        self.all = tuple(tenant._replace(id=place) for place, tenant in enumerate([default, *named.values()]))
+        self.numbers: dict[str, int] = {DEFAULT: 0} if before is None else dict(before.numbers)
+        for name in named:
+            self.numbers.setdefault(name, len(self.numbers))
+        self.all = tuple(each._replace(id=self.numbers[each.name]) for each in (default, *named.values()))
         self._by_name = {tenant.name: tenant for tenant in self.all}
         self._by_digest: dict[bytes, tuple[bytes, Tenant | None]] = {
             digest: (digest, self._by_name[tenant.name]) for tenant, digest in tenants
@@ -90,9 +98,18 @@ class Tenants:
         self.trust_header = trust_header
 
     @classmethod
-    def of(cls, file: Path, refuse_unknown: bool = True, trust_header: bool = False) -> Tenants:
+    def of(
+        cls, file: Path, refuse_unknown: bool = True, trust_header: bool = False, before: Tenants | None = None
+    ) -> Tenants:
         """From a key file: a YAML list of tenants; UserError that names the line where it is wrong."""
-        return cls(parse(read_text(file), str(file)), refuse_unknown, trust_header)
+        return cls(parse(read_text(file), str(file)), refuse_unknown, trust_header, before)
+
+    def same(self, other: Tenants | None) -> bool:
+        """Whether these are the tenants, keys and rules of another, apart from those that a header brought up."""
+        return other is not None and (
+            (self.all, self._by_digest, self.refuse_unknown, self.trust_header)
+            == (other.all, other._by_digest, other.refuse_unknown, other.trust_header)
+        )
 
     def who(self, authorization: bytes | None, header: bytes | None = None) -> Tenant | BadRequest:
         """The tenant of a request.
@@ -122,7 +139,7 @@ class Tenants:
         """A tenant that its proxy names for the first time."""
         if not name or len(name) > LONGEST or len(self._by_name) > MOST:
             return self.all[0]
-        named = self._by_name[name] = Tenant(len(self._by_name), name)
+        named = self._by_name[name] = Tenant(self.numbers.setdefault(name, len(self.numbers)), name)
         return named
 
     def _unknown(self, message: str) -> Tenant | BadRequest:

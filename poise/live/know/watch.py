@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 
 from poise.live import clock
 from poise.live.know.discover import Diff, EngineFile, EngineName
+
+log = logging.getLogger("poise.gateway")
 
 Told = Callable[[Diff], None]
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -16,9 +19,14 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 async def watch_file(file: EngineFile, told: Told, period_s: float = 2.0) -> None:
     """Look at `file` until cancelled; `told` hears of every change that is one."""
+    problem = ""
     while True:
         await asyncio.sleep(period_s)
         found = await asyncio.to_thread(file.look)  # a network file system may take its time
+        if file.problem != problem:
+            problem = file.problem
+            if problem:
+                log.error("a watched file is not taken: %s", problem)
         if found != Diff():
             told(found)
 

@@ -73,7 +73,7 @@ class Admin:
         self.server = Server(self.receive, limits)
         self._get: dict[str, Callable[[Exchange], None]] = {
             "/events": self._events,
-            "/metrics": lambda exchange: self._answer(exchange, gateway.stats.page(), PROMETHEUS),
+            "/metrics": self._metrics,
             "/state": lambda exchange: self._json(exchange, self.state()),
             "/decisions": self._decisions,
             "/config": lambda exchange: self._json(exchange, resolved(gateway)),
@@ -119,6 +119,7 @@ class Admin:
         return totals(now(), self._gateway.stats.engines.values(), world.trips.values())
 
     def _step(self) -> None:
+        self._gateway.stats.review()
         self._recent.mark(self._totals())
 
     def _beat(self) -> None:
@@ -178,6 +179,25 @@ class Admin:
             self._refuse(exchange, Refusal(405, "/events takes GET only"))
         elif not self.feed.join(exchange, SAFE):
             self._refuse(exchange, Refusal(503, "too many pages are open; close some"))
+
+    def _metrics(self, exchange: Exchange) -> None:
+        """Answer with Prometheus' page, one slice of it in each turn of the loop, so that no request waits for it."""
+        loop, slices = asyncio.get_running_loop(), self._gateway.stats.page()
+        made: list[bytes] = []
+        left: list[bool] = []
+
+        def more() -> None:
+            piece = next(slices, None)
+            if left:
+                return
+            if piece is None:
+                self._answer(exchange, b"".join(made), PROMETHEUS)
+            else:
+                made.append(piece)
+                loop.call_soon(more)
+
+        exchange.gone = lambda: left.append(True)
+        more()
 
     def _decisions(self, exchange: Exchange) -> None:
         given = parse_qs(exchange.query).get("n", ["50"])[-1]

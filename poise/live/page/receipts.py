@@ -164,7 +164,7 @@ class Receipts:
         if not isinstance(control.router, Seen):
             shadow = getattr(control.router, "shadow", None)
             if shadow is not None:
-                control.router.shadow = seen(shadow, self._note_shadow)
+                control.router.shadow = seen(plain(shadow), self._note_shadow)
             control.router = seen(control.router, self._note)
         if not all(isinstance(each, Seen) for each in control.admission):
             control.admission = tuple(seen(plain(each), self._note_admission) for each in control.admission)

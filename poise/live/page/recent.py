@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from poise.core.units import SECOND
-from poise.live.gateway.stats import BOUNDS, Histogram, Row
+from poise.live.gateway.counts import BOUNDS, Histogram, Row
 from poise.live.gateway.trip import HELD, Trip
 
 STEP_S: Final = 10.0

@@ -28,6 +28,7 @@ def resolved(gateway: Gateway) -> Json:
         "belief": asdict(gateway.control.state.belief),
         "settings": asdict(gateway.settings),
         "engines": [_engine(engine) for engine in gateway.world.fleet],
+        "needs_restart": gateway.pending,
         "slots": len(gateway.world.fleet.slots),
     }
 

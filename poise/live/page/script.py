@@ -168,7 +168,8 @@ SCRIPT: Final = r"""
       const any = each.state === "starting" ? "not heard of yet" : "any model";
       named(cells[0], each.name, role + (each.models.join(", ") || any));
       const trial = each.circuit && each.state !== "ejected" ? ", " + each.circuit : "";
-      mark(cells[1], each.state + trial, each.state);
+      const since = each.down_at === undefined ? "" : " since " + time(state.at - each.down_at);
+      mark(cells[1], each.state + since + trial, each.state);
       cells[1].className = "w";
       put(cells[2], short(each.in_flight));
       report(cells[3], each.waiting, short);

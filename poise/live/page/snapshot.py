@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from poise.core.shadow import Agreement
 from poise.core.units import SECOND
+from poise.live.gateway.counts import OTHERS, Row
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.gateway import Gateway
-from poise.live.gateway.stats import Row
 from poise.live.gateway.trip import HELD, Trip
 from poise.live.know.health import Circuit
 from poise.live.page.merge import Json
@@ -22,7 +22,8 @@ from poise.live.page.seen import plain
 
 TENANTS: Final = 50
 """Tenants that are shown, those with the most requests; the others are summed up."""
-OTHERS: Final = "(others)"
+TELL: Final = 0.95
+"""Share of an engine's prompt tokens that must be of answers that tell what was cached, for these to speak for all."""
 MINUTE: Final = 60.0
 
 
@@ -99,9 +100,10 @@ def _tenants(rows: dict[str, Row], loads: dict[str, Load], now: int) -> Json:
         each["share"] = round((each["prompt"] + each["output"]) / tokens, 4) if tokens else 0.0
     if len(told) <= TENANTS:
         return told
-    ranked = sorted(told, key=lambda name: (-told[name]["held"], -told[name]["requests"], name))
+    named = [name for name in told if name != OTHERS]
+    ranked = sorted(named, key=lambda name: (-told[name]["held"], -told[name]["requests"], name))
     shown = {name: told[name] for name in ranked[: TENANTS - 1]}
-    rest = [told[name] for name in ranked[TENANTS - 1 :]]
+    rest = [told[name] for name in (*ranked[TENANTS - 1 :], OTHERS) if name in told]
     shown[OTHERS] = _together(rest)
     return shown
 
@@ -144,6 +146,8 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
         "failures": dict(engine.failures),
     }
     visit = gateway.scout.visits.get(slot)
+    if engine.down_at >= 0:
+        told["down_at"] = _s(engine.down_at - began)
     if visit is not None:
         circuit = gateway.scout.health.circuit(slot)
         if circuit is not Circuit.CLOSED:
@@ -170,9 +174,12 @@ def _followed(gateway: Gateway) -> dict[int, Json]:
 
 
 def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
-    """Share of prompt tokens found cached: as answers' usage says, else by the engine's own count."""
+    """Share of prompt tokens found cached: as answers' usage says where almost all tell, else by the engine's count.
+
+    None where neither says it of all requests: a few answers that tell may be of another kind than the rest.
+    """
     row = gateway.stats.engines.get(engine.name)
-    if row is not None and row.known_prompt:
+    if row is not None and row.known_prompt >= TELL * row.prompt > 0:
         return row.cached / row.known_prompt
     visit = gateway.scout.visits.get(engine.slot)
     counters = visit.reading.counters if visit is not None and visit.reading is not None else {}

@@ -16,7 +16,7 @@ STYLE: Final = (
 .state{display:inline-flex;align-items:center;gap:6px;white-space:nowrap}
 .state::before{content:"";width:9px;height:9px;border-radius:50%;background:var(--soft);flex:none}
 .state.serving::before,.state.ready::before,.state.sent::before{background:var(--c2)}
-.state.ejected::before,.state.refused::before,.state.not::before{background:var(--c1)}
+.state.ejected::before,.state.down::before,.state.refused::before,.state.not::before{background:var(--c1)}
 .state.draining::before,.state.held::before,.state.half-open::before{background:var(--c4)}
 .state.moved::before{background:var(--c0)}
 h1 .state{font-size:.62em;font-weight:500;margin-left:10px;vertical-align:middle}

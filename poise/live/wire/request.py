@@ -79,6 +79,10 @@ class RequestReader:
         """Bytes of the body so far."""
         return len(self._body)
 
+    def follows(self, limits: Limits, gate: Gate | None) -> bool:
+        """Whether these are what it holds clients to."""
+        return self._limits is limits and self._gate == gate
+
     def close(self) -> None:
         """Let go of what was read, and of the parser, which holds this reader."""
         self._forget()

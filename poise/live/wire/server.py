@@ -105,6 +105,13 @@ class Server:
                 return False
         return True
 
+    def change(self, limits: Limits, gate: Gate | None) -> None:
+        """Hold clients to these limits from now on; a request that is being read ends under those it began with."""
+        self.limits, self.gate = limits, gate
+        self.bodies.limit = limits.bodies_bytes
+        while self._readers:
+            self._readers.pop().close()
+
     # Of the connections ----------------------------------------------------------------------------------------------
 
     def join(self, connection: Connection) -> bool:
@@ -129,7 +136,7 @@ class Server:
 
     def take_back(self, reader: RequestReader) -> None:
         """A reader that has read whole requests and is as good as new."""
-        if len(self._readers) < SPARE:
+        if len(self._readers) < SPARE and reader.follows(self.limits, self.gate):
             self._readers.append(reader)
 
     def count(self, cause: str) -> None:

@@ -30,6 +30,7 @@ Place = tuple[float, int, int]
 class BatchLlm(Chunked):
     """Compose from a planned queue; `tokens` and `long_prefill` as in `Chunked`. outputs: where nobody says."""
 
+    reads_predictions: ClassVar[bool] = True
     decodes_alone: ClassVar[bool] = True
 
     outputs: int = 256

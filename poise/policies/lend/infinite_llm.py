@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import ClassVar
 
 from poise.core.action import Lend
 from poise.core.units import ps
@@ -28,6 +29,8 @@ class InfiniteLlm:
     slack: the part of a replica's blocks that it keeps free, as a debtor and as a creditor, for its requests grow.
     output_tokens: guessed for a request where nobody foretells them.  block_tokens: tokens per KV block.
     """
+
+    reads_predictions: ClassVar[bool] = True
 
     step_s: float = 0.0105
     decode_s: float = 1e-5

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from poise.core.event import Event
 from poise.core.request import RequestView
@@ -37,6 +37,8 @@ class DeficitLongestPrefix:
     quantum: weighted tokens that a tenant is given at a time.  most: waiting requests beyond which prefixes
     are not compared.  weights: shares of tenants by number, 1 for those not named.
     """
+
+    reads_predictions: ClassVar[bool] = True
 
     quantum: float = 16_384.0
     input_weight: float = 1.0

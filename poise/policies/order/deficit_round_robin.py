@@ -22,7 +22,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 from poise.core.event import Event
 from poise.core.request import RequestView
@@ -50,6 +50,8 @@ class DeficitRoundRobin:
     quantum: weighted tokens that a tenant may be sent in a round.  weights: shares of tenants by number, 1 for those
     not named. Requests without a tenant share one.
     """
+
+    reads_predictions: ClassVar[bool] = True
 
     quantum: float = 4096.0
     input_weight: float = 1.0

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.request import RequestView
 from poise.core.units import ps
@@ -25,6 +26,8 @@ from poise.core.view import ClusterView
 @dataclass(slots=True)
 class ShortestPredicted:
     """Little work and long waiting first. token_s: seconds of waiting that outweigh one token of work."""
+
+    reads_predictions: ClassVar[bool] = True
 
     token_s: float = 0.01
     prompt_weight: float = 0.5

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from poise.core.event import Event
 from poise.core.request import RequestView
@@ -40,6 +40,8 @@ class VirtualTokenCounter:
     input_weight, output_weight: service of a prompt and of an output token.  uncached: charge no cached prompt tokens.
     weights: shares of tenants by number, 1 for those not named. Requests without a tenant share one.
     """
+
+    reads_predictions: ClassVar[bool] = True
 
     input_weight: float = 1.0
     output_weight: float = 2.0

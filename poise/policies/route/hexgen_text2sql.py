@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -31,6 +32,8 @@ class HexgenText2sql:
 
     output_tokens: of a request that nobody foretold.
     """
+
+    reads_predictions: ClassVar[bool] = True
 
     alpha: float = 0.3
     output_tokens: int = 256

@@ -15,6 +15,7 @@ from poise.scenario.combination import check_kept
 from poise.scenario.compare.folder import RESOLVED, opened
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
+from poise.scenario.idle import check_idle
 from poise.scenario.load import load
 from poise.scenario.meter import Bars
 from poise.scenario.read import parse_value
@@ -55,6 +56,7 @@ def compare_file(wish: Wish) -> bool:
 
         return tournament_file(wish, jobs)
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
+    check_idle(problem)
     _check_places(wish)
     study = study_of(problem)
     first = problem.traffic.make(problem.seeds[0])

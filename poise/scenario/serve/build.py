@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import poise
@@ -39,17 +40,20 @@ from poise.live.know.tokens import Exact, Tokenising
 from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
-from poise.policies.find import build
+from poise.policies.find import build, make_named
 from poise.scenario.choice import choice
+from poise.scenario.idle import check_predictor
 from poise.scenario.place import Path as DataPath
 from poise.scenario.policy import Sheet, offers
 from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
+from poise.scenario.serve.schema import Gateway as GatewaySection
 from poise.scenario.serve.share import with_tenants
+from poise.scenario.slots import GATEWAY, PROXY, acting, check_acts
 
-GATE = ("router", "mover", "order", "admission", "predictor", "hedge", "scaler", "forecast")
-"""Slots that a gateway fills; the others are decided inside engines."""
+GATE = tuple(slot for slot in acting(GATEWAY) if slot != "cache")
+"""Slots that a gateway's `Control` fills; what `cache` says is told to engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
 GRACE = 60 * SECOND
@@ -59,8 +63,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that `poise serve` needs before it opens a socket."""
+    """Everything that `poise serve` needs before it opens a socket.
 
+    asked: the file as it is written.  loaded: the same with what the key file says of tenants.
+    """
+
+    asked: GatewaySection
     loaded: LoadedGateway
     control: Control
     settings: Settings
@@ -74,9 +82,16 @@ class Plan:
     pools: list[PoolSpec]
     cache: Cache | None
 
+    def tenants_as(self, other: Plan) -> bool:
+        """Whether the same may ask as by another plan, with the same keys and limits."""
+        return self.tenants is other.tenants is None or (self.tenants is not None and self.tenants.same(other.tenants))
 
-def plan(loaded: LoadedGateway) -> Plan:
-    """Build all that can be wrong before anything is opened; UserError for the first thing that is."""
+
+def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
+    """Build all that can be wrong before anything is opened; UserError for the first thing that is.
+
+    before: what is in force, where a gateway serves already: its tenants keep their numbers.
+    """
     gateway = loaded.gateway
     engines = [_engine(loaded, each, ("engines", at)) for at, each in enumerate(gateway.engines)]
     watched = _watched(loaded)
@@ -85,7 +100,9 @@ def plan(loaded: LoadedGateway) -> Plan:
         raise loaded.places.error(
             ("engines",), "there are none; give --engine URL, or engines: or discover: in the file"
         )
-    tenants = _tenants(loaded)
+    tenants = _tenants(loaded, None if before is None else before.tenants)
+    cache = _cache(loaded)
+    check_acts(gateway.policies, GATEWAY if gateway.envoy is None else PROXY, loaded.places)
     loaded = with_tenants(loaded, tenants)
     policies = _policies(loaded)
     found = len(engines) + (len(watched.engines) if watched else 0)
@@ -96,12 +113,11 @@ def plan(loaded: LoadedGateway) -> Plan:
     if gateway.shadow is not None:
         router = shadowed(router, _shadow(loaded))
     admission = policies["admission"] or ()
-    if gateway.envoy is not None and policies["hedge"] is not None:
-        raise loaded.places.error(
-            ("policies", "hedge"), "a proxy sends a request to one engine; leave out hedge, or envoy"
-        )
     if gateway.envoy is not None:
         router, admission = Fallback(router, gateway.envoy.fallbacks), (Subset(), *admission)
+    if policies["predictor"] is not None:
+        own = policies["router"], policies["mover"], policies["order"], *(policies["admission"] or ())
+        check_predictor(own, loaded.places)
     pools = _pools(loaded, engines, policies["scaler"])
     control = Control(
         router,
@@ -119,11 +135,22 @@ def plan(loaded: LoadedGateway) -> Plan:
         tries=gateway.tries,
         resume=False,
     )
+    control.maker = partial(_made, loaded)
+    same = before is not None and before.asked.belief == gateway.belief  # a tokenizer takes its time to load
+    exact = before.exact if before is not None and same else _exact(loaded)
     return Plan(
-        loaded, control, _settings(loaded), engines, watched, named, tenants, _exact(loaded),
+        gateway, loaded, control, _settings(loaded), engines, watched, named, tenants, exact,
         {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
-        _cache(loaded),
+        cache,
     )  # fmt: skip
+
+
+def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies that an exchange names, with the shadow of the file beside its router."""
+    made = make_named(told)
+    if "router" in made and loaded.gateway.shadow is not None:
+        made["router"] = shadowed(made["router"], _shadow(loaded))
+    return made
 
 
 def gateway_of(plan: Plan) -> Gateway:
@@ -136,6 +163,7 @@ def gateway_of(plan: Plan) -> Gateway:
         every=Every(section.belief.period_s, section.belief.timeout_s),
         kv_bind=section.belief.kv_bind or "", cache=plan.cache,
     )  # fmt: skip
+    gateway.named = dict(plan.policies)
     if section.log.access:
         gateway.watch(Access(gateway.desk.models.listed, gateway.world.clock))
     return gateway
@@ -189,7 +217,7 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
     picker: dict[str, Any] = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
-        control.state.replicas, control.state.belief, plan.policies,
+        control.state.replicas, control.state.belief, gateway.named,
         seed=section.seed, resume=False, models=names, engines=engines, pools=plan.pools,
         tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
         block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
@@ -203,10 +231,6 @@ def _url(place: Place) -> str:
 def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     """One policy for each of the gateway's slots."""
     sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
-    if loaded.gateway.policies.lender is not None:
-        raise loaded.places.error(
-            ("policies", "lender"), "a gateway cannot lend KV blocks between engines; leave it out, or simulate it"
-        )
     return {slot: _only(sheet, slot) for slot in GATE}
 
 
@@ -222,6 +246,8 @@ def _only(sheet: Sheet, slot: str) -> Any:
 def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> list[PoolSpec]:
     """The pools that a scaler decides on, each with the engines of its role that the file names."""
     sections, places = loaded.gateway.pools, loaded.places
+    if scaler is None and loaded.gateway.policies.forecast is not None:
+        raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
     if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
     if getattr(scaler, "converts", ()):
@@ -247,6 +273,9 @@ def _cache(loaded: LoadedGateway) -> Cache | None:
     gateway, places = loaded.gateway, loaded.places
     hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
     if not hinted:
+        if gateway.policies.cache is not None:
+            said = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
+            raise places.error(("policies", "cache"), f"{said}, as in {{url: URL, hints: dynamo}}, or leave it out")
         return None
     if gateway.envoy is not None:
         cure = "a proxy sends requests on itself; leave out hints, or envoy"
@@ -324,12 +353,12 @@ def _named(loaded: LoadedGateway) -> tuple[Place, EngineName] | None:
     return place, EngineName(place, GRACE, 0)
 
 
-def _tenants(loaded: LoadedGateway) -> Tenants | None:
+def _tenants(loaded: LoadedGateway, before: Tenants | None) -> Tenants | None:
     section = loaded.gateway.tenants
     refuse = section.unknown == "refuse"
     if section.file is not None:
-        return Tenants.of(loaded.file(section.file, ("tenants", "file")), refuse, section.header is not None)
-    return Tenants([], refuse, True) if section.header is not None else None
+        return Tenants.of(loaded.file(section.file, ("tenants", "file")), refuse, section.header is not None, before)
+    return Tenants([], refuse, True, before) if section.header is not None else None
 
 
 def _exact(loaded: LoadedGateway) -> Exact | None:
@@ -354,6 +383,7 @@ def _settings(loaded: LoadedGateway) -> Settings:
         request_s=limits.request_s,
         ttft_s=limits.ttft_s,
         fan_out=limits.fan_out,
+        prefix_tokens=loaded.gateway.belief.prefix_tokens,
         pools=tuple(pool.role for pool in loaded.gateway.pools),
         clients=Limits(
             body_bytes=int(limits.body_mb * MIB),

@@ -46,8 +46,8 @@ def serve(wish: Wish) -> None:
     from poise.scenario.serve.load import load_gateway
     from poise.scenario.serve.run import run
 
-    def read() -> Plan:
-        return plan(load_gateway(wish.file, wish.sets, list(_shorthands(wish))))
+    def read(before: Plan | None = None) -> Plan:
+        return plan(load_gateway(wish.file, wish.sets, list(_shorthands(wish))), before)
 
     planned = read()
     log = planned.loaded.gateway.log

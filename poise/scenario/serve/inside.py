@@ -12,8 +12,9 @@ from poise.policies.batch.chunked import Chunked
 from poise.policies.find import build
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.scenario.choice import choice
+from poise.scenario.slots import INSIDE, acting
 
-SLOTS = ("batcher", "queue", "preempt", "cache")
+SLOTS = acting(INSIDE)
 COST = "cost"
 
 

@@ -9,7 +9,6 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from poise.core.errors import UserError
 from poise.live.clock import now
 from poise.live.gateway.gateway import Gateway
 from poise.live.know.discover import Diff
@@ -17,6 +16,7 @@ from poise.live.know.watch import watch_file, watch_name
 from poise.live.page.admin import Admin
 from poise.scenario.serve.build import Plan, admin_of, gateway_of, record, traces_of
 from poise.scenario.serve.envoy import open_envoy
+from poise.scenario.serve.reload import Reload
 from poise.scenario.serve.roll import Roll
 
 RARELY = (50_000, 20, 50)
@@ -25,20 +25,20 @@ RARELY = (50_000, 20, 50)
 log = logging.getLogger("poise.gateway")
 
 
-async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Callable[[], Plan]) -> bool:
+async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Callable[[Plan], Plan]) -> bool:
     """Serve until SIGTERM or SIGINT; whether all answers under way ended in time.
 
     ready: told of the gateway, its port and that of its page (0: none) once both listen.
-    reread: reads the gateway file again, on SIGHUP.
+    reread: reads the gateway file again, on SIGHUP, beside what is in force.
     """
-    section = plan.loaded.gateway
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     gateway = gateway_of(plan)
     roll = Roll(gateway)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reread(roll, reread))
+    reload = Reload(plan, gateway, roll, reread)
+    loop.add_signal_handler(signal.SIGHUP, reload.now)
     tasks: list[asyncio.Task[None]] = []
     admin, traces, front = admin_of(plan, gateway), traces_of(plan, gateway), None
     try:
@@ -52,13 +52,13 @@ async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Ca
         gc.set_threshold(*RARELY)
         ready(gateway, port, page)
         await stopping.wait()
-        log.info("stopping: answers under way have %g s", section.limits.drain_s)
+        log.info("stopping: answers under way have %g s", reload.drain_s)
     finally:
         for task in tasks:
             task.cancel()
         if front is not None:
-            await front.stop(section.limits.drain_s)
-        in_time = await gateway.stop(section.limits.drain_s)
+            await front.stop(reload.drain_s)
+        in_time = await gateway.stop(reload.drain_s)
         if admin is not None:
             await admin.stop()
         if traces is not None:
@@ -96,14 +96,3 @@ def _watching(plan: Plan, roll: Roll) -> Iterator[Coroutine[Any, Any, None]]:
     if plan.named is not None:
         place, name = plan.named
         yield watch_name(name, place.host, place.port, roll.change, period)
-
-
-def _reread(roll: Roll, reread: Callable[[], Plan]) -> None:
-    """SIGHUP: engines as the file has them now; all else stays until the gateway starts anew."""
-    try:
-        engines = reread().engines
-    except UserError as error:
-        log.error("the gateway file is not taken: %s", error)
-        return
-    roll.list(engines)
-    log.info("the gateway file was read again; it names %d engines", len(engines))

@@ -117,6 +117,11 @@ class BelieveSection(Section):
     prefix: Literal["own", "reported"] = Field(
         default="own", description="own (what was sent where, by text) or reported (by KV events)"
     )
+    prefix_tokens: Whole = Field(
+        default=_SETTINGS.prefix_tokens,
+        ge=1,
+        description="the tokens of prompts remembered of an engine that does not tell its KV size",
+    )
     kv_bind: str | None = Field(
         default=None, description="an endpoint that engines connect to with KV events, as in tcp://127.0.0.1:5557"
     )

@@ -38,7 +38,11 @@ class Counted:
     @property
     def told(self) -> dict[str, float]:
         """Each counter's sum over engines."""
-        lines = [line.split() for line in self.stats.page().decode().splitlines() if line.startswith("poise_prefix")]
+        lines = [
+            line.split()
+            for line in b"".join(self.stats.page()).decode().splitlines()
+            if line.startswith("poise_prefix")
+        ]
         sums: dict[str, float] = {}
         for name, value in lines:
             name = name.partition("{")[0].removeprefix("poise_prefix_").removesuffix("_tokens_total")

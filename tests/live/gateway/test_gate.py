@@ -89,7 +89,7 @@ def test_a_client_that_sends_nothing_more_has_its_answer() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", live.port)
             writer.write(HEAD + LENGTH + b"expect: 100-continue\r\n\r\n")
             assert (await read_all(reader)).startswith(b"HTTP/1.1 401 ")
-            assert b'poise_clients_refused_total{cause="key"} 1.0' in live.gateway.stats.page()
+            assert b'poise_clients_refused_total{cause="key"} 1.0' in b"".join(live.gateway.stats.page())
             writer.close()
             await writer.wait_closed()
 

@@ -19,7 +19,7 @@ from tests.live.warp import run
 
 def gauge(live: Live, name: str) -> dict[str, int]:
     """By pool."""
-    page = live.gateway.stats.page().decode()
+    page = b"".join(live.gateway.stats.page()).decode()
     return {pool: int(float(value)) for pool, value in re.findall(name + r'\{pool="(\w+)"\} (\S+)', page)}
 
 

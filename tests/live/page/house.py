@@ -69,6 +69,18 @@ class House:
     admin: Admin
     port: int
     admin_port: int
+    emulated: list[Emulated]
+
+    def add(self, name: str, engine: Emulated, key: str = "") -> None:
+        """Have the gateway take up an engine."""
+        self.gateway.scout.add(
+            EngineAt(
+                Place(name, "127.0.0.1", engine.port),
+                api_key=key,
+                kv_events=engine.kv_endpoint,
+                kv_replay=engine.replay_endpoint,
+            )
+        )
 
     async def complete(self, prompt: str, key: str = "", **given: Any) -> Answer:
         """One request of a client."""
@@ -113,19 +125,13 @@ async def house(
         gateway = Gateway(control, tenants=tenants, every=Every(period_s=0.05))
         admin = Admin(gateway, token, limits=limits, step_s=step_s)
         port = await gateway.start("127.0.0.1", 0)
-        for name, engine in zip(engines, emulated, strict=True):
-            gateway.scout.add(
-                EngineAt(
-                    Place(name, "127.0.0.1", engine.port),
-                    api_key=engine_key,
-                    kv_events=engine.kv_endpoint,
-                    kv_replay=engine.replay_endpoint,
-                )
-            )
         admin_port = await admin.start()
+        here = House(gateway, admin, port, admin_port, emulated)
+        for name, engine in zip(engines, emulated, strict=True):
+            here.add(name, engine, engine_key)
         try:
             await until(lambda: len(gateway.world.fleet.serving) == len(engines))
-            yield House(gateway, admin, port, admin_port)
+            yield here
         finally:
             await admin.stop()
             await gateway.stop(1.0)

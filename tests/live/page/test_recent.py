@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.units import SECOND
-from poise.live.gateway.stats import BOUNDS, Row
+from poise.live.gateway.counts import BOUNDS, Row
 from poise.live.page.recent import BEYOND, PARTS, Recent, Totals, between, bound, totals
 
 values = st.lists(st.floats(0, 200), max_size=40)

@@ -56,6 +56,7 @@ WRONG = {
     "belief.timeout_s": "belief: {timeout_s: -1}",
     "belief.prefix": "belief: {prefix: reported}",
     "belief.block_tokens": "belief: {block_tokens: 0}",
+    "belief.prefix_tokens": "belief: {prefix_tokens: 0}",
     "belief.kv_bind": "belief: {kv_bind: 5}",
     "tenants.unknown": "tenants: {unknown: maybe}",
     "tenants.header": "tenants: {header: 5}",
@@ -125,7 +126,8 @@ def test_a_cache_policy_serves_hints_and_nothing_else(tmp_path: Path) -> None:
     made = plan(load_gateway(file))
     assert made.cache == FixedTtl(9) and made.engines[0].hints
     file.write_text(f"{ENGINES}policies: {{cache: fixed_ttl}}\n")
-    assert plan(load_gateway(file)).cache is None
+    with pytest.raises(UserError, match=r":2: policies\.cache: acts in a gateway on engines that take hints.*; give"):
+        plan(load_gateway(file))
 
 
 def test_every_section_is_among_them() -> None:

@@ -1,0 +1,77 @@
+"""Prometheus' text format, made a slice at a time, so that a long page never holds up the loop.
+
+Format: Prometheus documentation, "Exposition formats", text version 0.0.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from poise.live.gateway.counts import BOUNDS, Histogram
+
+LINES: Final = 500
+"""Lines of one slice, about a millisecond's work."""
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_BOUNDS: Final = (*map(str, BOUNDS), "+Inf")
+
+
+class Family(NamedTuple):
+    """One metric: `kind` is counter, gauge or histogram, `lines` are made as they are asked for."""
+
+    name: str
+    kind: str
+    text: str
+    lines: Iterable[str]
+
+
+def labels(*pairs: tuple[str, str]) -> str:
+    """Labels as they stand within braces."""
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+
+
+def sample(name: str, told: str, value: float) -> str:
+    """One line; `told` are its labels, empty for none."""
+    return f"{name}{{{told}}} {float(value)}\n" if told else f"{name} {float(value)}\n"
+
+
+def histogram(name: str, told: str, of: Histogram) -> Iterator[str]:
+    """The lines of one histogram: cumulative buckets, count and sum."""
+    total = 0
+    for bound, number in zip(_BOUNDS, of.counts, strict=True):
+        total += number
+        yield f'{name}_bucket{{{told},le="{bound}"}} {float(total)}\n'
+    yield sample(f"{name}_count", told, total)
+    yield sample(f"{name}_sum", told, of.sum)
+
+
+def counter(name: str, text: str, rows: Iterable[tuple[str, float]]) -> Family:
+    """A counter; `rows` are labels and values."""
+    name = f"{name}_total"
+    return Family(name, "counter", text, (sample(name, told, value) for told, value in rows))
+
+
+def gauge(name: str, text: str, rows: Iterable[tuple[str, float]]) -> Family:
+    """A gauge; `rows` are labels and values."""
+    return Family(name, "gauge", text, (sample(name, told, value) for told, value in rows))
+
+
+def slices(families: Iterable[Family], most: int = LINES) -> Iterator[bytes]:
+    """The page in pieces of at most `most` lines, each made only when it is asked for."""
+    lines = _lines(families)
+    while piece := list(islice(lines, most)):
+        yield "".join(piece).encode()
+
+
+def _lines(families: Iterable[Family]) -> Iterator[str]:
+    for family in families:
+        yield f"# HELP {family.name} {family.text}\n"
+        yield f"# TYPE {family.name} {family.kind}\n"
+        yield from family.lines
+
+
+def histograms(name: str, text: str, rows: Sequence[tuple[str, Histogram]]) -> Family:
+    """A histogram for each label."""
+    return Family(name, "histogram", text, (line for told, of in rows for line in histogram(name, told, of)))

@@ -1,0 +1,114 @@
+"""The gateway file read again while the gateway serves: what can act at once does, all else is named.
+
+Engines, limits, tenants, keys and the policies of `exchange.SLOTS` act at once, and no request that is open is lost or
+sent elsewhere for it. Every other field that was changed is named in one warning, for it needs a restart. A file with
+an error changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from poise.core.errors import UserError
+from poise.core.exchange import SLOTS
+from poise.live.gateway.gateway import Gateway
+from poise.scenario.place import Path
+from poise.scenario.section import Section
+from poise.scenario.serve.build import Plan
+from poise.scenario.serve.roll import Roll
+
+log = logging.getLogger("poise.gateway")
+
+SECTIONS: Final = ("engines", "limits", "tenants")
+"""Sections of the gateway file that act at once, with all of their fields."""
+
+
+class Reload:
+    """Reads the gateway file again, and has the gateway follow it.
+
+    plan: what is in force.  reread: makes the plan of the file as it is now, beside the one in force.
+    """
+
+    def __init__(self, plan: Plan, gateway: Gateway, roll: Roll, reread: Callable[[Plan], Plan]) -> None:
+        self.plan = plan
+        self._gateway = gateway
+        self._roll = roll
+        self._reread = reread
+
+    @property
+    def drain_s(self) -> float:
+        """Seconds that answers under way get when the gateway stops."""
+        return self.plan.asked.limits.drain_s
+
+    def now(self) -> None:
+        """Follow the file as it is now."""
+        try:
+            fresh = self._reread(self.plan)
+        except UserError as error:
+            log.error("the gateway file is not taken, and nothing changes: %s", error)
+            return
+        changed = list(differences(self.plan.asked, fresh.asked))
+        if not fresh.tenants_as(self.plan) and ("tenants",) not in [each[:1] for each in changed]:
+            changed.append(("tenants", "file"))
+        acting = [path for path in changed if self._acts(path)]
+        acting = self._follow(fresh, acting)
+        self._warn(fresh, [path for path in changed if path not in acting])
+        said = ", ".join(map(_dotted, acting)) or "nothing"
+        log.info("the gateway file was read again; it names %d engines; changed: %s", len(fresh.engines), said)
+
+    def _acts(self, path: Path) -> bool:
+        """Whether a field acts while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
+        if self.plan.asked.envoy is not None and path[0] in ("policies", "tenants"):
+            return False
+        return path[0] in SECTIONS or (path[0] == "policies" and path[1] in SLOTS)
+
+    def _follow(self, fresh: Plan, acting: list[Path]) -> list[Path]:
+        """Have these fields act; those that do."""
+        plan, gateway = self.plan, self._gateway
+        settings = replace(fresh.settings, pools=plan.settings.pools, prefix_tokens=plan.settings.prefix_tokens)
+        others = any(path[0] == "tenants" for path in acting)
+        tenants, section = (fresh.tenants, fresh.asked.tenants) if others else (plan.tenants, plan.asked.tenants)
+        gateway.change(settings, tenants, (section.header or "").lower().encode())
+        free = SLOTS if plan.asked.envoy is None else ()
+        named = {slot: fresh.policies[slot] for slot in free if fresh.policies[slot] != gateway.named[slot]}
+        if named and not gateway.exchange(named):
+            log.error("the policies stay as they were, for a new one failed: %s", gateway.world.policy_error)
+            acting = [path for path in acting if path[0] != "policies"]
+        self._roll.list(fresh.engines)
+        asked = plan.asked
+        for path in acting:
+            asked = _with(asked, path, fresh.asked)
+        self.plan = replace(
+            plan, asked=asked, loaded=replace(fresh.loaded, gateway=asked), settings=settings, tenants=tenants,
+            engines=fresh.engines, policies=dict(gateway.named),
+        )  # fmt: skip
+        return acting
+
+    def _warn(self, fresh: Plan, fields: list[Path]) -> None:
+        self._gateway.pending = [_dotted(path) for path in fields]
+        for path in fields:
+            log.warning("%s", fresh.loaded.places.error(path, "needs a restart; until then what was in force stays"))
+
+
+def differences(before: Section, after: Section, path: Path = ()) -> Iterator[Path]:
+    """The fields in which two files differ; lists and policies count as one."""
+    for name in type(before).model_fields:
+        old, new = getattr(before, name), getattr(after, name)
+        if isinstance(old, Section) and isinstance(new, Section):
+            yield from differences(old, new, (*path, name))
+        elif old != new:
+            yield (*path, name)
+
+
+def _with(section: Any, path: Path, source: Any) -> Any:
+    """A section with one field as another has it."""
+    name, rest = str(path[0]), path[1:]
+    given = getattr(source, name)
+    return section.model_copy(update={name: _with(getattr(section, name), rest, given) if rest else given})
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))

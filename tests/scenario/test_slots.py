@@ -1,0 +1,61 @@
+"""A policy acts where it is named, or is refused in one line that says where it would act."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poise.core.errors import UserError
+from poise.policies.find import SLOTS, names
+from poise.scenario.serve.build import GATE, plan
+from poise.scenario.serve.load import load_gateway
+from poise.scenario.slots import ACTS, GATEWAY, INSIDE, PROXY, SIMULATION, USE, acting, elsewhere
+
+ENGINES = "engines: [http://127.0.0.1:1]\n"
+
+
+def test_the_table_has_every_slot_and_every_slot_acts_somewhere() -> None:
+    assert set(ACTS) == set(SLOTS)
+    assert set(acting(SIMULATION)) == set(SLOTS), "a scenario may name all of them"
+    assert {world for slot in ACTS.values() for world in slot.worlds} == set(USE)
+    assert acting(INSIDE) == ("batcher", "queue", "preempt", "cache")
+    assert set(acting(PROXY)) < set(acting(GATEWAY)) == {*GATE, "cache"}
+
+
+@pytest.mark.parametrize("slot", sorted(set(SLOTS) - set(acting(GATEWAY))))
+def test_a_policy_that_does_not_act_in_a_gateway_is_refused(tmp_path: Path, slot: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    name = names(slot)[0]
+    file.write_text(f"{ENGINES}policies:\n  router: round_robin\n  {slot}: {name}\n")
+    with pytest.raises(UserError) as caught:
+        plan(load_gateway(file))
+    said = str(caught.value)
+    assert said.startswith(f"{file}:4: policies.{slot}: acts ") and "\n" not in said
+    assert "not in a gateway (poise serve); use it in a scenario (poise simulate)" in said
+    assert ("inside vLLM" in said) == (slot in acting(INSIDE))
+
+
+def test_it_is_refused_on_the_command_line_too_and_null_names_nothing() -> None:
+    engines = "engines=[http://127.0.0.1:1]"
+    with pytest.raises(UserError, match=r"--set policies\.batcher=sarathi: policies\.batcher: acts inside engines"):
+        plan(load_gateway(None, [engines, "policies.batcher=sarathi"]))
+    assert plan(load_gateway(None, [engines, "policies.recovery=null"])).control.recovering is None
+
+
+@pytest.mark.parametrize("slot", ["hedge", "mover"])
+def test_behind_a_proxy_nothing_is_sent_twice_or_moved(tmp_path: Path, slot: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"{ENGINES}policies: {{router: round_robin, {slot}: {names(slot)[0]}}}\n")
+    assert plan(load_gateway(file))
+    file.write_text(f"{file.read_text()}envoy: {{port: 0}}\n")
+    with pytest.raises(UserError, match=rf":2: policies\.{slot}: acts where the gateway itself sends requests, not in"):
+        plan(load_gateway(file))
+
+
+def test_a_forecast_needs_a_scaler_that_asks_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"{ENGINES}policies: {{forecast: recent}}\n")
+    with pytest.raises(UserError, match=r":2: policies\.forecast: nobody asks for it; name a scaler"):
+        plan(load_gateway(file))
+    assert elsewhere("forecast", GATEWAY) == ""
