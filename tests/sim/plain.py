@@ -34,14 +34,21 @@ class Asked(Chunked):
 
 
 class Wary:
-    """The least loaded replica, but some requests are held while anybody is there, and some turned away."""
+    """The least loaded replica, but holds some requests while others are there, and turns some away.
+
+    Which ones hangs on how often it was asked, so a world that asks once more is another world.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ("requests",)
 
+    def __init__(self) -> None:
+        self.asked = 0
+
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
-        if request.id % 5 == 3 and sum(cluster.requests) > 2:
+        self.asked += 1
+        if self.asked % 5 == 3 and sum(cluster.requests) > 2:
             return Hold("others first")
-        if request.id % 7 == 6:
+        if self.asked % 7 == 6:
             return Reject("not this one")
         return Route(chance.least(cluster.able(request), cluster.requests))
 

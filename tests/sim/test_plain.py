@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import poise.core.lane as lane
+import poise.core.state as state
 from poise.core.records import Run
 from poise.core.trace import Trace
-from tests.sim.cases import Case
+from tests.sim.cases import Case, cases
 from tests.sim.plain import Asked, plain_cases
 from tests.sim.test_exact import assert_equal
 
@@ -33,7 +34,7 @@ def asked(case: Case) -> Case:
 
 
 def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = {"worlds": 0, "filled": 0, "asked": 0, "preempted": 0}
+    count = {"worlds": 0, "filled": 0, "asked": 0, "direct": 0, "preempted": 0}
 
     def counted(*arguments: Any) -> bool:
         filled = original(*arguments)
@@ -47,7 +48,9 @@ def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
     @settings(max_examples=150)
     def check(case: Case) -> None:
         count["worlds"] += 1
-        plain = case.build(one_step=False, check=False).simulate()
+        world = case.build(one_step=False, check=False)
+        count["direct"] += world.direct
+        plain = world.simulate()
         count["preempted"] += sum(plain.records.preemptions)
         fast, general, slow = Trace(), Trace(), Trace()
         traced = case.build(one_step=False, check=len(case.roles) < 5, trace=fast).simulate()
@@ -59,5 +62,19 @@ def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
         assert fast.lines == general.lines == slow.lines
 
     check()
+    assert count["direct"] == count["worlds"], "no event is made that nobody sees"
     assert count["filled"] > 2 * count["asked"] > 0, "most steps with prompts are to be plain ones"
     assert count["preempted"] > count["worlds"] / 10, "and room is to be short now and then"
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_counts_kept_in_order_change_nothing(case: Case) -> None:
+    """Where replicas come, go and pair up, as in small worlds that keep the order of `requests` all the same."""
+    one, other = Trace(), Trace()
+    looked = case.build(one_step=False, check=False, trace=one).simulate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "WIDE", 1)
+        kept = case.build(one_step=False, check=False, trace=other).simulate()
+    assert_same(looked, kept)
+    assert one.lines == other.lines
