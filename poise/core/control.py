@@ -131,7 +131,7 @@ class Control:
         self.lending = None if lender is None else Lending(lender, self.state)
         self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
         self.observes = bool(self._observers) or self.books.tracks or hedge is not None
-        pairs = scaler is not None or any(replica.role != "mixed" for replica in replicas)
+        pairs = scaler is not None or bool({replica.role for replica in replicas} - {"mixed"})
         gated = bool(self._enters or self._joins or self._takes or self._ends or self.admission)
         self.plain = not (self.observes or gated or pairs or self._eager or predictor is not None)
         """Whether of a request that arrives or ends nobody but the router hears, and one replica serves all of it."""
