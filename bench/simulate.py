@@ -1,6 +1,6 @@
 """How fast and how large Poise's simulator is, beside Dynamo replay and Vidur where they are given; see README.md.
 
-    python bench/simulate.py [--quick] [--repeat N] [--only WORDS] [--json FILE]
+    python bench/simulate.py [--quick] [--repeat N] [--only WORDS] [--json FILE] [--against DIR]
 
 Every measurement is a process of its own. It prints CPU seconds and asserts nothing about them.
 """
@@ -173,12 +173,20 @@ def start_up(repeat: int, router: str = "least_requests") -> dict[str, float]:
     return found
 
 
+def busy(loads: list[float]) -> str:
+    """The machine's load averages from before the first round to after the last; ours alone come to 1."""
+    low, high = min(loads), max(loads)
+    mark = ": BUSY, read ratios and no rates" if high > 1.5 else ""
+    return f"load average {low:.1f} to {high:.1f}{mark}"
+
+
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Speed and memory of the simulator, beside its peers.")
     parser.add_argument("--quick", action="store_true", help="short runs of the extreme loads")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="measure N times and take medians")
     parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name holds all of these words")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="measure the Poise of another checkout beside it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure and every measurement there")
     return parser.parse_args()
 
@@ -191,16 +199,21 @@ def main() -> None:
         sys.exit(f"bench: no load matches --only {told.only!r}; names are like {next(cases(told.quick)).name!r}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        peers: list[Peer] = [Poise(), *(peer for peer in (Dynamo.find(folder), Vidur.find(folder)) if peer)]
+        others = [Poise("there", told.against.resolve())] if told.against else []
+        peers: list[Peer] = [
+            Poise(), *others, *(peer for peer in (Dynamo.find(folder), Vidur.find(folder)) if peer)
+        ]  # fmt: skip
         bench = Bench(peers)
         start = start_up(max(told.repeat, 3))
+        loads = [os.getloadavg()[0]]
         for _ in range(told.repeat):
             try:
                 bench.round(chosen)
+                loads.append(os.getloadavg()[0])
             except Failed as error:
                 sys.exit(f"bench: {error}")
-    where = f"python {platform.python_version()} on {platform.machine()}, load average {os.getloadavg()[0]:.1f}"
-    core = next(spent.told["core"] for key, (spent, *_) in bench.spent.items() if key[0] == Poise.name)
+    where = f"python {platform.python_version()} on {platform.machine()}, {busy(loads)}"
+    core = next(spent.told["core"] for key, (spent, *_) in bench.spent.items() if key[0] == "poise")
     print(f"poise ({core} core), {where}, medians of {told.repeat}")
     print("CPU seconds to start: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in start.items()))
     rows = table(bench, chosen)

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.sim.cases import Case, cases
+from tests.sim.plain import plain_cases
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools" / "compile.py"
@@ -57,7 +59,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of random worlds."""
     drawn: list[Case] = []
 
-    @given(cases())
+    @given(st.one_of(cases(), plain_cases()))
     @settings(max_examples=WORLDS, database=None, phases=[Phase.generate])
     def draw(case: Case) -> None:
         drawn.append(case)
@@ -78,6 +80,12 @@ def test_all_that_comes_of_a_world_is_the_same(compiled: Path, interpreted: Path
     assert told[0] == told[1]
     assert len(set(told[0]["worlds"])) > WORLDS and told[0]["cloned"]
     assert told[0]["refused"] == "Nonsense answered 0; it must be a Route, a Hold or a Reject"
+
+
+def test_compiled_code_needs_nothing_of_the_compiler(compiled: Path) -> None:
+    code = "import sys; sys.modules['mypy_extensions'] = None; import poise.core.control, poise.cost.step"
+    done = run(compiled, "-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_stale_object_is_refused(compiled: Path, tmp_path: Path) -> None:

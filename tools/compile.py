@@ -3,6 +3,7 @@
     python tools/compile.py             shared objects beside their sources, where Python prefers them
     python tools/compile.py --remove    take them away: pure Python again
     python tools/compile.py --into DIR  a compiled copy of the package in DIR, an empty folder
+    python tools/compile.py -O 3        the same with more time for the C compiler
 
 Needs mypy, setuptools (both in requirements.txt) and a C compiler. The sources are compiled as they stand and remain
 the reference; policies are left as they are, since anybody may write and subclass them.
@@ -18,16 +19,19 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 PACKAGE = Path(__file__).resolve().parent.parent / "poise"
 
 MODULES = {
     "core": "account accounts action blame books built chance control detailed estimate event flight group handover"
-    " held hold kv lane loans made outcome pins prefix ranked records replica request shortage space state swaps units",
+    " held hold kv lane loans made outcome pins plain prefix ranked records replica request shortage space state swaps"
+    " units",
     "cost": "coefficients step",
     "sim": "agenda arrivals clients gateways transfers world",
 }
@@ -43,6 +47,9 @@ COPYABLE = {"core": "books chance control flight held prefix state", "cost": "co
 FLAGS = ["-fno-semantic-interposition", "-fvisibility=hidden"]
 """For gcc and clang: nobody else links to these objects, so calls between their functions may be direct."""
 
+SKIP = "--follow-imports=skip"
+"""For mypy: what is not compiled is `Any` here. Reading it, numpy's stubs above all, would take most of the time."""
+
 OBJECTS = tuple(EXTENSION_SUFFIXES)
 
 
@@ -51,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compile the hot core with mypyc.")
     parser.add_argument("--remove", action="store_true", help="take the compiled modules away")
     parser.add_argument("--into", type=Path, metavar="DIR", help="make a compiled copy there instead")
+    parser.add_argument("-O", default="2", choices="0123", help="how hard the C compiler is to try (default: 2)")
     told = parser.parse_args()
     if told.remove:
         remove()
@@ -60,10 +68,10 @@ def main() -> None:
         print(f"compile: {reason}", file=sys.stderr)
         sys.exit(2)
     if told.into:
-        compile_copy(told.into.resolve())
+        compile_copy(told.into.resolve(), told.O)
         return
     with tempfile.TemporaryDirectory() as folder:
-        copy = compile_copy(Path(folder))
+        copy = compile_copy(Path(folder), told.O)
         remove()
         for file in objects(copy):
             shutil.copy2(file, PACKAGE / file.relative_to(copy))
@@ -98,8 +106,11 @@ def remove() -> None:
         file.unlink()
 
 
-def compile_copy(folder: Path) -> Path:
-    """A compiled copy of the package in `folder`, away from pyproject.toml, which setuptools would try to read."""
+def compile_copy(folder: Path, level: str) -> Path:
+    """A compiled copy of the package in `folder`, away from pyproject.toml, which setuptools would try to read.
+
+    level: of the C compiler's optimisation.
+    """
     from mypyc.build import mypycify
     from setuptools import setup
 
@@ -112,19 +123,48 @@ def compile_copy(folder: Path) -> Path:
     for file in python_files(COPYABLE):
         make_copyable(folder / file)
     os.chdir(folder)
-    extensions = mypycify(files, debug_level="0", group_name="poise.compiled", target_dir="build")
+    extensions = mypycify(
+        [SKIP, *files],
+        opt_level=level,
+        debug_level="0",
+        multi_file=True,
+        group_name="poise.compiled",
+        target_dir="build",
+    )
     for extension in extensions:
         extension.extra_compile_args += FLAGS if os.name == "posix" else []
+        extension.include_dirs.append(str(Path("build", PACKAGE.name)))  # where these files look for one another
+    compile_side_by_side()
     setup(name="poise", packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
     for file in files:  # as they were
         shutil.copy2(PACKAGE.parent / file, file)
     return copy
 
 
+def compile_side_by_side() -> None:
+    """Let setuptools compile the files of an extension at once, as many as there are cores."""
+    from distutils.ccompiler import CCompiler  # setuptools' own, by the name under which it is used
+
+    one_by_one = CCompiler.compile
+
+    def at_once(self: Any, sources: list[str], *rest: Any, **how: Any) -> list[str]:
+        longest_first = sorted(sources, key=os.path.getsize, reverse=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(one_by_one, self, [source], *rest, **how) for source in longest_first]
+        made = {source: job.result() for source, job in zip(longest_first, jobs, strict=True)}
+        return [file for source in sources for file in made[source]]
+
+    CCompiler.compile = at_once
+
+
 def fill_in(built: Path, sources: dict[str, int]) -> None:
     """Tell the compiled code what it is made from."""
     text = built.read_text(encoding="utf-8")
     built.write_text(text.replace("= {}", f"= {sources}"), encoding="utf-8")
+
+
+MARK = "from mypy_extensions import mypyc_attr"
+"""Read by mypy and mypyc (`MYPY` is true to them), and not run: compiled code needs no package of theirs."""
 
 
 def make_copyable(file: Path) -> None:
@@ -134,7 +174,7 @@ def make_copyable(file: Path) -> None:
     but such a class is not initialised when Python makes one (mypy 2.4.1). A frozen one would refuse the copied state.
     """
     text = file.read_text(encoding="utf-8")
-    text = text.replace("import annotations\n", "import annotations; from mypy_extensions import mypyc_attr\n", 1)
+    text = text.replace("import annotations\n\n", f"import annotations; MYPY = False\nif MYPY: {MARK}\n", 1)
     text = re.sub(
         r"\n\n\n((?:@.+\n)*class \w+(?:\((?!NamedTuple|Protocol)\w+\))?:\n)",
         r"\n\n@mypyc_attr(allow_interpreted_subclasses=True)\n\1",

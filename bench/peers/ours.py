@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
-from peers.load import Load
+from peers.load import ROOT, Load
 from peers.process import CHILD, Failed, Spent, spend
 
 
 class Poise:
-    """The package beside this folder, run by the interpreter that runs this."""
+    """The package of a checkout, this one by default, run by the interpreter that runs this."""
 
-    name = "poise"
     most = 1 << 60
+
+    def __init__(self, name: str = "poise", root: Path = ROOT) -> None:
+        self.name = name
+        self.root = root
 
     def router(self, load: Load, router: str) -> str:
         """Its own."""
@@ -22,8 +26,10 @@ class Poise:
     def measure(self, load: Load, router: str, requests: int) -> Spent:
         """Run `poise_run.py` once."""
         told = json.dumps({"load": load, "requests": requests, "router": router})
-        cpu_s, rss, output = spend([sys.executable, str(CHILD), told])
+        cpu_s, rss, output = spend([sys.executable, str(CHILD), told], PYTHONPATH=str(self.root))
         figures = json.loads(output)
+        if Path(figures["package"]) != self.root / "poise":
+            raise Failed(f"{self.root} has no poise: {figures['package']} was run")
         if figures["finished"] != requests:
             raise Failed(f"poise finished {figures['finished']} of {requests} requests of {load.name}")
         return Spent(requests, cpu_s, rss, figures)

@@ -38,6 +38,7 @@ def workload(load: Load, requests: int) -> Workload:
 
 def simulated(load: Load, requests: int, router: str) -> dict[str, Any]:
     """Simulate the load on Llama-3.1-8B, one H100 a replica, and what came of it."""
+    import poise
     from poise.catalogue import device, model
     from poise.core.built import CORE
     from poise.core.spec import Cluster, Pool, Slo
@@ -52,6 +53,7 @@ def simulated(load: Load, requests: int, router: str) -> dict[str, Any]:
     figures = measure(run, cluster, Slo())
     return {
         "core": CORE,
+        "package": str(Path(poise.__file__).parent),
         "finished": figures.finished,
         "simulated_s": run.cpu_s,
         "steps": sum(stats.steps for stats in run.replicas),

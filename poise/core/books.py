@@ -36,8 +36,8 @@ class Books:
         self.flights[request.id] = flight
         if self.tracks:
             state.sent_to[flight.replica][request.id] = flight
-        if flight.decode != flight.replica and state.belief.in_flight:
-            state.requests[flight.decode] += 1
+        if flight.decode != flight.replica:
+            state.count(flight.decode, 1)
         state.sent(state.now, request, flight.replica)
 
     def end(self, request: int) -> Flight:
@@ -66,8 +66,8 @@ class Books:
         flight.target = target
         if not flight.half:
             state.sent(state.now, flight.request, target)
-        elif state.belief.in_flight:
-            state.requests[target] += 1
+        else:
+            state.count(target, 1)
 
     def moved(self, flight: Flight) -> None:
         """It is there."""
@@ -89,8 +89,8 @@ class Books:
             return
         if not half:
             state.ended(state.now, request, replica)
-        elif state.belief.in_flight:
-            state.requests[replica] -= 1
+        else:
+            state.count(replica, -1)
 
     def _follow(self, flight: Flight, before: int) -> None:
         if self.tracks:

@@ -6,6 +6,7 @@ numbers), and a replayed recording repeats itself.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 from zlib import crc32
@@ -22,14 +23,48 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-class Chance:
-    """Draws for one decision: `seed` is the run's, `key` the request's id, set anew for each request."""
+class Ranks:
+    """A column of counts, all 0 at first, which knows the replicas of each count, so that the least is at hand.
 
-    __slots__ = ("_purposes", "key", "seed")
+    column: the list, which nobody else may write to.  low: the least count.  holders: by count, the replicas in order.
+    """
+
+    __slots__ = ("column", "holders", "low")
+
+    def __init__(self, column: list[int]) -> None:
+        self.column = column
+        self.low = 0
+        self.holders: dict[int, list[int]] = {0: list(range(len(column)))}
+
+    def add(self, replica: int, more: int) -> None:
+        """Count so many more at a replica, or fewer."""
+        before = self.column[replica]
+        after = self.column[replica] = before + more
+        holders = self.holders
+        left = holders[before]
+        del left[bisect_left(left, replica)]
+        if after in holders:
+            insort(holders[after], replica)
+        else:
+            holders[after] = [replica]
+        if after < self.low:
+            self.low = after
+        while not holders.get(self.low):
+            self.low += 1
+
+
+class Chance:
+    """Draws for one decision: `seed` is the run's, `key` the request's id, set anew for each request.
+
+    ranks: of a column that `least` is asked of often, where somebody keeps them.
+    """
+
+    __slots__ = ("_purposes", "key", "ranks", "seed")
 
     def __init__(self, seed: int, key: int = 0) -> None:
         self.seed = mix((seed * 0x9E3779B97F4A7C15 + 1) & _MASK)
         self.key = key
+        self.ranks: Ranks | None = None
         self._purposes: dict[str, int] = {}
 
     def bits(self, purpose: str = "tie") -> int:
@@ -49,6 +84,10 @@ class Chance:
 
     def least(self, able: Sequence[int], column: Sequence[Any] | Callable[[int], Any]) -> int:
         """The replica of `able` with the least of `column` (a column over replicas, or a function); ties are drawn."""
+        ranks = self.ranks
+        if ranks is not None and column is ranks.column and len(able) == len(ranks.column):
+            equals = ranks.holders[ranks.low]
+            return equals[self.bits() * len(equals) >> 64] if len(equals) > 1 else equals[0]
         whole = False
         if callable(column):
             values = [column(replica) for replica in able]

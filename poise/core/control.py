@@ -134,6 +134,11 @@ class Control:
         )
         self._eager = getattr(self.mover, "eager", False)
         self.observes = bool(self._observers) or self.books.tracks or own["hedge"] is not None
+        pairs = own["scaler"] is not None or bool({replica.role for replica in self.state.replicas} - {"mixed"})
+        gated = bool(self._enters or self._joins or self._takes or self._ends or self.admission)
+        self.plain = not (self.observes or gated or pairs or self._eager or self.predictor is not None)
+        """Whether of a request that arrives or ends nobody but the router hears, and one replica serves all of it."""
+        self.chance.ranks = self.state.ranks
 
     def grouping(self, router: Any) -> Callable[[RequestView], Hashable]:
         """By what those who wait are grouped under a router."""
@@ -147,6 +152,38 @@ class Control:
             policy.observe(event)
         handler = _HANDLERS[type(event)]
         return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
+
+    def arrive(self, request: RequestView, at: int) -> int | Actions:
+        """What to do about a request that arrives for the first time; a number: send it to that replica, no more.
+
+        As `handle(Arrived(at, request, 0))`, without event and action where nobody but the router is asked.
+        """
+        if not self.plain or self.tried or self.held.queues or request.home >= 0:
+            return self.handle(made(Arrived, (at, request, 0)))
+        state = self.state
+        state.now = at
+        able = state.able(request)
+        if not able:
+            return self._sent_or_held(request, self._unless_hopeless(request))
+        self.chance.key = request.id
+        decision = self.router.route(request, state, self.chance)
+        if type(decision) is not Route:
+            return self._sent_or_held(request, self._kept(request, decision))
+        replica, _, fallback = decision
+        if replica not in able:
+            raise self._unable(request, replica, able)
+        self.books.send(Flight(request, replica, replica, fallback, at))
+        return replica
+
+    def finish(self, request: int, output_tokens: int, at: int) -> Actions:
+        """What to do about a request that has ended: `handle(Finished(...))`, without the event where nobody looks."""
+        if not self.plain:
+            return self.handle(made(Finished, (at, request, output_tokens)))
+        self.state.now = at
+        self.books.end(request)
+        if self.tried:
+            self.tried.pop(request, None)
+        return self.ask_held() if self.held.queues else ()
 
     def clone(self) -> Control:
         """An independent copy with the same state, for shadow mode and search."""
@@ -179,11 +216,13 @@ class Control:
             joined(request)
         if self.held and self.held.join_queue(request):
             return self.ask_held() if self.order is not None and self.held.leads(request) else ()
-        action = self._decide(request)
+        actions = self._sent_or_held(request, self._decide(request))
+        return (*actions, *self._rebalance()) if self._eager else actions
+
+    def _sent_or_held(self, request: RequestView, action: Action | None) -> Actions:
+        """What was decided of a request that has just come; one that is not to go anywhere yet waits."""
         if action is None or type(action) is Wake:
             self.held.add(request)
-        if self._eager:
-            return (*(() if action is None else (action,)), *self._rebalance())
         return () if action is None else (action,)
 
     def _decide(self, request: RequestView) -> Action | None:
@@ -200,9 +239,7 @@ class Control:
         if type(decision) is Route:
             replica = decision.replica
             if replica not in able:
-                raise PolicyError(
-                    f"{self._name} routed request {request.id} to replica {replica}, which is not among the able {able}"
-                )
+                raise self._unable(request, replica, able)
             decode = replica
             if state.replicas[replica].role == "prefill":
                 chosen = self._decode(request, decision)
@@ -213,8 +250,18 @@ class Control:
                 taken(request, replica, state)
             self.books.send(Flight(request, replica, decode, decision.fallback, state.now))
             return made(Dispatch, (request.id, replica, decode, self.resume))
+        return self._kept(request, decision)
+
+    def _unable(self, request: RequestView, replica: int, able: Sequence[int]) -> PolicyError:
+        """What is wrong with a route to a replica that cannot serve the request."""
+        return PolicyError(
+            f"{self._name} routed request {request.id} to replica {replica}, which is not among the able {able}"
+        )
+
+    def _kept(self, request: RequestView, decision: Any) -> Action | None:
+        """What follows from an answer that sends a request nowhere; None (or a Wake) when it is to be held."""
         if type(decision) is Hold:
-            return Wake(decision.wake_at) if decision.wake_at > state.now else None
+            return Wake(decision.wake_at) if decision.wake_at > self.state.now else None
         if type(decision) is Reject:
             return self._turn_away(request, decision.reason, decision.retry_after)
         raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
@@ -296,7 +343,7 @@ class Control:
             self._end(request)
         if self.predictor is not None:
             self.predictor.learn(request, event.output_tokens)
-        return self.ask_held() if self.held else ()
+        return self.ask_held() if self.held.queues else ()
 
     def _failed(self, event: Failed) -> Actions:
         flight = self.books.end(event.request)
@@ -306,14 +353,14 @@ class Control:
 
     def _prefilled(self, event: Prefilled) -> Actions:
         self.books.prefilled(event.request)
-        return self.ask_held() if self.held else ()
+        return self.ask_held() if self.held.queues else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
         if event.request not in self.flights:
             waited = self.held.remove(event.request)
             if waited is not None:
                 self._end(waited)
-            return self.ask_held() if self.held else ()
+            return self.ask_held() if self.held.queues else ()
         flight = self.books.end(event.request)
         self._end(flight.request)
         aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
@@ -399,11 +446,11 @@ class Control:
 
     def _moved(self, event: Moved) -> Actions:
         self.books.moved(self.flights[event.request])
-        return self.ask_held() if self.held else ()
+        return self.ask_held() if self.held.queues else ()
 
     def _stayed(self, event: Stayed) -> Actions:
         self.books.stayed(self.flights[event.request])
-        return self.ask_held() if self.held else ()
+        return self.ask_held() if self.held.queues else ()
 
     def _lent(self, event: Lent) -> Actions:
         self.state.lent(event.debtor, event.creditor, event.blocks)
@@ -463,7 +510,7 @@ class Control:
 
     def _left(self, event: Left) -> Actions:
         self._go(event.replica)
-        return self.ask_held() if self.held else ()
+        return self.ask_held() if self.held.queues else ()
 
     def _first_token(self, event: FirstToken) -> Actions:
         flight = self.flights[event.request]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -73,6 +74,9 @@ class Estimator(Protocol):
     window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
     One whose devices change their layout has a `store` as well, a `Store`.
     One whose replicas survive the loss of a device has `after_loss(lost)` as well (the function of this name).
+    One that answers for a single chunk without a shape has `one_chunk(decodes, tokens, context)` as well: base and
+    per_kv of `step(StepShape(decodes, (Chunk(tokens, context),)))`, where that piece holds for any context and there is
+    no window. A class that overrides `step` alone does not inherit it.
     """
 
     @property
@@ -107,3 +111,17 @@ def after_loss(estimator: Estimator, lost: int) -> float | None:
     """
     asked = getattr(estimator, "after_loss", None)
     return None if asked is None else asked(lost)
+
+
+def one_chunk(estimator: Estimator) -> Callable[[int, int, int], tuple[int, int]] | None:
+    """The estimator's `one_chunk`, None without one, or where the class that has it is not the one that has `step`.
+
+    It is looked for in classes only, so a wrapper that hands on what it does not know never hands on this.
+    """
+    for each in type(estimator).__mro__:
+        if "one_chunk" in vars(each):
+            found: Callable[[int, int, int], tuple[int, int]] = estimator.one_chunk  # type: ignore[attr-defined]
+            return None if estimator.window else found
+        if "step" in vars(each):
+            return None
+    return None

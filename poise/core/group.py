@@ -15,6 +15,7 @@ from poise.core.request import Sequence
 
 _ID_BITS: Final = 40
 _ID_MASK: Final = (1 << _ID_BITS) - 1
+_FAR: Final = 1 << 60
 
 
 class DecodeGroup:
@@ -22,12 +23,13 @@ class DecodeGroup:
 
     members: by id, in order of joining.  prompts: Σ prompt tokens.  offsets: Σ offset.
     shared: blocks of members that lie in shared extents.
+    next_finish: the step at which the next member finishes; later than any other without members.
     window: tokens a sliding-window layer sees (0: none); short: members still below it, `short_offsets` their Σ offset.
     """
 
     __slots__ = (
-        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "offsets", "prompts", "shared",
-        "short", "short_offsets", "step", "window",
+        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "next_finish", "offsets", "prompts",
+        "shared", "short", "short_offsets", "step", "window",
     )  # fmt: skip
 
     def __init__(self, block: int, window: int = 0) -> None:
@@ -43,6 +45,7 @@ class DecodeGroup:
         self.short_offsets = 0
         self._phases = [0] * block  # how many offsets leave which remainder by the block size
         self._ramps: dict[int, list[int]] = {}
+        self.next_finish = _FAR
         self._finishes: list[int] = []
         self._crossings: list[int] = []
 
@@ -63,11 +66,18 @@ class DecodeGroup:
         done = step + sequence.output_tokens - sequence.produced
         sequence.done_at_step = done
         heappush(self._finishes, done << _ID_BITS | sequence.id)
+        if done < self.next_finish:
+            self.next_finish = done
         if self.window:
             self._join_window(sequence)
 
     def leave(self, sequence: Sequence) -> None:
         """Let a member go; its `computed` and `produced` are set to what they are now."""
+        self._let_go(sequence)
+        if sequence.done_at_step == self.next_finish:
+            self._find_next()
+
+    def _let_go(self, sequence: Sequence) -> None:
         del self.members[sequence.id]
         offset = sequence.offset
         self.n -= 1
@@ -80,22 +90,16 @@ class DecodeGroup:
         if self.window and sequence.short:
             self._outgrow(sequence)
 
-    @property
-    def next_finish(self) -> int:
-        """The step at which the next member finishes; later than any other where there is none."""
+    def _find_next(self) -> None:
         finishes, members = self._finishes, self.members
         while finishes:
             entry = finishes[0]
             sequence = members.get(entry & _ID_MASK)
             if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
-                return entry >> _ID_BITS
+                self.next_finish = entry >> _ID_BITS
+                return
             heappop(finishes)  # left early
-        return 1 << 60
-
-    def may_finish(self) -> bool:
-        """Whether some member, or one that left early, was to finish by now."""
-        finishes = self._finishes
-        return bool(finishes) and finishes[0] >> _ID_BITS <= self.step
+        self.next_finish = _FAR
 
     def finished(self) -> list[Sequence]:
         """Let go of the members that have made their last token, least id first."""
@@ -105,8 +109,9 @@ class DecodeGroup:
             entry = heappop(finishes)
             sequence = members.get(entry & _ID_MASK)
             if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
-                self.leave(sequence)
+                self._let_go(sequence)
                 done.append(sequence)
+        self._find_next()
         return done
 
     def context(self, step: int) -> int:
@@ -129,7 +134,7 @@ class DecodeGroup:
                     return at - self.step
                 self._outgrow(sequence)
             heappop(crossings)
-        return 1 << 60
+        return _FAR
 
     def private(self, step: int) -> int:
         """Blocks that the members alone use once `step` steps are computed."""
@@ -172,6 +177,7 @@ class DecodeGroup:
         tokens = [member.offset + self.step for member in members]
         assert self.private(self.step) == sum(-(-count // self.block) for count in tokens) - self.shared
         assert all(member.done_at_step > self.step for member in members), "a member outlived its last token"
+        assert self.next_finish == min((member.done_at_step for member in members), default=_FAR)
         if self.window:
             assert self.window_context(self.step) == sum(min(count + 1, self.window) for count in tokens)
 

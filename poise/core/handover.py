@@ -137,6 +137,7 @@ class Handover:
     def park(self, request: int, now: int, passed: bool = False) -> None:
         """Let a decoding request stand still from the next step boundary on; the turn there reports it as PARKED."""
         self.leaving.append(self.replica.sequences[request])
+        self.replica.odd = True
         self.replica.look_again(now, passed)
 
     def unpark(self, request: int, now: int, passed: bool = False) -> None:

@@ -19,10 +19,10 @@ class Held:
     """First come, first served within a group, or in the order of a policy; nobody overtakes the head of its group.
 
     group: names a request's group (its model, or what the router's own `group` says).
-    order: the policy, which looks at `cluster`.
+    order: the policy, which looks at `cluster`.  queues: by group; empty when nobody is held.
     """
 
-    __slots__ = ("_cluster", "_group_of", "_order", "_queues", "group")
+    __slots__ = ("_cluster", "_group_of", "_order", "group", "queues")
 
     def __init__(
         self,
@@ -33,18 +33,18 @@ class Held:
         self.group = group
         self._order = order
         self._cluster = cluster
-        self._queues: dict[Hashable, Fifo | Line] = {}
+        self.queues: dict[Hashable, Fifo | Line] = {}
         self._group_of: dict[int, Hashable] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._queues)
+        return bool(self.queues)
 
     def __len__(self) -> int:
         return len(self._group_of)
 
     def __iter__(self) -> Iterator[RequestView]:
         """All, by arrival, then id."""
-        return iter(sorted((request for queue in self._queues.values() for request in queue), key=_order))
+        return iter(sorted((request for queue in self.queues.values() for request in queue), key=_order))
 
     def regroup(self, group: Callable[[RequestView], Hashable], order: Order | None) -> None:
         """Have all who wait in other groups, or in another order, as if they had come in the order of their arrival."""
@@ -58,7 +58,7 @@ class Held:
     def join_queue(self, request: RequestView) -> bool:
         """Queue a request behind others of its group; False where none is held (it may be asked for at once)."""
         group = self.group(request)
-        queue = self._queues.get(group)
+        queue = self.queues.get(group)
         if queue is None:
             return False
         queue.append(request)
@@ -67,7 +67,7 @@ class Held:
 
     def leads(self, request: RequestView) -> bool:
         """Whether a held request goes next in its group."""
-        return self._queues[self.group(request)].head is request
+        return self.queues[self.group(request)].head is request
 
     def add(self, request: RequestView) -> None:
         """Hold a request."""
@@ -83,23 +83,23 @@ class Held:
         if request not in self._group_of:
             return None
         group = self._group_of.pop(request)
-        queue = self._queues[group]
+        queue = self.queues[group]
         found = queue.remove(request)
         if not queue:
-            del self._queues[group]
+            del self.queues[group]
         return found
 
     def ask(self, decide: Callable[[RequestView], bool]) -> None:
         """Offer the groups' heads, oldest first, to `decide`, until it holds (False) the head of each group."""
-        if len(self._queues) == 1:  # mostly there is but one group
-            (group,) = self._queues
+        if len(self.queues) == 1:  # mostly there is but one group
+            (group,) = self.queues
             self._ask_one(group, decide)
             return
-        heads = [(_order(queue.head), place, group) for place, (group, queue) in enumerate(self._queues.items())]
+        heads = [(_order(queue.head), place, group) for place, (group, queue) in enumerate(self.queues.items())]
         heapify(heads)
         while heads:
             _, place, group = heads[0]
-            queue = self._queues[group]
+            queue = self.queues[group]
             head = queue.head
             if not decide(head):
                 heappop(heads)
@@ -109,27 +109,27 @@ class Held:
             if queue:
                 heapreplace(heads, (_order(queue.head), place, group))
             else:
-                del self._queues[group]
+                del self.queues[group]
                 heappop(heads)
 
     def _ask_one(self, group: Hashable, decide: Callable[[RequestView], bool]) -> None:
-        queue = self._queues[group]
+        queue = self.queues[group]
         while queue:
             head = queue.head
             if not decide(head):
                 return
             queue.take(head)
             del self._group_of[head.id]
-        del self._queues[group]
+        del self.queues[group]
 
     def _queue(self, request: RequestView) -> Fifo | Line:
         group = self._group_of[request.id] = self.group(request)
-        queue = self._queues.get(group)
+        queue = self.queues.get(group)
         if queue is None:
             if self._order is None:
                 queue = Fifo()
             else:
                 assert self._cluster is not None, "an order needs the cluster's view"
                 queue = Line(self._order, self._cluster)
-            self._queues[group] = queue
+            self.queues[group] = queue
         return queue

@@ -21,9 +21,9 @@ def steps_within(first: int, growth: int, elapsed: int, inclusive: bool) -> int:
         steps = int((sqrt(middle * middle + 2.0 * growth * elapsed) - middle) / growth)
     else:
         steps = elapsed // first
-    # The root is a float and may be off by one: integers decide.
-    while span(first, growth, steps) > elapsed:
+    # The root is a float and may be off by one: integers decide. `span`, written out.
+    while steps * first + growth * (steps * (steps - 1) // 2) > elapsed:
         steps -= 1
-    while span(first, growth, steps + 1) <= elapsed:
+    while (steps + 1) * first + growth * ((steps + 1) * steps // 2) <= elapsed:
         steps += 1
     return steps

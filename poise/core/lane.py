@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Final
 
-from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
+from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
 from poise.core.errors import PolicyError
-from poise.core.estimate import Chunk, Piece, StepShape, Store
+from poise.core.estimate import Chunk, Piece, StepShape, Store, one_chunk
 from poise.core.group import DecodeGroup
 from poise.core.hold import span, steps_within
 from poise.core.leave import Pass
 from poise.core.made import made
+from poise.core.plain import fill, may_fill
 from poise.core.request import Phase, Sequence
 from poise.core.spec import Engine, Lane
 from poise.core.units import NEVER
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 ALL_DECODES: Final = Batch((), ALL, UNTIL_CHANGE)
 """What a batcher with `decodes_alone` answers when there is nothing else to compute."""
 
+BLOCKED: Final = Batch((), ALL, UNTIL_HEAD)
+PROMPTS: Final = Batch((), ALL, ONE_STEP)
+"""How a budgeted batcher holds a step: of decodes while nobody finds room in it, and with prompts (`core.plain`)."""
+
 
 class LaneState:
     """The lane that batchers see (`view.LaneView`), and its batch under way.
@@ -34,9 +39,10 @@ class LaneState:
     """
 
     __slots__ = (
-        "_decodes_alone", "alone", "began_at", "chunks", "compose", "decoded", "engine", "estimate", "first",
-        "group", "growth", "hold", "index", "joining", "left", "left_at", "model_layers", "passing", "paused", "pieces",
-        "preempted", "prefilling", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
+        "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "chunks", "compose",
+        "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "joining", "left",
+        "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "replica",
+        "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -66,7 +72,16 @@ class LaneState:
         self.chunks: list[tuple[Sequence, Entry]] = []
         self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups
         self.tokens = 0  # prompt tokens of the batch under way
-        self.pieces: dict[tuple[int, float], Piece] = {}
+        self._pieces: list[Piece | None] = []  # of decodes alone, by how many they are
+        self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch says with which share of the SMs
+        self._one_chunk = None if spec.share < 1.0 else one_chunk(replica.estimator)
+        self.fills = may_fill(replica)
+        self.budget = self.long_prefill = (
+            0  # of a budgeted batcher: tokens of a step, and of one prompt in it (0: no cap)
+        )
+        if self.fills:
+            self.budget = replica.batcher.tokens or self.engine.token_budget  # type: ignore[attr-defined]
+            self.long_prefill = replica.batcher.long_prefill  # type: ignore[attr-defined]
         self.alone: Piece | None = None
         self.passing: Pass | None = None  # the batch under way, where it may be left between two layers
         self.left: Pass | None = None  # what was left at `left_at`
@@ -182,6 +197,13 @@ class LaneState:
 
     # The batch under way ---------------------------------------------------------------------------------------------
 
+    def reprice(self, estimate: Callable[[StepShape], Piece]) -> None:
+        """Steps that begin from now on cost what `estimate` says now."""
+        self.estimate = estimate
+        self._one_chunk = None
+        self._pieces.clear()
+        self._shared_pieces.clear()
+
     def done(self, now: int, passed: bool) -> int:
         """Steps of the held batch that have ended at `now`; `passed`: one that ends just then counts."""
         if self.steps <= 1 or not self.decoded:
@@ -226,7 +248,7 @@ class LaneState:
             steps = steps_within(self.first, self.growth, now - self.began_at, passed) + 1
             if steps < self.steps:
                 self.steps = steps
-                self.until = self.began_at + span(self.first, self.growth, steps)
+                self.until = self.began_at + steps * self.first + self.growth * (steps * (steps - 1) // 2)
 
     def ends_at(self, now: int) -> bool:
         """Whether a step of the held batch, its last or not, ends exactly at `now`."""
@@ -256,7 +278,7 @@ class LaneState:
             self.decoded = False
             group.step += steps
             stats.decode_tokens += steps * group.n
-            if group.may_finish():
+            if group.next_finish <= group.step:
                 for sequence in group.finished():
                     replica.finish(sequence, self)
         if self.chunks:
@@ -266,10 +288,11 @@ class LaneState:
             for sequence, entry in chunks:
                 if sequence.account is not None:
                     sequence.account.computed(entry, self, self.first, self.first)
-                if entry.last_layer and entry.last_layer < self.model_layers:
-                    sequence.layer = entry.last_layer
+                _, tokens, _, last_layer = entry
+                if last_layer and last_layer < self.model_layers:
+                    sequence.layer = last_layer
                 else:
-                    replica.advance(sequence, entry.tokens, self)
+                    replica.advance(sequence, tokens, self)
 
     def start(self, now: int) -> None:
         """Ask the batcher for the next batch and begin it."""
@@ -285,12 +308,17 @@ class LaneState:
         if group.step >= self.review_at:
             replica.shortage.review(self)
             prompts = self.prefilling or replica.waiting
-        if group.n and not self.space.fits(0):
+        space = self.space
+        room = space.room_at_least(group) if space.only is not None else -1
+        if room < 0 and group.n and not space.fits(0):
             replica.shortage.make_room(self)
         if replica.pool.cached:
-            self.space.settle()
+            space.settle()
         if self._decodes_alone and not (prompts or self.paused or self.preempted):
             self._begin_decodes(ALL_DECODES, now)
+            return
+        if self.fills and not (self.paused or self.preempted) and fill(self, room):
+            self._begin_plain(now)
             return
         batch = self.compose(self)
         if batch.setup:
@@ -309,6 +337,25 @@ class LaneState:
         elif batch.wake_at:
             self._check_wake(batch, now)
             self.until = batch.wake_at
+
+    def _begin_plain(self, now: int) -> None:
+        """Time the plain step that was filled, or the decodes alone where no prompt found a place in it."""
+        chunks = self.chunks
+        if not chunks:
+            if self.group.n:
+                self._begin_decodes(BLOCKED, now)
+            return
+        if self.replica.pool.cached:
+            self.space.settle()
+        if len(chunks) > 1 or self._one_chunk is None:
+            self._begin_chunks(PROMPTS, now)
+            return
+        sequence, entry = chunks[0]
+        group = self.group
+        self.tokens = tokens = entry.tokens
+        base, per_kv = self._one_chunk(group.n, tokens, sequence.computed)
+        first = base + self.swapping + per_kv * (group.offsets + group.n * (group.step + 1))
+        self._hold(PROMPTS, now, group.n, first, 0, 1)
 
     def _leave(self, passing: Pass, now: int, passed: bool) -> None:
         """Let the pass end at its next boundary between two layers."""
@@ -474,10 +521,10 @@ class LaneState:
         """Time as many decode steps as nothing in the batch changes."""
         group, replica = self.group, self.replica
         n = group.n
-        share = batch.share or self.spec.share
-        piece = self.pieces.get((n, share))
+        pieces = self._pieces
+        piece = pieces[n] if n < len(pieces) and not batch.share else None
         if piece is None:
-            piece = self.pieces[n, share] = self.estimate(StepShape(n, (), share))
+            piece = self._piece(n, batch.share)
         step = group.step
         context = group.offsets + n * (step + 1)
         if context > piece.until_kv:
@@ -497,9 +544,9 @@ class LaneState:
         if steps > self.review_at - step:
             steps = self.review_at - step
         if steps > 1:
-            pool = replica.pool  # the bound first, as in `Space.fits`
-            taken = pool.held + pool.explicit + group.private_at_most(step + steps)
-            if taken > pool.total or len(replica.lanes) > 1 or pool.ranked:
+            pool = replica.pool  # the bound first, as in `Space.fits`: `private_at_most`, written out
+            at_most = (group.offsets + n * (step + steps)) // group.block + n - group.shared
+            if pool.held + pool.explicit + at_most > pool.total or len(replica.lanes) > 1 or pool.ranked:
                 steps = self.space.steps(self, steps)
         if batch.wake_at:
             self._check_wake(batch, now)
@@ -507,6 +554,19 @@ class LaneState:
                 steps = min(steps, steps_within(first, growth, batch.wake_at - now, False) + 1)
         self.tokens = 0
         self._hold(batch, now, n, first, growth, steps)
+
+    def _piece(self, n: int, share: float) -> Piece:
+        """What `n` decodes alone cost with a batch's share of the SMs, 0 for the lane's own; remembered."""
+        known = self._shared_pieces.get((n, share)) if share else None
+        if known is not None:
+            return known
+        piece = self.estimate(StepShape(n, (), share or self.spec.share))
+        if share:
+            self._shared_pieces[n, share] = piece
+        else:
+            self._pieces += [None] * (n + 1 - len(self._pieces))
+            self._pieces[n] = piece
+        return piece
 
     def _set_up(self, batch: Batch) -> None:
         """Let the next step begin only after the setup; that of the next batch, should no work be left in this one."""

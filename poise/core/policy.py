@@ -257,6 +257,9 @@ class Batcher(Protocol):
 
     A class may set `decodes_alone = True`: where no prompt waits or is under way it always answers with all decodes,
     held until something changes. It is then not even asked, which is where most of the time would go.
+    One that fills a token budget just as `policies.batch.chunked` does may set `budgeted = True` in its own body (a
+    subclass does not inherit it), with `tokens`, the budget of a step (0: the engine's own), and `long_prefill`, the
+    most of one prompt (0: no cap), both fixed. It is then asked only where room may be short (`core/plain.py`).
     One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is told of each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
     One that orders who waits itself, and shall not look at the whole queue in each step, has `waits(sequence, place)`

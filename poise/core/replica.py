@@ -44,6 +44,13 @@ class Replica:
     slices: set to a list to record each held batch as `(start, end, lane, decodes, prompt tokens)`.
     """
 
+    __slots__ = (
+        "_admitted", "_busy_from", "_cancelled", "_gives_way", "_returned", "batcher", "cache", "closed",
+        "decode_lane", "engine", "estimator", "flows", "handover", "lanes", "loans", "next_at", "odd", "one_step",
+        "out", "pins", "pool", "prefill_lane", "queued_tokens", "running", "sends", "sequences", "served", "shortage",
+        "slices", "slowed", "space", "spells", "stats", "swaps", "waiting",
+    )  # fmt: skip
+
     def __init__(
         self,
         engine: Engine,
@@ -71,13 +78,13 @@ class Replica:
         self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
         self.pool = _pool(engine, blocks, listener, cache)
         self.space = Space(self.pool)
+        self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
         for lane in self.lanes:
             lane.review_at = 0 if hasattr(preempt, "review") else NEVER
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
-        self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
         self.waiting: Fcfs | Ordered | Flows | Told = _waiting(self, queue, preempt)
         self.sequences: dict[int, Sequence] = {}
         self.running = 0
@@ -96,6 +103,7 @@ class Replica:
         self.swaps = Swaps(self, getattr(preempt, "swapping", Swapping()))
         self._busy_from = NEVER
         self.out: list[Outcome] = []
+        self.odd = False  # some request is cancelled, leaves, is pinned or on its way to or from host memory
 
     # What comes from outside -----------------------------------------------------------------------------------------
 
@@ -104,9 +112,9 @@ class Replica:
         request = sequence.request
         if self._returned is not None:
             self._returned(request, now)
-        if self.pins.heap:
+        if self.odd and self.pins.heap:
             sequence.pinned = self.pins.hold(request.session)
-        self.sequences[request.id] = sequence
+        self.sequences[sequence.id] = sequence
         self.queued_tokens += request.prompt_tokens + sequence.produced
         heads = self.waiting.push(sequence)
         until = self.next_at
@@ -136,6 +144,7 @@ class Replica:
         else:
             del self.sequences[request]  # the same request may come again before the boundary
             self._cancelled.append(sequence)
+            self.odd = True
         self.look_again(now, passed)
 
     def turn(self, now: int, passed: bool = False) -> list[Outcome]:
@@ -144,12 +153,13 @@ class Replica:
         out: list[Outcome] = []
         self.out = out
         lane = self.space.only
-        if lane is None or self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying:
+        if lane is None or self.odd:
             self._turn_all(now, passed)
+            self.odd = bool(self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying)
             return out
         if lane.steps:
-            if lane.steps > 1:
-                self.catch_up(now, passed)
+            if lane.steps > 1 and self.pool.cached:
+                self.space.refresh(now, passed)
             lane.commit()
         if not lane.steps:
             lane.start(now)
@@ -157,7 +167,7 @@ class Replica:
             if self._busy_from == NEVER:
                 self._busy_from = now
             self.next_at = lane.until
-            if self.pins.heap or self.swaps.flying:
+            if self.odd:
                 self.next_at = min(lane.until, self.pins.next_at, self.swaps.next_at)
         else:
             self._schedule(now)
@@ -256,7 +266,7 @@ class Replica:
             sequence.cached = sequence.computed
         if self._admitted is not None:
             self._admitted(sequence, self.space.now)
-        if self.pins.heap:
+        if self.odd and self.pins.heap:
             self.pins.release(sequence.request.session)
             sequence.pinned = False
         self.queued_tokens -= sequence.computed
@@ -272,24 +282,26 @@ class Replica:
 
     def advance(self, sequence: Sequence, tokens: int, lane: LaneState) -> None:
         """A chunk of `tokens` tokens is computed in all layers; the first token follows when the prompt is complete."""
-        sequence.computed += tokens
+        computed, produced = sequence.computed + tokens, sequence.produced
+        sequence.computed = computed
         self.queued_tokens -= tokens
         sequence.chunk = sequence.layer = 0
         if self.flows is not None:
             self.flows.stir()
-        if sequence.computed < sequence.need or sequence.cancelled:
+        if computed < sequence.request.prompt_tokens + produced or sequence.cancelled:
             return
         lane.prefilling.remove(sequence)
-        if self.sends and self.engine.first_token == "decode" and not sequence.produced:
+        if self.sends and self.engine.first_token == "decode" and not produced:
             self.handover.send(sequence)
             self.out.append((PREFILLED, sequence))
             return
-        sequence.produced += 1
-        if sequence.produced == 1:
+        produced += 1
+        sequence.produced = produced
+        if produced == 1:
             self.out.append((FIRST_TOKEN, sequence))
             if self.served is not None:
                 self.served(sequence.request, 1, self.space.now)
-        if sequence.produced >= sequence.output_tokens:
+        if produced >= sequence.output_tokens:
             self.pool.explicit -= self.pool.private(sequence)
             self.finish(sequence, lane)
         elif self.sends:
@@ -314,6 +326,7 @@ class Replica:
             if keep > 0 and nodes:
                 place = None if self._gives_way is None else self._gives_way(sequence.request)
                 self.pins.add(sequence.request.session, nodes, self.space.now + keep, place)
+                self.odd = True
             else:
                 pool.drop(nodes)
         self.end(sequence)
@@ -375,8 +388,7 @@ class Replica:
         """Steps that begin from now on take what the device's speed and the loans make of them."""
         step = self.loans.steps(self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step)
         for lane in self.lanes:
-            lane.estimate = step
-            lane.pieces.clear()
+            lane.reprice(step)
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something came from outside: compose anew at the next step boundary."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poise.core.group import DecodeGroup
 from poise.core.kv import KvPool
 from poise.core.request import Phase, Sequence
 
@@ -42,12 +43,17 @@ class Space:
         pool = self.pool
         left = pool.total - pool.held - pool.explicit - blocks
         if self.only is not None:
-            group = self.only.group  # the bound first: it settles most questions
-            if left >= group.private_at_most(group.step + 1):
+            if self.room_at_least(self.only.group) >= blocks:  # it settles most questions
                 return True
         elif left >= self._taken_ahead_at_most():
             return True
         return left >= self._taken_ahead()
+
+    def room_at_least(self, group: DecodeGroup) -> int:
+        """A bound of `left` from below, in O(1), where there is but one lane, with this group."""
+        pool = self.pool
+        at_most = (group.offsets + group.n * (group.step + 1)) // group.block + group.n - group.shared
+        return pool.total - pool.held - pool.explicit - at_most
 
     def left(self) -> int:
         """KV blocks that nobody holds between two steps, the step ahead of each idle lane's decodes paid for."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from poise.core.chance import Ranks
 from poise.core.errors import PolicyError
 from poise.core.prefix import PrefixIndex, SentPrefixes
 from poise.core.request import RequestView
@@ -18,6 +19,9 @@ DRAINING: Final = 2
 GONE: Final = 3
 """What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
 
+WIDE: Final = 24
+"""From so many replicas on, the least of `requests` is kept at hand instead of looked for."""
+
 
 class State:
     """The belief, as columns over replicas; it is the `ClusterView` that routers are handed.
@@ -26,6 +30,13 @@ class State:
     narrow: while one decision is made, the only replicas that it may choose from; None: all that are able.
     index: a shared prefix index, for `belief.prefix = "oracle"`.
     """
+
+    __slots__ = (
+        "_able", "_common", "_corrects", "_counts", "_follows", "_since_report", "belief", "decode_rate", "free_blocks",
+        "hits", "loans", "measured_at", "named", "narrow", "now", "pools", "prefill_rate", "prefix", "queued_tokens",
+        "ranks", "rate", "replicas", "reported", "requests", "roles", "running", "sent_prefixes", "sent_to", "stage",
+        "status", "tokens", "total_blocks", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self, replicas: Sequence[ReplicaSpec], belief: Belief, needs: Iterable[str], index: PrefixIndex | None = None
@@ -59,8 +70,11 @@ class State:
         self.rate = -1.0
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
         self._corrects = False
+        self._counts = belief.in_flight
+        self.ranks: Ranks | None = None
         self.keep(needs)
         self._able: dict[tuple[str, int, int], tuple[tuple[int, ...], int]] = {}
+        self._common: tuple[tuple[int, ...], int] = (), 0  # of these, whoever serves model 0 for no tenant
         self.named: set[int] = set()
         """Tenants with replicas of their own."""
         self._name()
@@ -93,13 +107,23 @@ class State:
         if not self._corrects:
             for since in self._since_report:
                 since.clear()
+        if not (self._counts and "requests" in needed and len(self.replicas) >= WIDE):
+            self.ranks = None
+        elif self.ranks is None:
+            self.ranks = Ranks(self.requests)
+        self._follows = self._corrects or self.prefix is not None  # what is sent counts for more than `requests`
         return self._corrects and not before
 
     # What routers read -----------------------------------------------------------------------------------------------
 
     def able(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
-        return self._fit(self.stage, request) if self.narrow is None else self.narrow
+        if self.narrow is not None:
+            return self.narrow
+        ids, least = self._common
+        if request.prompt_tokens < least and request.model == 0 and request.tenant < 0 and self.stage == "serve":
+            return ids
+        return self._fit(self.stage, request)
 
     def partners(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that can make its output where another computes its prompt."""
@@ -176,15 +200,16 @@ class State:
         if self.status[replica] == GONE:
             self.status[replica] = STARTING
         self._name()
-        self._able.clear()
+        self._forget_able()
 
     def set_status(self, replica: int, status: int) -> None:
         """A replica joined, drains or is gone."""
         self.status[replica] = status
-        self._able.clear()
+        self._forget_able()
         if status == GONE:
             self.loans = {pair: blocks for pair, blocks in self.loans.items() if replica not in pair}
-            for name in ("requests", *REPORTED):
+            self.count(replica, -self.requests[replica])
+            for name in REPORTED if self._counts else ("requests", *REPORTED):
                 getattr(self, name)[replica] = 0
             if self.sent_prefixes:
                 self.sent_prefixes.forget(replica)
@@ -198,10 +223,21 @@ class State:
         if not self.loans[pair]:
             del self.loans[pair]
 
+    def count(self, replica: int, more: int) -> None:
+        """So many requests more are in flight at a replica, or fewer: the one place where `requests` is written to.
+
+        Where they are not counted but reported, nothing changes.
+        """
+        if self.ranks is not None:
+            self.ranks.add(replica, more)
+        elif self._counts:
+            self.requests[replica] += more
+
     def sent(self, at: int, request: RequestView, replica: int) -> None:
         """A request goes to `replica` now."""
-        if self.belief.in_flight:
-            self.requests[replica] += 1
+        self.count(replica, 1)
+        if not self._follows:
+            return
         if self._corrects:
             self._correct(at, replica, request.prompt_tokens, 1)
         if self.hits is not None and self.prefix is not None:
@@ -218,8 +254,9 @@ class State:
 
     def ended(self, at: int, request: RequestView, replica: int) -> None:
         """A request is no longer at `replica`."""
-        if self.belief.in_flight:
-            self.requests[replica] -= 1
+        self.count(replica, -1)
+        if not self._follows:
+            return
         if self._corrects:
             self._correct(at, replica, -request.prompt_tokens, 0)
         if self.hits is not None:
@@ -287,7 +324,13 @@ class State:
         )
         least = min((self.replicas[index].capacity_tokens for index in ids), default=0)
         self._able[stage, model, tenant] = ids, least
+        if stage == "serve" and model == 0 and tenant < 0:
+            self._common = ids, least
         return ids, least
+
+    def _forget_able(self) -> None:
+        self._able.clear()
+        self._common = (), 0
 
 
 def takes(replica: ReplicaSpec, model: int, tenant: int) -> bool:

@@ -136,6 +136,7 @@ class Swaps:
         """Queue a copy on the link; when it will end."""
         self._free_at = at = max(self._free_at, self.replica.space.now) + time
         self.flying.append((at, sequence, blocks))
+        self.replica.odd = True
         return at
 
     def _arrived(self, sequence: Sequence) -> None:

@@ -124,6 +124,20 @@ class Steps:
         piece = self._pieces.get((decodes, share))
         return self._decode(decodes, share) if piece is None else piece
 
+    def one_chunk(self, decodes: int, tokens: int, context: int) -> tuple[int, int]:
+        """Base and per_kv of the step of one chunk through all layers on the whole device, with no shape to be made."""
+        if self._part_chunk < 1.0 or self._stages > 1:
+            piece = self._mixed(decodes, (Chunk(tokens, context),), 1.0)
+            return piece.base, piece.per_kv
+        k = self._lanes[1.0]
+        beside, fixed, kv, _ = self._beside.get((decodes, 1.0)) or self._decodes_beside(k, decodes, 1.0)
+        base = k.step + k.sequence * (decodes + 1) + fixed
+        base += k.attention(tokens, context, self.window)
+        base += self._layers * k.layer(beside + tokens) + k.last(beside + 1)
+        if k.scan:
+            base += k.scan * tokens
+        return round(base), kv
+
     def kv_bytes(self, tokens: int) -> int:
         """Bytes that `tokens` tokens of one request keep on all devices of its replica, copies and states included."""
         if tokens <= 0:

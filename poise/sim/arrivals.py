@@ -29,8 +29,8 @@ def turns(session: Any) -> Any:
     """How many earlier rows each row's session has; 0 for rows without one."""
     order = np.argsort(session, kind="stable")
     first = np.flatnonzero(np.diff(session[order], prepend=-2))
-    counts = np.diff(np.append(first, len(order)))
-    turn = np.empty(len(order), dtype=np.int32)
+    counts: Any = np.diff(np.append(first, len(order)))
+    turn: Any = np.empty(len(order), dtype=np.int32)
     turn[order] = np.arange(len(order)) - np.repeat(first, counts)
     return np.where(session < 0, 0, turn)
 
@@ -158,7 +158,7 @@ class Arrivals:
 
     def _chain(self, offsets: Any, ids: Any, waits: Any) -> None:
         counts = np.diff(offsets)
-        rows = np.repeat(np.arange(self.rows), counts)
+        rows: Any = np.repeat(np.arange(self.rows), counts)
         for row, before in zip(rows.tolist(), ids.tolist(), strict=True):
             self.followers.setdefault(before, []).append(row)
         if waits is not None:

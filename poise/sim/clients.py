@@ -9,6 +9,7 @@ from poise.core.accounts import Accounts
 from poise.core.event import Arrived, Cancelled, Event
 from poise.core.made import made
 from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
+from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.sim.agenda import ARRIVE, ARRIVE_KEY, AT_BITS, END, TIMEOUT, Agenda
 from poise.sim.arrivals import Arrivals
@@ -79,22 +80,26 @@ class Clients:
     def arrive(self, row: int) -> None:
         """A request is sent, for the first time or again."""
         now, records = self._agenda.now, self.records
-        arrivals = self.arrivals
-        request = arrivals.view(row, now)
         if row not in self.attempts:
-            self.arrived += 1
-            records.arrived_at[row] = now
-            records.prompt_tokens[row] = request.prompt_tokens
-            if arrivals.timeout and arrivals.timeout[row]:
-                self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
-            if self._accounts is not None:
-                self._accounts.arrive(request)
-            self._turn(made(Arrived, (now, request, 0)))
+            self._turn(made(Arrived, (now, self.first_seen(row, now), 0)))
         elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
-            request = request._replace(arrived_at=records.arrived_at[row])
+            request = self.arrivals.view(row, now)._replace(arrived_at=records.arrived_at[row])
             if self._accounts is not None:
                 self._accounts.come_back(row)
             self._turn(Arrived(now, request, self.attempts[row]))
+
+    def first_seen(self, row: int, now: int) -> RequestView:
+        """A request arrives for the first time: what is known of it, and a note that it has arrived."""
+        arrivals, records = self.arrivals, self.records
+        request = arrivals.view(row, now)
+        self.arrived += 1
+        records.arrived_at[row] = now
+        records.prompt_tokens[row] = request.prompt_tokens
+        if arrivals.timeout and arrivals.timeout[row]:
+            self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
+        if self._accounts is not None:
+            self._accounts.arrive(request)
+        return request
 
     def try_again(self, row: int) -> bool:
         """Whether a client that was turned away comes back: after 1 s, 2 s, 4 s …, as often as its patience lasts."""

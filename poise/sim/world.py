@@ -20,6 +20,7 @@ from poise.core.made import made
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
 from poise.core.replica import Replica
+from poise.core.request import RequestView
 from poise.core.request import Sequence as Running
 from poise.core.spec import Cluster
 from poise.core.state import DRAINING
@@ -114,6 +115,8 @@ class World:
         self._enough = enough
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
+        self.direct = self._plain and control.plain
+        """Whether arrivals and ends go to the control side as calls, without events that nobody would see."""
         self._stepped_at = -1
         self._stepped = -1
         self.accounts: Accounts | None = None
@@ -199,6 +202,7 @@ class World:
         stop = END if self._drain else (self._until + 1) << AT_BITS
         after_event, tell, enough = self._after_event, self._tell, self._enough
         counts = tell is not None or enough is not None
+        direct = self.direct
         lends, due = self.control.lending is not None, self.lending.due
         handlers: dict[int, Callable[[int], None]] = {
             FAULT: agenda.do_later,
@@ -221,7 +225,10 @@ class World:
                 agenda.now = key >> AT_BITS
                 row = clients.next_row
                 clients.find_next()
-                clients.arrive(row)
+                if direct:
+                    self._arrive(row)
+                else:
+                    clients.arrive(row)
             elif key >= stop:
                 return
             else:
@@ -293,6 +300,19 @@ class World:
         run.offered = self.clients.arrived
 
     # Decisions -------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, row: int) -> None:
+        """A request arrives for the first time where the router alone hears of it: `_turn` and `_dispatch` in one."""
+        now, records = self.agenda.now, self.records
+        request = self.clients.first_seen(row, now)
+        answer = self.control.arrive(request, now)
+        if not isinstance(answer, int):
+            for action in answer:
+                self._perform(action)
+            return
+        records.dispatched_at[row] = now
+        records.replica[row] = records.decode_replica[row] = answer
+        self._send(request, answer, self._limits[answer] - request.prompt_tokens, 0)
 
     def _turn(self, event: Event) -> None:
         """Apply, decide, record, perform."""
@@ -378,12 +398,17 @@ class World:
         room = self._limits[number] - request.prompt_tokens
         if decode != number:
             room = min(room, self._limits[decode] - request.prompt_tokens)
+        self._send(request, number, room, made.get(row, 0) if made else 0)
+
+    def _send(self, request: RequestView, number: int, room: int, produced: int) -> None:
+        """A request reaches its replica, which has room for so many output tokens; so many are made already."""
+        row, arrivals = request.id, self.clients.arrivals
         if room < 1:
-            self._turn(Refused(now, row, number, f"prompt does not fit replica {number}"))
+            self._turn(Refused(self.agenda.now, row, number, f"prompt does not fit replica {number}"))
             return
-        output = min(self.clients.arrivals.truth(row), room)
-        arrivals = self.clients.arrivals
-        produced = made.get(row, 0) if made else 0
+        output = arrivals.truth(row)
+        if output > room:
+            output = room
         self._add(Running(request, output, produced, arrivals.output_id(row), arrivals.tool(row)), number)
 
     def _hedge(self, action: Hedge) -> None:
@@ -452,7 +477,11 @@ class World:
                 if self.transfers.trips:
                     self.transfers.ended(row)
                 self.clients.end(row, FINISHED)
-                self._turn(made(Finished, (now, row, running.output_tokens)))
+                if self.direct:
+                    for action in self.control.finish(row, running.output_tokens, now):
+                        self._perform(action)
+                else:
+                    self._turn(made(Finished, (now, row, running.output_tokens)))
             elif code == PREFILLED:
                 records.cached_tokens[row] = running.cached
                 twin = running.twin(running.output_tokens)

@@ -36,6 +36,10 @@ class LinearCost:
             time += self.prompt_s * chunk.tokens * part
         return Piece(ps(time / shape.share), ps(self.kv_s / shape.share), ps(self.window_s / shape.share))
 
+    def one_chunk(self, decodes: int, tokens: int, context: int) -> tuple[int, int]:
+        """Base and per_kv of the step of one chunk."""
+        return ps(self.step_s + self.decode_s * decodes + self.prompt_s * tokens), ps(self.kv_s)
+
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of the KV cache of `tokens` tokens."""
         return tokens * self.token_bytes

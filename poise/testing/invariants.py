@@ -16,6 +16,8 @@ def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
     """Every block is in one place, and every running sum equals a scan."""
     pool = replica.pool
     private = running = queued = 0
+    odd = replica._cancelled or replica.handover.leaving or replica.pins.heap or replica.swaps.flying
+    assert replica.odd or not odd or replica.space.only is None, "something is odd and the replica does not know"
     explicit = replica.swaps.leaving
     for lane in replica.lanes:
         lane.group.check()

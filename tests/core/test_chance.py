@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.core.chance import Chance
+from poise.core.chance import Chance, Ranks
 
 words = st.text(min_size=1, max_size=8)
 keys = st.integers(0, 2**40)
@@ -86,6 +86,19 @@ def test_least_picks_a_minimum_of_the_able(key: int, column: list[int], data: st
 def test_a_column_and_a_function_draw_the_same(key: int, column: list[int]) -> None:
     able = range(len(column))
     assert Chance(2, key).least(able, column) == Chance(2, key).least(able, column.__getitem__)
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 39), st.integers(-3, 3)), max_size=80), st.integers(0, 99))
+def test_ranks_find_the_least_that_a_look_at_the_whole_column_finds(
+    replicas: int, changes: list[tuple[int, int]], key: int
+) -> None:
+    ranks, plain, ranked = Ranks([0] * replicas), Chance(1, key), Chance(1, key)
+    ranked.ranks, able = ranks, range(replicas)
+    for replica, more in changes:
+        ranks.add(replica % replicas, more)
+        assert ranks.low == min(ranks.column)
+        assert ranked.least(able, ranks.column) == plain.least(able, list(ranks.column))
+        assert ranked.least(able[1:] or able, ranks.column) == plain.least(able[1:] or able, ranks.column)
 
 
 def test_least_is_fair_between_equals() -> None:

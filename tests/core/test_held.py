@@ -173,5 +173,5 @@ def test_who_left_is_not_kept() -> None:
     for number in range(1, 10_000):
         held.add(RequestView(number, number, 1))
         held.remove(number)
-    (flow,) = held._queues[0]._flows.values()  # type: ignore[union-attr]
+    (flow,) = held.queues[0]._flows.values()  # type: ignore[union-attr]
     assert len(held) == 1 and len(flow) <= 2

@@ -99,7 +99,7 @@ class Core:
         """Steps take `factor` times as long, from the next one on."""
         self.slow.factor = factor
         for lane in self.replica.lanes:
-            lane.pieces.clear()
+            lane.reprice(lane.estimate)
         self.driver.look_again(self.pace.now())
         self._after()
 

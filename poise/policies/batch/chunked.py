@@ -30,6 +30,7 @@ class Chunked:
     """
 
     decodes_alone: ClassVar[bool] = True
+    budgeted: ClassVar[bool] = True
 
     tokens: int = 0
     long_prefill: int = 0

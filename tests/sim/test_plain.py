@@ -1,0 +1,80 @@
+"""The quick ways through a plain world give what the batcher asked each time gives, and the step-by-step reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import poise.core.lane as lane
+import poise.core.state as state
+from poise.core.records import Run
+from poise.core.trace import Trace
+from tests.sim.cases import Case, cases
+from tests.sim.plain import Asked, plain_cases
+from tests.sim.test_exact import assert_equal
+
+STATS = ("busy", "prompting", "steps", "batches", "prompt_tokens", "decode_tokens", "peak_blocks", "up_until")
+
+
+def assert_same(one: Run, other: Run) -> None:
+    """All that comes of two runs, the number of held batches included."""
+    assert_equal(one, other)
+    for ours, theirs in zip(one.replicas, other.replicas, strict=True):
+        assert [getattr(ours, name) for name in STATS] == [getattr(theirs, name) for name in STATS]
+    assert (one.ended_at, one.offered, one.refusals) == (other.ended_at, other.offered, other.refusals)
+
+
+def asked(case: Case) -> Case:
+    """The same world under a batcher that promises nothing."""
+    return replace(case, batcher=partial(Asked, long_prefill=case.long_prefill))
+
+
+def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = {"worlds": 0, "filled": 0, "asked": 0, "direct": 0, "preempted": 0}
+
+    def counted(*arguments: Any) -> bool:
+        filled = original(*arguments)
+        count["filled" if filled else "asked"] += 1
+        return filled
+
+    original = lane.fill
+    monkeypatch.setattr(lane, "fill", counted)
+
+    @given(plain_cases())
+    @settings(max_examples=150)
+    def check(case: Case) -> None:
+        count["worlds"] += 1
+        world = case.build(one_step=False, check=False)
+        count["direct"] += world.direct
+        plain = world.simulate()
+        count["preempted"] += sum(plain.records.preemptions)
+        fast, general, slow = Trace(), Trace(), Trace()
+        traced = case.build(one_step=False, check=len(case.roles) < 5, trace=fast).simulate()
+        assert_same(plain, traced)
+        assert_same(plain, asked(case).build(one_step=False, check=False, trace=general).simulate())
+        reference = case.build(one_step=True, check=False, trace=slow).simulate()
+        assert_equal(plain, reference)
+        assert (plain.ended_at, plain.refusals) == (reference.ended_at, reference.refusals)
+        assert fast.lines == general.lines == slow.lines
+
+    check()
+    assert count["direct"] == count["worlds"], "no event is made that nobody sees"
+    assert count["filled"] > 2 * count["asked"] > 0, "most steps with prompts are to be plain ones"
+    assert count["preempted"] > count["worlds"] / 10, "and room is to be short now and then"
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_counts_kept_in_order_change_nothing(case: Case) -> None:
+    """Where replicas come, go and pair up, as in small worlds that keep the order of `requests` all the same."""
+    one, other = Trace(), Trace()
+    looked = case.build(one_step=False, check=False, trace=one).simulate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "WIDE", 1)
+        kept = case.build(one_step=False, check=False, trace=other).simulate()
+    assert_same(looked, kept)
+    assert one.lines == other.lines
