@@ -50,7 +50,7 @@ class Held:
         """Have all who wait in other groups, or in another order, as if they had come in the order of their arrival."""
         waiting = list(self)
         self.group, self._order = group, order
-        self._queues.clear()
+        self.queues.clear()
         self._group_of.clear()
         for request in waiting:
             self.add(request)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from poise.core.kv import KvPool, Node
+from poise.core.kv import KvPool
+from poise.core.runs import Run
 from poise.core.units import NEVER
 
 
@@ -17,7 +18,7 @@ class Pin:
 
     __slots__ = ("nodes", "place", "session")
 
-    def __init__(self, session: int, nodes: list[Node], place: Any) -> None:
+    def __init__(self, session: int, nodes: list[Run], place: Any) -> None:
         self.session = session
         self.nodes = nodes
         self.place = place
@@ -43,7 +44,7 @@ class Pins:
         """When the next pin expires."""
         return self.heap[0][0] if self.heap else NEVER
 
-    def add(self, session: int, nodes: list[Node], until: int, place: Any = None) -> None:
+    def add(self, session: int, nodes: list[Run], until: int, place: Any = None) -> None:
         """Hold `nodes`, already counted as in use, until the instant `until`."""
         self.release(session)
         pin = Pin(session, nodes, place)

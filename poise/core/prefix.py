@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+
+from poise.core.runs import parting
 
 
 class PrefixIndex:
@@ -27,9 +30,12 @@ class PrefixIndex:
         """`replica` holds `extent` no longer."""
         self.remove_all(replica, (extent,))
 
-    def add_all(self, replica: int, extents: Iterable[int]) -> None:
+    def add_all(self, replica: int, extents: Sequence[int]) -> None:
         """`replica` holds these extents from now on."""
-        holders, bit = self._holders, 1 << replica  # `add` in place: a decision may enter hundreds
+        holders, bit = self._holders, 1 << replica
+        if len(extents) > 1 and holders.keys().isdisjoint(extents):
+            holders.update(dict.fromkeys(extents, bit))
+            return
         for extent in extents:
             holders[extent] = holders.get(extent, 0) | bit
 
@@ -37,11 +43,9 @@ class PrefixIndex:
         """`replica` holds these extents no longer."""
         holders, others = self._holders, ~(1 << replica)
         for extent in extents:
-            left = holders.get(extent, 0) & others
+            left = holders.pop(extent, 0) & others
             if left:
                 holders[extent] = left
-            else:
-                holders.pop(extent, None)
 
     def forget(self, replica: int) -> None:
         """`replica` holds nothing any more."""
@@ -81,46 +85,77 @@ def _fill(tokens: list[int], mask: int, value: int) -> None:
         mask ^= low
 
 
+class SentRun:
+    """Extents of a prompt from place `first` up to `end`, all sent last at the same time; forgotten from its end."""
+
+    __slots__ = ("end", "ends", "first", "ids")
+
+    def __init__(self, ids: Sequence[int], ends: Sequence[int]) -> None:
+        self.ids = ids
+        self.ends = ends
+        self.first = 0
+        self.end = len(ids)
+
+    def reach(self, place: int) -> int:
+        """Tokens of the prompt before the extent at a place."""
+        return self.ends[place - 1] if place else 0
+
+
 class Sent:
     """The extents that one replica was sent, the least recently sent first; `tokens` is their sum.
 
     A prompt's extents are touched from its end to its beginning, so an extent is never older than one that goes on
-    from it: what is dropped first is always a leaf, as in an engine.
+    from it: what is dropped first is always a leaf, as in an engine. So each prompt becomes one run, which takes from
+    older ones what they begin with; their rest stays where it is.
     """
 
-    __slots__ = ("_extents", "tokens")
+    __slots__ = ("_first", "_runs", "tokens")
 
     def __init__(self) -> None:
-        self._extents: OrderedDict[int, int] = OrderedDict()
+        self._runs: OrderedDict[SentRun, None] = OrderedDict()
+        self._first: dict[int, SentRun] = {}  # by first extent
         self.tokens = 0
 
-    def add(self, ids: Sequence[int], ends: Sequence[int]) -> list[int]:
+    def add(self, ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
         """A prompt made of these extents was sent; those that had not been."""
-        extents, tokens = self._extents, self.tokens
-        new = []
-        for place in range(len(ids) - 1, -1, -1):
-            extent = ids[place]
-            if extent in extents:
-                extents.move_to_end(extent)
+        runs, first = self._runs, self._first
+        place, count = 0, len(ids)
+        while place < count:
+            run = first.pop(ids[place], None)
+            if run is None:
+                break
+            place = parting(run.ids, ids, place + 1, min(run.end, count))
+            if place == run.end:
+                del runs[run]
             else:
-                size = ends[place] - ends[place - 1] if place else ends[0]
-                extents[extent] = size
-                tokens += size
-                new.append(extent)
-        self.tokens = tokens
-        return new
+                run.first = place
+                first[run.ids[place]] = run
+        if count:
+            new = first[ids[0]] = SentRun(ids, ends)
+            runs[new] = None
+            self.tokens += ends[-1] - new.reach(place)
+        return ids[place:]
 
     def oldest(self) -> Iterator[tuple[int, int]]:
         """The extents and their tokens, the least recently sent first."""
-        return iter(self._extents.items())
+        for run in self._runs:
+            for place in range(run.end - 1, run.first - 1, -1):
+                yield run.ids[place], run.ends[place] - run.reach(place)
 
     def drop(self, room: int) -> list[int]:
         """Forget the oldest extents until at most `room` tokens are left; what was forgotten."""
-        dropped = []
-        while self.tokens > room and self._extents:
-            extent, tokens = self._extents.popitem(last=False)
-            self.tokens -= tokens
-            dropped.append(extent)
+        runs, dropped = self._runs, list[int]()
+        while self.tokens > room and runs:
+            run = next(iter(runs))
+            first, end = run.first, run.end
+            least = run.ends[end - 1] - (self.tokens - room)  # up to where the run may stay
+            keep = bisect_right(run.ends, least, first, end)
+            self.tokens -= run.ends[end - 1] - run.reach(keep)
+            dropped += run.ids[keep:end]
+            if keep > first:
+                run.end = keep
+            else:
+                del runs[run], self._first[run.ids[first]]
         return dropped
 
 

@@ -6,9 +6,11 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from poise.core.errors import PoiseError
-from poise.core.kv import CacheListener, KvPool, Node
+from poise.core.extents import CacheListener
+from poise.core.kv import KvPool
 from poise.core.policy import RankExtent
 from poise.core.request import Sequence
+from poise.core.runs import Run
 
 
 class RankedPool(KvPool):
@@ -25,69 +27,65 @@ class RankedPool(KvPool):
     def __init__(self, total: int, block: int, caching: bool, listener: CacheListener | None, rank: RankExtent) -> None:
         super().__init__(total, block, caching, listener)
         self._rank = rank
-        self._heap: list[tuple[Any, int, Node]] = []
+        self._heap: list[tuple[Any, int, Run]] = []
         self._entries: dict[int, int] = {}
         self._last: dict[int, Sequence] = {}
         self._count = 0
         self._releasing: Sequence | None = None
 
-    def release(self, sequence: Sequence, output_id: int = -1, *, returns: bool = False) -> list[Node]:
+    def release(self, sequence: Sequence, output_id: int = -1, *, returns: bool = False) -> list[Run]:
         """As any pool; and remember who held the extents last."""
         self._releasing = sequence
-        nodes = super().release(sequence, output_id, returns=returns)
-        for node in nodes:
-            self._last[node.id] = sequence
-        return nodes
+        runs = super().release(sequence, output_id, returns=returns)
+        for run in runs:
+            self._last[run.id] = sequence
+        return runs
 
-    def drop(self, nodes: list[Node]) -> None:
+    def drop(self, runs: list[Run]) -> None:
         """Let go of extents, and ask the rank of those that nobody holds any more."""
-        super().drop(nodes)
-        for node in nodes:
-            if not node.refs:
-                self._enlist(node, self._last[node.id])
+        super().drop(runs)
+        for run in runs:
+            if not run.refs:
+                self._enlist(run, self._last[run.id])
 
     def settle(self, available: int) -> None:
         """Evict, the least rank first, until the cached blocks fit in `available`."""
         excess = self.cached - available
         while excess > 0:
-            node = self._first()
+            run = self._first()
             self.version += 1
-            if node.blocks > excess:
-                node.blocks -= excess
-                self.cached -= excess
+            if run.blocks > excess:
+                self._trim(run, excess)
                 return
             heappop(self._heap)
-            self._forget(node)
-            self.cached -= node.blocks
-            excess -= node.blocks
-            if node.id >= 0:
-                del self.nodes[node.id]
-                if self.listener:
-                    self.listener(node.id, False)
+            excess -= run.blocks
+            self._forget(run)
 
-    def _first(self) -> Node:
+    def _first(self) -> Run:
         """The cached extent of the least rank; entries of those that somebody has held since are thrown away."""
         while self._heap:
-            _, count, node = self._heap[0]
-            if self._entries.get(node.id) == count and node.id in self.lru:
-                return node
+            _, count, run = self._heap[0]
+            if self._entries.get(run.id) == count and run in self.lru:
+                return run
             heappop(self._heap)
         raise PoiseError("KV pool out of balance: blocks to evict and nothing cached")
 
-    def _forget(self, node: Node) -> None:
-        super()._forget(node)
-        del self._entries[node.id]
-        self._last.pop(node.id, None)
+    def _forget(self, run: Run) -> None:
+        super()._forget(run)
+        del self._entries[run.id]
+        self._last.pop(run.id, None)
 
-    def _enlist(self, node: Node, sequence: Sequence) -> None:
+    def _enlist(self, run: Run, sequence: Sequence) -> None:
         self._count += 1
-        self._entries[node.id] = self._count
-        heappush(self._heap, (self._rank(sequence, node.id, node.blocks), self._count, node))
+        self._entries[run.id] = self._count
+        heappush(self._heap, (self._rank(sequence, run.id, run.blocks), self._count, run))
 
     def _append_anonymous(self, blocks: int) -> None:
         """Blocks without identity are ranked like others, those of one request together."""
         assert self._releasing is not None
         self._anonymous -= 1
-        node = self.lru[self._anonymous] = Node(self._anonymous, blocks, 0, False)
+        run = Run(self._anonymous, blocks, 0)
+        run.found = False
+        self.lru[run] = None
         self.cached += blocks
-        self._enlist(node, self._releasing)
+        self._enlist(run, self._releasing)

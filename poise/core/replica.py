@@ -16,9 +16,10 @@ from typing import Any
 
 from poise.core.action import UNTIL_CHANGE
 from poise.core.estimate import Estimator
+from poise.core.extents import CacheListener
 from poise.core.flows import Flows
 from poise.core.handover import Handover
-from poise.core.kv import CacheListener, KvPool
+from poise.core.kv import KvPool
 from poise.core.lane import LaneState
 from poise.core.loans import Loans
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome

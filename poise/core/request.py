@@ -8,7 +8,7 @@ from poise.core.errors import InvalidTransition
 
 if TYPE_CHECKING:
     from poise.core.account import Account
-    from poise.core.kv import Node
+    from poise.core.runs import Path, Run
 
 
 class Phase:
@@ -87,8 +87,8 @@ class Sequence:
     computed: tokens whose KV is here.  produced: output tokens made so far, earlier replicas' included.
     cached: prompt tokens found in the prefix cache when it was admitted first.
     chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
-    nodes, shared: prefix extents held, and how many of its blocks lie in them.  own: blocks that it left in the cache
-    when it was preempted, which it alone can find.
+    nodes, shared: runs of prefix extents held, and how many of its blocks lie in them.  own: blocks that it left in the
+    cache when it was preempted, which it alone can find.  path: its prompt's extents, once somebody asked.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
     kept: tokens of which host memory keeps a copy while they are here too, whole blocks of them.
     tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
@@ -97,17 +97,18 @@ class Sequence:
     """
 
     __slots__ = (
-        "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_nodes",
-        "hit_own", "hit_version", "id", "kept", "lane", "layer", "nodes", "offset", "output_id", "output_tokens",
-        "own", "phase", "pinned", "preemptions", "produced", "request", "shared", "short", "source", "swapped",
-        "tool",
+        "account", "cached", "cancelled", "chunk", "computed", "done_at_step", "extent", "hit", "hit_end",
+        "hit_own", "hit_runs", "hit_version", "id", "kept", "lane", "layer", "nodes", "offset", "output_id",
+        "output_tokens", "own", "path", "phase", "pinned", "preemptions", "produced", "request", "shared", "short",
+        "source", "swapped", "tool",
     )  # fmt: skip
 
     done_at_step: int
     extent: int
     hit: int
-    hit_nodes: list[Node]
+    hit_end: int
     hit_own: int
+    hit_runs: list[Run]
     hit_version: int
     offset: int
     short: bool
@@ -126,8 +127,9 @@ class Sequence:
         self.computed = 0
         self.chunk = 0
         self.layer = 0
-        self.nodes: list[Node] = []
-        self.own: Node | None = None
+        self.nodes: list[Run] = []
+        self.own: Run | None = None
+        self.path: Path | None = None
         self.shared = 0
         self.source = -1
         self.swapped = 0

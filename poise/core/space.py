@@ -62,13 +62,22 @@ class Space:
 
     def refresh(self, now: int, passed: bool = False) -> None:
         """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
-        if self.pool.cached:
-            self.pool.settle(max(0, self.available(now, passed)))
+        pool, lane = self.pool, self.only
+        if not pool.cached:
+            return
+        if lane is not None:  # the bound first, as in `fits`
+            free = pool.total - pool.held - pool.explicit - pool.cached
+            if free >= lane.group.private_at_most(lane.group.step + lane.steps + 1):
+                return
+        pool.settle(max(0, self.available(now, passed)))
 
     def settle(self) -> None:
         """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""
-        pool = self.pool
-        pool.settle(max(0, pool.total - pool.held - pool.explicit - self._taken_ahead()))
+        pool, lane = self.pool, self.only
+        left = pool.total - pool.held - pool.explicit
+        if lane is not None and left - pool.cached >= lane.group.private_at_most(lane.group.step + (lane.steps or 1)):
+            return
+        pool.settle(max(0, left - self._taken_ahead()))
 
     def blocks_for(self, sequence: Sequence, tokens: int) -> int:
         """KV blocks that become unavailable when `tokens` further tokens of a sequence are computed."""

@@ -284,7 +284,7 @@ class State:
         if self._corrects:
             self._recount(replica, measured_at)
 
-    def cache_changed(self, replica: int, entered: Iterable[int], left: Iterable[int], cleared: bool) -> None:
+    def cache_changed(self, replica: int, entered: Sequence[int], left: Iterable[int], cleared: bool) -> None:
         """Take over what a replica tells of its cache, where that is what is believed."""
         if self.prefix is None or self.sent_prefixes is not None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from poise.core.control import Control
 from poise.core.event import Reported
-from poise.core.kv import CacheListener
+from poise.core.extents import CacheListener
 from poise.core.prefix import PrefixIndex
 from poise.core.replica import Replica
 from poise.core.units import ps

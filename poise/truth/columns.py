@@ -107,23 +107,29 @@ def _ids(values: list[int]) -> NDArray[np.int32] | None:
 def _prefixes(views: list[RequestView]) -> tuple[Prefixes | None, int]:
     """Prompt identity, its ids as they are where they fit the column, else numbered anew.
 
-    An extent ends after equally many tokens wherever it stands, within its prompt; a chain is cut where one does not.
+    An extent ends after equally many tokens and follows the same one wherever it stands, within its prompt; a chain is
+    cut where one does not.
     """
     if not any(view.ids for view in views):
         return None, 0
     most = 1 << 63
     large = any(max(view.ids, default=0) >= most or min(view.ids, default=0) < -most for view in views)
     reach: dict[int, int] = {}
+    follows: dict[int, int] = {}
     numbers: dict[int, int] = {}
     offsets, ids, ends = [0], list[int](), list[int]()
     odd = 0
     for view in views:
-        before = 0
+        before, last = 0, -1
         odd += len(view.ids) != len(view.ends)
         for extent, end in zip(view.ids, view.ends, strict=False):
             if end <= before or end > view.prompt_tokens or reach.setdefault(extent, end) != end:
                 odd += 1
                 break
+            if follows.setdefault(extent, last) != last:
+                odd += 1
+                break
+            last = extent
             ids.append(numbers.setdefault(extent, len(numbers)) if large else extent)
             ends.append(end)
             before = end

@@ -133,6 +133,25 @@ def _prefixes(workload: Workload, prefixes: Prefixes) -> None:
     rows, ids, ends = _with_outputs(workload, prefixes)
     _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     _extents(where, rows, ids, ends != ends[first][inverse], "equal ids must end after equally many tokens")
+    follows = _followed(rows, ids, len(prefixes.ids))
+    _extents(
+        where,
+        rows,
+        ids,
+        follows != follows[first][inverse],
+        "equal ids must follow equal ids: each names a whole prefix",
+    )
+
+
+def _followed(rows: NDArray[Any], ids: NDArray[Any], prompts: int) -> NDArray[Any]:
+    """The id before each in its prompt, -1 for none; the first `prompts` are of prompts, the others of outputs."""
+    follows = np.full(len(ids), -1, dtype=ids.dtype)
+    inner = np.flatnonzero(np.diff(rows[:prompts]) == 0)
+    follows[inner + 1] = ids[inner]
+    last = np.full(int(rows.max(initial=-1)) + 1, -1, dtype=ids.dtype)
+    last[rows[:prompts]] = ids[:prompts]  # of several in a row the last one stays
+    follows[prompts:] = last[rows[prompts:]]
+    return follows
 
 
 def _with_outputs(workload: Workload, prefixes: Prefixes) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from poise.core.kv import KvPool
+from poise.core.runs import Run
+
 
 @dataclass(eq=False)
 class Block:
@@ -161,3 +164,29 @@ class BlockPool:
         for block in full[len(self.cached[extent]) :]:
             block.extent = extent
             self.cached[extent].append(block)
+
+
+def known(pool: KvPool) -> dict[int, int]:
+    """Blocks of every extent that a pool has cached, as its runs say."""
+    blocks: dict[int, int] = {}
+    for run in set(pool.nodes.values()):
+        assert run.path is not None
+        reach = [run.start, *run.path.bounds[run.first : run.end - 1], run.start + run.blocks]
+        blocks |= {extent: reach[place + 1] - reach[place] for place, extent in enumerate(run.extents)}
+    return blocks
+
+
+def idle(pool: KvPool) -> list[int]:
+    """The extents that nobody holds, the next to be evicted first."""
+    return [extent for run in pool.lru for extent in reversed(run.extents)]
+
+
+def held(runs: list[Run]) -> list[int]:
+    """The extents of runs that somebody holds, the last first; a run's head may have been split off since."""
+    extents: list[int] = []
+    for place, run in enumerate(runs):
+        part: Run | None = run
+        while part is not None and part not in runs[place + 1 :]:
+            extents += reversed(part.extents)
+            part = part.before
+    return extents

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from poise.core.errors import PoiseError
-from poise.core.kv import KvPool, Node
+from poise.core.kv import KvPool
 from poise.core.request import RequestView, Sequence
+from poise.core.runs import Run
 from tests.depth import examples
 
-from .blocks import OWN, BlockPool, Work
+from .blocks import OWN, BlockPool, Work, held, idle, known
 
 Path = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -34,23 +35,24 @@ class PoolOfBlocks(RuleBasedStateMachine):
     """Sequences come, grow, decode, give way, end and are pinned; both pools must tell the same at every turn."""
 
     @initialize(
-        total=st.integers(4, 24),
+        total=st.integers(4, 60),
         size=st.sampled_from([1, 2, 2, 4]),
-        lengths=st.lists(st.integers(1, 9), min_size=2, max_size=4),
-        fork=st.integers(1, 3),
+        lengths=st.lists(st.integers(1, 9), min_size=2, max_size=7),
+        forks=st.lists(st.integers(1, 6), min_size=1, max_size=3),
     )
-    def begin(self, total: int, size: int, lengths: list[int], fork: int) -> None:
+    def begin(self, total: int, size: int, lengths: list[int], forks: list[int]) -> None:
         self.changes: list[tuple[int, bool]] = []
         self.pool = KvPool(total, size, True, lambda extent, entered: self.changes.append((extent, entered)))
         self.slow = BlockPool(total, size)
         ends = tuple(sum(lengths[: place + 1]) for place in range(len(lengths)))
         ids = tuple(range(len(lengths)))
-        other = (*ids[:fork], *(100 + place for place in ids[fork:]))  # parts from the first after `fork` extents
-        self.paths: list[Path] = [((), ())]
-        self.paths += [(ids[:fork], ends[:fork]), (ids, ends), (other, ends)]
+        self.paths: list[Path] = [((), ()), (ids, ends)]
+        for number, fork in enumerate(forks, 1):  # beginnings of the one prompt, and others that part from it there
+            self.paths.append((ids[:fork], ends[:fork]))
+            self.paths.append(((*ids[:fork], *(100 * number + place for place in ids[fork:])), ends))
         self.pairs: list[Pair] = []
         self.waiting: list[Pair] = []
-        self.pins: list[tuple[list[Node], list[int]]] = []
+        self.pins: list[tuple[list[Run], list[int]]] = []
         self.count = 0
 
     @rule(data=st.data(), tail=st.integers(0, 3), tokens=st.integers(1, 8))
@@ -121,7 +123,7 @@ class PoolOfBlocks(RuleBasedStateMachine):
         pool.explicit -= pool.private(sequence)
         nodes = pool.release(sequence, output, returns=then == "give way")
         extents = self.slow.free(pair.work, output, then == "give way")
-        assert [node.id for node in nodes if node.id >= 0] == [extent for extent in extents if extent < OWN]
+        assert held(nodes) == [extent for extent in extents if extent < OWN]
         if then == "pin":
             self.pins.append((nodes, extents))
             return
@@ -148,11 +150,8 @@ class PoolOfBlocks(RuleBasedStateMachine):
         pool, slow = self.pool, self.slow
         pool.check(pool.explicit)
         assert self._free() == len(slow.queue)
-        assert {extent: node.blocks for extent, node in pool.nodes.items()} == {
-            extent: len(blocks) for extent, blocks in slow.cached.items() if extent < OWN
-        }
-        idle = list(OrderedDict.fromkeys(block.extent for block in slow.queue if 0 <= block.extent < OWN))
-        assert [extent for extent in pool.lru if extent >= 0] == idle
+        assert known(pool) == {extent: len(blocks) for extent, blocks in slow.cached.items() if extent < OWN}
+        assert idle(pool) == list(OrderedDict.fromkeys(each.extent for each in slow.queue if 0 <= each.extent < OWN))
         for pair in self.pairs:
             own = [block for block in pair.work.blocks if block.extent < 0]
             assert pool.private(pair.sequence) == len(own)
@@ -218,7 +217,7 @@ def test_a_hit_does_not_jump_over_a_gap() -> None:
     pool.admit(second)  # before the first has anything to share
     computed(pool, first, 2)
     computed(pool, second, 6)
-    assert {extent: node.blocks for extent, node in pool.nodes.items()} == {1: 2, 2: 2}
+    assert known(pool) == {1: 2, 2: 2}
     assert pool.lookup(a_sequence(2, (1, 4), (2, 6))) == 2
 
 
@@ -246,7 +245,7 @@ def test_an_output_that_is_there_already_is_not_entered_twice() -> None:
     computed(pool, two, 4)
     end(pool, one, output_id=7)
     end(pool, two, output_id=7)
-    assert pool.nodes[7].blocks == 2
+    assert known(pool)[7] == 2
     pool.check(0)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from poise.core.kv import KvPool, Node
+from poise.core.kv import KvPool
 from poise.core.pins import Pins
+from poise.core.runs import Run
 from poise.core.units import NEVER
 
+from .blocks import idle
 from .test_kv import a_sequence, computed
 
 
-def pinned(pool: KvPool, pins: Pins, session: int, extent: int, until: int) -> list[Node]:
+def pinned(pool: KvPool, pins: Pins, session: int, extent: int, until: int) -> list[Run]:
     sequence = computed(pool, a_sequence(extent, (extent, 4)), 4)
     pool.explicit -= pool.private(sequence)
     nodes = pool.release(sequence)
@@ -27,7 +29,7 @@ def test_pins_leave_in_the_order_of_their_ends() -> None:
     for left, at in ((2, 20), (1, 30), (0, NEVER)):
         pins.drop_first()
         assert (pool.held, pins.next_at) == (2 * left, at)
-    assert [node.id for node in pool.lru.values()] == [2, 3, 1]
+    assert idle(pool) == [2, 3, 1]
     pool.check(0)
 
 

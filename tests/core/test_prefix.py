@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.core.prefix import PrefixIndex, SentPrefixes
+from poise.core.prefix import PrefixIndex, Sent, SentPrefixes
 
 REPLICAS = 5
 changes = st.lists(st.tuples(st.integers(0, REPLICAS - 1), st.integers(0, 6), st.sampled_from("++++--x")), max_size=40)
@@ -52,27 +54,41 @@ def test_an_index_of_many_replicas_is_no_different() -> None:
     assert index.match((4, 5), (10, 30)) == [0 if replica % 7 else 30 if replica % 2 else 10 for replica in range(300)]
 
 
-sends = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 4)), max_size=30)
+sends = st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 1), min_size=1, max_size=6)), max_size=30)
+
+
+def chain(turns: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A prompt by its turns in a binary tree: an id names all turns so far, and its tokens depend on it alone."""
+    ids = [1]
+    for turn in turns:
+        ids.append(2 * ids[-1] + turn)
+    return tuple(ids[1:]), tuple(accumulate(1 + extent % 7 for extent in ids[1:]))
 
 
 @given(sends, st.integers(1, 60))
-def test_what_was_sent_is_remembered_up_to_the_room_of_the_cache(sent: list[tuple[int, int, int]], room: int) -> None:
+def test_what_was_sent_is_remembered_up_to_the_room_of_the_cache(sent: list[tuple[int, list[int]]], room: int) -> None:
     """The least recently sent goes first, tails before heads: the model is a plain list of (extent, tokens)."""
     index = PrefixIndex(2)
     memory = SentPrefixes(index, [room, room])
+    lists = [Sent(), Sent()]
     model: list[list[tuple[int, int]]] = [[], []]
-    for replica, family, depth in sent:
-        ids = tuple(family * 10 + place for place in range(depth))
-        ends = tuple(5 * (place + 1) + family for place in range(depth))
+    for replica, turns in sent:
+        ids, ends = chain(turns)
         memory.send(replica, ids, ends)
+        before = {extent for extent, _ in model[replica]}
+        assert set(lists[replica].add(ids, ends)) == set(ids) - before
         for place, extent in reversed(list(enumerate(ids))):
             tokens = ends[place] - (ends[place - 1] if place else 0)
             model[replica] = [each for each in model[replica] if each[0] != extent] + [(extent, tokens)]
+        dropped = []
         while sum(tokens for _, tokens in model[replica]) > room:
-            model[replica].pop(0)
+            dropped.append(model[replica].pop(0)[0])
+        assert sorted(lists[replica].drop(room)) == sorted(dropped)
         for number in (0, 1):
+            assert list(lists[number].oldest()) == model[number]
+            assert lists[number].tokens == sum(tokens for _, tokens in model[number])
             known = {extent for extent, _ in model[number]}
-            for extent in range(40):
+            for extent in range(128):
                 assert index.match((extent,), (1,))[number] == (extent in known)
 
 

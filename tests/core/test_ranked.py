@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from poise.core.kv import KvPool
 from poise.core.ranked import RankedPool
 
+from .blocks import known
 from .test_kv import a_sequence, computed
 
 
@@ -32,7 +33,7 @@ def test_equal_ranks_are_lru(steps: list[tuple[int, int]]) -> None:
             left(pool, extent, 1 + extent)
             pool.settle(room)
             pool.check(0)
-        held = [{extent: node.blocks for extent, node in pool.nodes.items()} for pool in pools]
+        held = [known(pool) for pool in pools]
         assert held[0] == held[1]
 
 

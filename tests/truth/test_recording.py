@@ -147,10 +147,11 @@ def test_extents_that_contradict_others_are_cut_and_said() -> None:
             *a_life(0, 100, ids=(1, 2), ends=(8, 16)),
             *a_life(1, 200, ids=(1, 2, 3), ends=(8, 15, 20)),
             *a_life(2, 300, ids=(1, 4), ends=(8, 21)),
+            *a_life(3, 400, ids=(2,), ends=(16,)),
         )
     )
-    assert found.workload.prefixes is not None and found.workload.prefixes.counts.tolist() == [2, 1, 1]
-    assert found.notes == ["2 prompts have extents that do not fit together; they count as unshared from there on"]
+    assert found.workload.prefixes is not None and found.workload.prefixes.counts.tolist() == [2, 1, 1, 0]
+    assert found.notes == ["3 prompts have extents that do not fit together; they count as unshared from there on"]
 
 
 def test_who_a_request_is_of() -> None:

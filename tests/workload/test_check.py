@@ -20,9 +20,9 @@ def sound() -> Workload:
         prompt=np.array([100, 200, 300], dtype=np.int32),
         output=np.array([10, 20, 30], dtype=np.int32),
         prefixes=Prefixes(
-            offsets=np.array([0, 1, 3, 4], dtype=np.int64),
-            ids=np.array([0, 0, 1, 2], dtype=np.int64),
-            ends=np.array([64, 64, 128, 110], dtype=np.int32),
+            offsets=np.array([0, 1, 3, 5], dtype=np.int64),
+            ids=np.array([0, 0, 1, 0, 2], dtype=np.int64),
+            ends=np.array([64, 64, 128, 64, 110], dtype=np.int32),
             output=np.array([2, -1, -1], dtype=np.int64),
         ),
         after_offsets=np.array([0, 0, 1, 2], dtype=np.int64),
@@ -70,12 +70,13 @@ BROKEN = {
     "row 2: after_delay is -7; it must be at least 0": put("after_delay", 1, -7),
     "after_delay has 1 entries; it needs one for each of 2 joins": shorter("after_delay"),
     "after_offsets must be 4 ascending numbers": put("after_offsets", 1, 2),
-    "prefixes.offsets must be": put_prefix("offsets", 3, 3),
+    "prefixes.offsets must be": put_prefix("offsets", 3, 4),
     "ids must be 0 or more": put_prefix("ids", 0, -1),
     "row 1: a prefix extent has 60; the ends of a prompt's extents must ascend": put_prefix("ends", 2, 60),
     "row 1: a prefix extent has 64; the ends of a prompt's extents must ascend": put_prefix("ends", 2, 64),
-    "row 2: a prefix extent has 301; an extent cannot end behind its prompt": put_prefix("ends", 3, 301),
-    "equal ids must end after equally many tokens": put_prefix("ends", 3, 109),
+    "row 2: a prefix extent has 301; an extent cannot end behind its prompt": put_prefix("ends", 4, 301),
+    "equal ids must end after equally many tokens": put_prefix("ends", 4, 109),
+    "row 0: a prefix extent has 2; equal ids must follow equal ids": put_prefix("ids", 3, 3),
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.core.errors import UserError
-from poise.core.kv import CacheListener
+from poise.core.extents import CacheListener
 from poise.core.policy import Batcher, Preempt
 from poise.core.replica import Replica
 from poise.core.spec import Engine, Pool
