@@ -1,10 +1,14 @@
-"""What the gateway costs beside its peers: the same work through each, paired with a direct connection, in one run.
+"""What the gateway costs beside its peers: short slices of the same work through each in turn, in one run.
 
 The load, its mock engines and the stages are those of a harness that is not part of Poise (`--harness`, or the
-environment's POISE_GATEWAY_BENCH): a folder with `bench.py` and `mock_backend.c`. Peers are measured where their
-programs are found (`--bin`); nothing is downloaded. Every gateway gets one worker where that can be set.
+environment's POISE_GATEWAY_BENCH): a folder with `bench.py`, `mock_backend.c` and `floor_raw.py`. Peers are measured
+where their programs are found (`--bin`); nothing is downloaded. Every gateway gets one worker where that can be set.
 
-    python bench/gateway.py --harness DIR --bin VENV/bin --repeat 3
+All gateways run all the time. A round gives each of them one slice, in an order drawn anew, so that a neighbour on the
+machine cannot favour one. Ratios are taken within a round, and only between slices in which other processes took less
+than a tenth of a core: a ratio from a busy machine is no figure.
+
+    python bench/gateway.py --harness DIR --bin VENV/bin --rounds 9 --stages rps
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -21,88 +26,27 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-ENGINES = ("http://127.0.0.1:9100", "http://127.0.0.1:9101")
+from peers.gateways import FLOOR, REFERENCE, Gateway, found, gateways
+from peers.neighbours import QUIET, Watch, load
+
 STARTS_S = 60.0
-KEYS = "[{name: a, key: sk-local}]"
+LEAST_ROUNDS = 5
+"""Quiet pairs that a ratio needs."""
+LONG = ("open1000",)
+"""Stages of memory, which no neighbour disturbs: one slice in the first round."""
 
 
-@dataclass(frozen=True)
-class Gateway:
-    """One gateway. command: how it is started, where `program` is found.  port: where it listens."""
+class Slice(NamedTuple):
+    """One gateway's figures of one round. others: cores that other processes took meanwhile.  load: of the minute."""
 
-    name: str
-    program: str
-    command: tuple[str, ...]
-    port: int
-
-
-def ours(folder: Path, name: str, port: int, **sections: object) -> Gateway:
-    """Poise with these sections of a gateway file."""
-    given = {
-        "engines": list(ENGINES),
-        "listen": {"port": port},
-        "admin": {"port": port + 1000},
-        "log": {"level": "warning"},
-        **sections,
-    }
-    file = folder / f"{name.replace(' ', '-')}.yaml"
-    file.write_text(json.dumps(given))
-    return Gateway(name, sys.executable, ("-m", "poise", "serve", str(file)), port)
-
-
-def gateways(folder: Path) -> list[Gateway]:
-    """Poise with and without what it has beside the router, and the peers as their users start them."""
-    keys = folder / "keys.yaml"
-    keys.write_text(KEYS)
-    full = {
-        "policies": {
-            "router": "prefix_cache",
-            "order": "virtual_token_counter",
-            "admission": {"ceiling": {"requests": 512}},
-        },
-        "tenants": {"file": str(keys), "unknown": "default"},
-        "record": {"file": str(folder / "day.jsonl")},
-    }
-    here = ("--worker-urls", *ENGINES, "--host", "127.0.0.1", "--prometheus-host", "127.0.0.1")
-    cache_aware = (*here, "--policy", "cache_aware")
-    envoy = ("-c", "conf/envoy.yaml", "--concurrency", "1", "--disable-hot-restart", "-l", "error")
-    launch = ("-m", "sglang_router.launch_router")
-    return [
-        ours(folder, "poise, all on", 9301, **full),
-        ours(folder, "poise, round robin", 9302, policies={"router": "round_robin"}),
-        Gateway("sglang-router cache_aware", "python", (*launch, *cache_aware, *ports(9203), *quiet("warn")), 9203),
-        Gateway("vllm-router cache_aware", "vllm-router", (*cache_aware, *ports(9205), *quiet("warning")), 9205),
-        Gateway("smg cache_aware", "smg", ("launch", *cache_aware, *ports(9209), *quiet("warn")), 9209),
-        Gateway("envoy least request", "envoy", envoy, 9202),
-        Gateway("nginx round robin", "nginx", ("-c", "conf/nginx.conf", "-p", "."), 9200),
-    ]
-
-
-def ports(port: int) -> tuple[str, ...]:
-    """Flags that the three routers share."""
-    return "--port", str(port), "--prometheus-port", str(port + 20_000)
-
-
-def quiet(level: str) -> tuple[str, ...]:
-    """Flags for few logs, as each spells them."""
-    return "--log-level", level
-
-
-def found(gateway: Gateway, bins: Path | None) -> str | None:
-    """The program of a gateway, if it is installed."""
-    if Path(gateway.program).is_absolute():
-        return gateway.program
-    if bins is not None:
-        for place in (bins / gateway.program, *bins.parent.glob(f"lib/python*/site-packages/*/_bin/{gateway.program}")):
-            if place.exists():
-                if gateway.program == "python" and not [*bins.parent.glob("lib/python*/site-packages/sglang_router")]:
-                    return None
-                return str(place)
-    return shutil.which(gateway.program) if gateway.program != "python" else None
+    round: int
+    figures: dict[str, float]
+    others: float
+    load: float
 
 
 @contextmanager
@@ -141,22 +85,20 @@ def answers(port: int) -> bool:
         return False
 
 
-def measure(gateway: Gateway, program: str, folder: Path, stages: str) -> dict[str, float]:
-    """One run of all stages through a gateway."""
+def measure(gateway: Gateway, pid: int, folder: Path, stages: str, secs: int) -> dict[str, float]:
+    """One slice of all stages through a gateway."""
     out = folder / "rows.jsonl"
-    with running([program, *gateway.command], folder, gateway.port) as process:
-        time.sleep(1.0)  # routers look at their workers first
-        subprocess.run(
-            [sys.executable, "bench.py", "--name", "x", "--url", f"http://127.0.0.1:{gateway.port}", "--pid",
-             str(process.pid), "--out", str(out), "--key", "sk-local", "--only", stages],
-            cwd=folder, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+    subprocess.run(
+        [sys.executable, "bench.py", "--name", "x", "--url", f"http://127.0.0.1:{gateway.port}", "--pid", str(pid),
+         "--out", str(out), "--key", "sk-local", "--only", stages, "--secs", str(secs), "--n", "100"],
+        cwd=folder, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
     row = json.loads(out.read_text().splitlines()[-1])
     figures = {
         f"{stage}.{name}": value
-        for stage, told in row.items()
-        if isinstance(told, dict)
-        for name, value in told.items()
+        for stage, values in row.items()
+        if isinstance(values, dict)
+        for name, value in values.items()
     }
     if "latency" in row:
         figures["latency.added"] = figures["latency.lat_proxy_p50"] - figures["latency.lat_direct_p50"]
@@ -176,64 +118,100 @@ COLUMNS = {
 """For each column, the harness's stage and figure."""
 
 
-def table(rows: dict[str, list[dict[str, float]]]) -> str:
-    """Medians over the runs, and each as a multiple of sglang-router's CPU per request where that was measured."""
-    head = ["gateway", *COLUMNS, "CPU of sglang-router's"]
+def quiet(rows: list[Slice]) -> dict[int, Slice]:
+    """By round, the slices in which other processes took next to nothing."""
+    return {row.round: row for row in rows if row.others < QUIET}
+
+
+def ratio(rows: list[Slice], base: list[Slice], key: str = "rps.cpu_us_req") -> str:
+    """The median of the ratios within rounds whose two slices were quiet, and their extremes; or why there is none."""
+    mine, others = quiet(rows), quiet(base)
+    pairs = [
+        mine[number].figures[key] / others[number].figures[key]
+        for number in mine.keys() & others.keys()
+        if key in mine[number].figures and others[number].figures.get(key)
+    ]
+    if len(pairs) < LEAST_ROUNDS:
+        return f"no figure ({len(pairs)} quiet pairs)"
+    return f"{statistics.median(pairs):.2f} ({min(pairs):.2f}–{max(pairs):.2f}, {len(pairs)})"
+
+
+def table(rows: dict[str, list[Slice]]) -> str:
+    """Minimum and median of each figure, and CPU per request over that of the floor and of sglang-router, by rounds."""
+    head = ["gateway", *COLUMNS, "of the floor's CPU/request", "of sglang-router's", "others' cores"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    middle = {
-        name: {
-            key: statistics.median(values) for key in COLUMNS.values() if (values := [r[key] for r in runs if key in r])
-        }
-        for name, runs in rows.items()
-    }
-    base = middle.get("sglang-router cache_aware", {}).get("rps.cpu_us_req")
-    for name, figures in middle.items():
-        cells = [f"{figures[key]:.3g}" if key in figures else "" for key in COLUMNS.values()]
-        mine = figures.get("rps.cpu_us_req")
-        cells.append(f"{mine / base:.2f}" if base and mine else "")
+    for name, slices in rows.items():
+        cells = []
+        for key in COLUMNS.values():
+            values = [row.figures[key] for row in slices if key in row.figures]
+            cells.append(f"{min(values):.3g} / {statistics.median(values):.3g}" if values else "")
+        cells += [ratio(slices, rows[base]) if base in rows else "" for base in (FLOOR, REFERENCE)]
+        cells.append(f"{statistics.median(row.others for row in slices):.2f}")
         lines.append("| " + " | ".join([name, *cells]) + " |")
     return "\n".join(lines)
 
 
+def rounds(folder: Path, bins: Path | None, asked: argparse.Namespace) -> dict[str, list[Slice]]:
+    """All slices of every gateway that is installed, starts and stays."""
+    rows: dict[str, list[Slice]] = {}
+    draw = random.Random(asked.seed)
+    with ExitStack() as stack:
+        stack.enter_context(running(["./mock", "9100", "9101"], folder, 9100))
+        started: list[tuple[Gateway, int]] = []
+        for gateway in gateways(folder):
+            program = found(gateway, bins)
+            if asked.only not in gateway.name or program is None:
+                continue
+            try:
+                process = stack.enter_context(running([program, *gateway.command], folder, gateway.port))
+            except RuntimeError as error:
+                print(f"{gateway.name}: {error}", file=sys.stderr)
+                continue
+            started.append((gateway, process.pid))
+            rows[gateway.name] = []
+        time.sleep(1.0)  # routers look at their workers first
+        for number in range(asked.rounds):
+            stages = ",".join(each for each in asked.stages.split(",") if number == 0 or each not in LONG)
+            for gateway, pid in draw.sample(started, len(started)) if stages else ():
+                watch = Watch()
+                figures = measure(gateway, pid, folder, stages, asked.secs)
+                row = Slice(number, figures, watch.cores(), load())
+                rows[gateway.name].append(row)
+                print(
+                    f"round {number + 1}: {gateway.name}: {figures.get('rps.cpu_us_req', float('nan')):.0f} µs CPU a "
+                    f"request; load {row.load:.1f}, others {row.others:.2f} cores",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
+    return rows
+
+
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--harness", type=Path, default=os.environ.get("POISE_GATEWAY_BENCH"))
-    asked.add_argument("--bin", type=Path, help="where the peers' programs are")
-    asked.add_argument("--repeat", type=int, default=1)
-    asked.add_argument("--stages", default="latency,rps,paced,open1000")
-    asked.add_argument("--only", default="", help="gateways whose name holds this")
-    asked.add_argument("--json", type=Path)
-    told = asked.parse_args()
-    if told.harness is None or not (told.harness / "bench.py").is_file():
-        asked.error("--harness names no folder with bench.py; give one, or set POISE_GATEWAY_BENCH")
+    asking = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asking.add_argument("--harness", type=Path, default=os.environ.get("POISE_GATEWAY_BENCH"))
+    asking.add_argument("--bin", type=Path, help="where the peers' programs are")
+    asking.add_argument("--rounds", type=int, default=9)
+    asking.add_argument("--secs", type=int, default=2, help="seconds of a slice's flood of requests")
+    asking.add_argument("--stages", default="latency,rps,paced,open1000")
+    asking.add_argument("--only", default="", help="gateways whose name holds this")
+    asking.add_argument("--seed", type=int, default=0, help="of the order within rounds")
+    asking.add_argument("--json", type=Path)
+    asked = asking.parse_args()
+    if asked.harness is None or not (asked.harness / "bench.py").is_file():
+        asking.error("--harness names no folder with bench.py; give one, or set POISE_GATEWAY_BENCH")
     for program in ("gcc", "wrk"):
         if shutil.which(program) is None:
-            asked.error(f"{program} is not installed; the mock engines and the load need it")
-    rows: dict[str, list[dict[str, float]]] = {}
+            asking.error(f"{program} is not installed; the mock engines and the load need it")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copytree(told.harness, folder, dirs_exist_ok=True)
+        shutil.copytree(asked.harness, folder, dirs_exist_ok=True)
         (folder / "run").mkdir(exist_ok=True)
         subprocess.run(["gcc", "-O2", "-o", "mock", "mock_backend.c"], cwd=folder, check=True)
-        with running(["./mock", "9100", "9101"], folder, 9100):
-            for number in range(told.repeat):
-                for gateway in gateways(folder):
-                    program = found(gateway, told.bin)
-                    if told.only not in gateway.name or program is None:
-                        continue
-                    try:
-                        figures = measure(gateway, program, folder, told.stages)
-                    except (RuntimeError, subprocess.CalledProcessError) as error:
-                        print(f"{gateway.name}: {error}", file=sys.stderr)
-                        continue
-                    rows.setdefault(gateway.name, []).append(figures)
-                    shown = figures.get("rps.cpu_us_req", float("nan"))
-                    print(
-                        f"run {number + 1}: {gateway.name}: {shown:.0f} µs CPU a request", file=sys.stderr, flush=True
-                    )
+        rows = rounds(folder, asked.bin, asked)
+    busy = sum(row.others >= QUIET for slices in rows.values() for row in slices)
+    print(f"{os.cpu_count()} cores; {busy} of {sum(map(len, rows.values()))} slices beside busy neighbours\n")
     print(table(rows))
-    if told.json is not None:
-        told.json.write_text(json.dumps(rows, indent=1))
+    if asked.json is not None:
+        asked.json.write_text(json.dumps({name: [row._asdict() for row in each] for name, each in rows.items()}))
 
 
 if __name__ == "__main__":
