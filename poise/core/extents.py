@@ -89,11 +89,12 @@ class Extents:
         while place < end:
             run = nodes.get(ids[place])
             if run is None:
-                after = self._absent(ids, place + 1, end)
-                moved += self._enter(held, path, place, after, min(bounds[after - 1], full))
+                after = place + 1 if self.ranked else self._absent(ids, place + 1, end)
+                upto = bounds[after - 1]
+                moved += self._enter(held, path, place, after, upto if upto < full else full)
             else:
                 assert run.path is not None
-                after = parting(run.path.ids, ids, place + 1, min(run.end, end))
+                after = parting(run.path.ids, ids, place + 1, run.end if run.end < end else end)
                 if after == run.end and held and held[-1] is run:
                     moved += self._fill(run, path, min(bounds[after - 1], full))
             place = after
@@ -125,20 +126,15 @@ class Extents:
                 raise PoiseError(f"KV pool out of balance: {excess} blocks to evict and nothing cached")
             run = next(iter(self.lru))
             if run.blocks > excess:
-                self._trim(run, excess)
+                self.trim(run, excess)
                 return
             excess -= run.blocks
             self._forget(run)
 
     def _absent(self, ids: tuple[int, ...], place: int, end: int) -> int:
-        """Up to which place none of the extents from `place` on is cached, where the one before is not; at most `end`.
-
-        Not any further than `place` where each extent is a run of its own.
-        """
-        if place == end or self.ranked:
-            return place
+        """Up to which place none of the extents from `place` on is cached; at most `end`."""
         nodes = self.nodes
-        if nodes.keys().isdisjoint(ids[place:end]):
+        if place == end or nodes.keys().isdisjoint(ids[place:end]):
             return end
         while ids[place] not in nodes:
             place += 1
@@ -189,13 +185,13 @@ class Extents:
         if run.path is not None:
             self._lose(run.path.ids[run.first : run.end])
 
-    def _trim(self, run: Run, blocks: int) -> None:
+    def trim(self, run: Run, blocks: int) -> None:
         """Evict so many blocks, but not all, from the end of a run."""
         run.blocks -= blocks
         self.cached -= blocks
-        path, end = run.path, run.end
-        if path is not None and end - run.first > 1:
-            run.end = min(end, bisect_left(path.bounds, run.start + run.blocks, run.first) + 1)
+        path, end, upto = run.path, run.end, run.start + run.blocks
+        if path is not None and end - run.first > 1 and upto <= path.bounds[end - 2]:
+            run.end = bisect_left(path.bounds, upto, run.first) + 1
             self._lose(path.ids[run.end : end])
 
     def _lose(self, extents: tuple[int, ...]) -> None:

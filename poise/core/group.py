@@ -16,6 +16,8 @@ from poise.core.request import Sequence
 _ID_BITS: Final = 40
 _ID_MASK: Final = (1 << _ID_BITS) - 1
 _FAR: Final = 1 << 60
+_FEW: Final = 3
+"""Steps for which blocks are rather counted one after another than summed up anew."""
 
 
 class DecodeGroup:
@@ -28,8 +30,8 @@ class DecodeGroup:
     """
 
     __slots__ = (
-        "_crossings", "_finishes", "_phases", "_ramps", "block", "members", "n", "next_finish", "offsets", "prompts",
-        "shared", "short", "short_offsets", "step", "window",
+        "_at", "_crossings", "_finishes", "_phases", "_ramps", "_sum", "block", "members", "n", "next_finish", "offsets",
+        "prompts", "shared", "short", "short_offsets", "step", "window",
     )  # fmt: skip
 
     def __init__(self, block: int, window: int = 0) -> None:
@@ -46,6 +48,8 @@ class DecodeGroup:
         self._phases = [0] * block  # how many offsets leave which remainder by the block size
         self._ramps: dict[int, list[int]] = {}
         self.next_finish = _FAR
+        self._at = 0  # the step for which the blocks of the members were summed up last
+        self._sum = 0
         self._finishes: list[int] = []
         self._crossings: list[int] = []
 
@@ -63,6 +67,7 @@ class DecodeGroup:
         self.offsets += offset
         self.shared += sequence.shared
         self._phases[offset % self.block] += 1
+        self._sum += -(-(offset + self._at) // self.block)
         done = step + sequence.output_tokens - sequence.produced
         sequence.done_at_step = done
         heappush(self._finishes, done << _ID_BITS | sequence.id)
@@ -85,6 +90,7 @@ class DecodeGroup:
         self.offsets -= offset
         self.shared -= sequence.shared
         self._phases[offset % self.block] -= 1
+        self._sum -= -(-(offset + self._at) // self.block)
         sequence.computed = offset + self.step
         sequence.produced = sequence.output_tokens - (sequence.done_at_step - self.step)
         if self.window and sequence.short:
@@ -140,10 +146,21 @@ class DecodeGroup:
         """Blocks that the members alone use once `step` steps are computed."""
         if not self.n:
             return 0
+        ahead = step - self._at
+        if ahead:
+            if 0 < ahead <= _FEW:
+                self._sum += sum([self._phases[-each % self.block] for each in range(self._at, step)])
+            else:
+                self._sum = self._blocks(step)
+            self._at = step
+        return self._sum - self.shared
+
+    def _blocks(self, step: int) -> int:
+        """Blocks that the members use once `step` steps are computed, by a sum over the remainders of their offsets."""
         block = self.block
         reach = step + block - 1
         waste: int = sum(map(mul, self._phases, self._ramp(reach % block)))
-        return (self.offsets + self.n * reach - waste) // block - self.shared
+        return (self.offsets + self.n * reach - waste) // block
 
     def private_at_most(self, step: int) -> int:
         """A bound of `private(step)` from above, in O(1)."""

@@ -55,7 +55,7 @@ class RankedPool(KvPool):
             run = self._first()
             self.version += 1
             if run.blocks > excess:
-                self._trim(run, excess)
+                self.trim(run, excess)
                 return
             heappop(self._heap)
             excess -= run.blocks
