@@ -143,7 +143,7 @@ class Sent:
                 yield run.ids[place], run.ends[place] - run.reach(place)
 
     def drop(self, room: int) -> list[int]:
-        """Forget the oldest extents until at most `room` tokens are left; what was forgotten."""
+        """Forget the oldest extents until at most `room` tokens are left; what was forgotten, in that order."""
         runs, dropped = self._runs, list[int]()
         while self.tokens > room and runs:
             run = next(iter(runs))
@@ -151,7 +151,7 @@ class Sent:
             least = run.ends[end - 1] - (self.tokens - room)  # up to where the run may stay
             keep = bisect_right(run.ends, least, first, end)
             self.tokens -= run.ends[end - 1] - run.reach(keep)
-            dropped += run.ids[keep:end]
+            dropped += reversed(run.ids[keep:end])  # its tail first
             if keep > first:
                 run.end = keep
             else:

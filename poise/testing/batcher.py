@@ -93,7 +93,8 @@ class _Watched:
     def compose(self, lane: LaneView) -> Batch:
         assert isinstance(lane, LaneState)
         before = picture(lane)
-        twin = copy.deepcopy(self.batcher)
+        here = {id(sequence): sequence for sequence in lane.replica.sequences.values()}  # the lane's, not the batcher's
+        twin = copy.deepcopy(self.batcher, here)
         batch = self.batcher.compose(lane)
         _unchanged(lane, before)
         again = twin.compose(lane)

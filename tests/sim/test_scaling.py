@@ -192,6 +192,7 @@ def test_the_truth_of_a_closed_load_is_not_known_beforehand() -> None:
 
 
 def test_devices_cost_money_and_idle_power_from_the_begin_of_a_start() -> None:
+    from poise.report.rates import Window
     from poise.report.spending import dollars, joules
 
     priced = replace(DEVICE, price_per_hour=3600.0, tdp_w=100.0)
@@ -201,7 +202,7 @@ def test_devices_cost_money_and_idle_power_from_the_begin_of_a_start() -> None:
     cluster = Cluster((pool(device=priced),))
     assert dollars(done, cluster)[0] == pytest.approx(up)
     busy = sum(seconds(each.busy) for each in done.replicas)
-    assert joules(done, cluster)[0] == pytest.approx(100 * (0.2 * up + 0.8 * busy))
+    assert joules(done, cluster, Window(0, 0, done.ended_at))[0] == pytest.approx(100 * (0.2 * up + 0.8 * busy))
 
 
 def test_without_a_scaler_there_are_as_many_as_at_the_start() -> None:

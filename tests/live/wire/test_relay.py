@@ -199,7 +199,8 @@ def test_drain_waits_for_the_engine(run: Run) -> None:
             writer.write(POST)
             await asked.wait()
             drained = asyncio.ensure_future(gate.server.drain(10))
-            await asyncio.sleep(0)
+            while not all(connection.closing for connection in gate.server._connections):
+                await asyncio.sleep(0)
             go.set()
             first = await head(reader)
             assert b"connection: close" in first and await reader.read() == b"ok"
