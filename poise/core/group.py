@@ -30,8 +30,8 @@ class DecodeGroup:
     """
 
     __slots__ = (
-        "_at", "_crossings", "_finishes", "_phases", "_ramps", "_sum", "block", "members", "n", "next_finish", "offsets",
-        "prompts", "shared", "short", "short_offsets", "step", "window",
+        "_at", "_crossings", "_finishes", "_phases", "_ramps", "_sum", "block", "members", "n", "next_finish",
+        "offsets", "prompts", "shared", "short", "short_offsets", "step", "window",
     )  # fmt: skip
 
     def __init__(self, block: int, window: int = 0) -> None:
