@@ -30,8 +30,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "poise"
 
 MODULES = {
     "core": "account accounts action blame books built chance control detailed estimate event extents flight group"
-    " handover held hold kv lane loans made outcome pins plain prefix ranked records replica request runs shortage space"
-    " state swaps units",
+    " handover held hold kv lane loans made outcome pins plain prefix ranked records replica request runs shortage"
+    " space state swaps units",
     "cost": "coefficients step",
     "sim": "agenda arrivals clients gateways transfers world",
 }
