@@ -88,6 +88,7 @@ class Lifecycle:
         """A drained replica goes once nothing runs on it or is on its way to it."""
         if self.replicas[number].sequences or any(number in flight.places for flight in self._flights()):
             return
+        self._returns_no_more(number)
         self._shut(number)
         self._turn(Left(self._agenda.now, number))
         self._tell(number)
@@ -245,6 +246,7 @@ class Lifecycle:
         if not self.alive[number] or (reclaimed is not None and reclaimed is not replica):
             return
         self._news()
+        self._returns_no_more(number)
         for row in replica.sequences:
             made = replica.progress(row, now, self._passed(number))
             if made:
@@ -254,6 +256,12 @@ class Lifecycle:
         self._shut(number)
         self._turn(Lost(now, number))
         self._tell(number, True)
+
+    def _returns_no_more(self, number: int) -> None:
+        """Whoever goes now, and is not to start again, says so first: nobody may be sent to it once it is gone."""
+        spec = self._specs[number]
+        if spec.returns and not self._starts[number] and self.changed is None:
+            self.know(number, spec._replace(returns=False))
 
     def _shut(self, number: int) -> None:
         self.alive[number] = self.draining[number] = False
@@ -265,6 +273,3 @@ class Lifecycle:
         self._gone(number)
         if number in self._next:
             self._later(self._agenda.now, self._start, self._next.pop(number))
-        spec = self._specs[number]
-        if spec.returns and not self._starts[number] and self.changed is None:
-            self.know(number, spec._replace(returns=False))

@@ -15,6 +15,7 @@ from poise.core.errors import ScenarioError
 from poise.core.records import FINISHED, LOST, REJECTED, Run
 from poise.core.spec import Cluster, Fault, FaultRate, Pool
 from poise.core.units import SECOND, seconds
+from poise.policies.admit.ceiling import Ceiling
 from poise.policies.recover.migrate import Migrate
 from poise.policies.recover.recompute import Recompute
 from poise.policies.recover.restart import Restart
@@ -185,6 +186,19 @@ def test_one_that_came_back_and_is_gone_again_is_waited_for_no_more() -> None:
     assert list(some.records.status) == [FINISHED, FINISHED, REJECTED]
     some = run(load, Fault(0.9, "drain", 0), Fault(2.0, "device_lost", 0, for_s=0.5))  # of one that has left already
     assert list(some.records.status) == [FINISHED, FINISHED, REJECTED]
+
+
+def test_nobody_who_waits_is_sent_to_a_replica_that_is_gone_already() -> None:
+    """It was to come back from a first loss; the ceiling that holds a request sees it empty once it is lost again."""
+    faults = (Fault(0.1, "lost", 0), Fault(0.2, "join", 0), Fault(1.0, "lost", 0))
+    pool = Pool(MODEL, DEVICE, engine=ps.Engine(kv_blocks=1000))
+    load = a_load((0.3, 16, 200), (0.4, 16, 200), (0.5, 16, 200), (0.6, 16, 5))
+    some = simulate(
+        Cluster((pool, pool), faults=faults), load, ps.Policies(router=LeastRequests(), admission=(Ceiling(1),)),
+        cost=COST, belief=ps.Belief(0.0, 0.0, in_flight=False), after_event=check_world,
+    )  # fmt: skip
+    assert list(some.records.status) == [FINISHED] * 4
+    assert list(some.records.retries) == [1, 0, 0, 0]
 
 
 def test_who_has_no_decode_replica_left_is_refused() -> None:
