@@ -8,7 +8,9 @@ Parameters: 5 requests and 0.8 are llm-d's. It differs in what it makes of old m
 when its metrics are older than 200 ms, which stalls the pool when scraping is slower than that. Here a measurement that
 is older than `stale_s` (2 s, two default report periods) says nothing: the replica is as full as the requests in flight
 there, which need no report, over `in_flight` (256, vLLM's `max_num_seqs`). A replica never measured is treated alike,
-so nobody is ever full for want of news, nor empty. Between two measurements what was sent counts as waiting.
+so nobody is ever full for want of news, nor empty. Between two measurements what was sent counts as waiting. KV blocks
+that are lent count where they are used: who has lent all of them is not full, for it calls them back when it is sent
+something.
 """
 
 from __future__ import annotations
@@ -60,11 +62,18 @@ class Saturation:
 
     def fullness(self, replica: int, cluster: ClusterView) -> float:
         """How full a replica is, 1 where it is saturated."""
-        measured_at, blocks = cluster.measured_at[replica], cluster.total_blocks[replica]
+        measured_at, blocks = cluster.measured_at[replica], self._blocks(replica, cluster)
         if not measured_at or cluster.now - measured_at > ps(self.stale_s):
             return cluster.requests[replica] / self.in_flight
         used = 1 - cluster.free_blocks[replica] / blocks if blocks else 0.0
         return max(cluster.waiting[replica] / self.queue_depth, used / self.kv_utilisation)
+
+    def _blocks(self, replica: int, cluster: ClusterView) -> int:
+        """KV blocks that a replica has, those borrowed included and those lent left out."""
+        blocks = cluster.total_blocks[replica]
+        for (debtor, creditor), lent in cluster.loans.items():
+            blocks += lent * ((debtor == replica) - (creditor == replica))
+        return blocks
 
     def _wake(self, able: Sequence[int], cluster: ClusterView) -> int:
         """When the next measurement will be too old to hold anybody, asked for once."""

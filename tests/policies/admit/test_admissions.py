@@ -82,6 +82,14 @@ def test_the_fleet_is_held_on_its_mean_and_a_replica_on_its_own() -> None:
     assert type(Saturation().admit(a_request(), (0, 1), a_cluster(full, full))) is Hold
 
 
+def test_blocks_that_are_lent_count_where_they_are_used() -> None:
+    """Who has lent all its blocks and is held for it would never be sent the request that calls them back."""
+    lender, borrower = a_replica(free_blocks=0, measured_at=1), a_replica(free_blocks=500, measured_at=1)
+    cluster = a_cluster(lender, borrower, loans={(1, 0): 1000})
+    assert Saturation().fullness(0, cluster) == 0
+    assert Saturation(kv_utilisation=1.0).fullness(1, cluster) == 0.75
+
+
 @pytest.mark.parametrize("measured_at", [0, SECOND])
 def test_old_news_is_neither_full_nor_empty(measured_at: int) -> None:
     """What nobody measured lately is as full as what was sent there, whatever the last measurement said."""
