@@ -23,6 +23,9 @@ TOGETHER: Final = {
 APART: Final = ("tests/sim/test_exact.py", "tests/sim/test_batchers.py", "tests/plan/test_search.py")
 """Files of long tests that share nothing."""
 
+LONG: Final = ("tests/truth/validate/test_landed.py", "tests/test_compiled.py")
+"""Scopes of few tests that take minutes: begun last, they would keep one worker busy while the others are done."""
+
 
 def scope(nodeid: str) -> str:
     """Tests of one scope run on one worker."""
@@ -33,7 +36,13 @@ def scope(nodeid: str) -> str:
 
 
 class ByFile(LoadScopeScheduling):
-    """Hands out scopes, those of most tests first."""
+    """Hands out scopes: the long ones as soon as a worker is free, then those of most tests first."""
+
+    def schedule(self) -> None:
+        super().schedule()
+        for long in LONG:
+            if long in self.workqueue:
+                self.workqueue.move_to_end(long, last=False)
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.model import Model
 from poise.core.prefix import PrefixIndex
+from poise.core.records import Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView
@@ -444,7 +446,7 @@ class Case:
         hook = check_world if check else None
         world = World(
             self.cluster, self.workload, controls, replicas, [limit] * len(self.roles), renew=renew,
-            until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, **options,
+            until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, enough=_ends(), **options,
         )  # fmt: skip
         world.transfers.last_blocks = self.last_blocks
         return world
@@ -456,6 +458,17 @@ class Case:
             spare |= set(range(first + pool.replicas, first + pool.slots))
             first += pool.slots
         return spare
+
+
+def _ends(most: int = 4000) -> Callable[[Run, int], bool]:
+    """Fails a run of a million events: it would never end, and a test that hangs does not say in which world."""
+    asked = count(1)
+
+    def enough(run: Run, now: int) -> bool:
+        assert next(asked) < most, f"no end in sight at {now} ps"
+        return False
+
+    return enough
 
 
 def _often(draw: st.DrawFn, percent: int) -> bool:
