@@ -76,7 +76,7 @@ def test_fast_path_equals_reference_where_blocks_are_lent(case: Case) -> None:
 def test_fast_path_equals_reference_on_many(number: int) -> None:
     @seed(number)
     @given(cases())
-    @settings(max_examples=int(os.environ.get("POISE_EXAMPLES", "1000")))
+    @settings(max_examples=int(os.environ.get("POISE_EXAMPLES", "400")))
     def check(case: Case) -> None:
         compare(case)
 
