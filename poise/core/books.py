@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from poise.core.flight import Flight
 from poise.core.request import RequestView
-from poise.core.state import GONE, STARTING, State
+from poise.core.state import DRAINING, SERVING, State
+
+_PRESENT: Final = (SERVING, DRAINING)
+"""Where something counts; what a replica had was forgotten when it went."""
 
 
 class Books:
@@ -42,11 +47,11 @@ class Books:
 
     def end(self, request: int) -> Flight:
         """A request is at none of its replicas any more."""
-        flight = self.flights.pop(request)
+        flight, state = self.flights.pop(request), self.state
         if self.tracks:
-            self.state.sent_to[flight.place].pop(request, None)
-        if not flight.prefilled:
-            self._leave(flight.request, flight.replica, False)
+            state.sent_to[flight.place].pop(request, None)
+        if not flight.prefilled and state.status[flight.replica] in _PRESENT:
+            state.ended(state.now, flight.request, flight.replica)
         if flight.decode != flight.replica:
             self._leave(flight.request, flight.decode, True)
         if flight.target >= 0:
@@ -85,7 +90,7 @@ class Books:
     def _leave(self, request: RequestView, replica: int, half: bool) -> None:
         """A request counts at a replica no longer; `half`: only its output was made there."""
         state = self.state
-        if state.status[replica] in (GONE, STARTING):  # what it had was forgotten when it went
+        if state.status[replica] not in _PRESENT:
             return
         if not half:
             state.ended(state.now, request, replica)

@@ -170,9 +170,10 @@ class Control:
         if type(decision) is not Route:
             return self._sent_or_held(request, self._kept(request, decision))
         replica, _, fallback = decision
-        if replica not in able:
+        if not (0 <= replica < len(able) == len(state.status)) and replica not in able:  # mostly all are able
             raise self._unable(request, replica, able)
-        self.books.send(Flight(request, replica, replica, fallback, at))
+        self.flights[request.id] = Flight(request, replica, replica, fallback, at)
+        state.sent(at, request, replica)
         return replica
 
     def finish(self, request: int, output_tokens: int, at: int) -> Actions:

@@ -80,7 +80,7 @@ class DecodeGroup:
         """Let a member go; its `computed` and `produced` are set to what they are now."""
         self._let_go(sequence)
         if sequence.done_at_step == self.next_finish:
-            self._find_next()
+            self.finished()  # nobody is; it looks for the next one
 
     def _let_go(self, sequence: Sequence) -> None:
         del self.members[sequence.id]
@@ -96,28 +96,21 @@ class DecodeGroup:
         if self.window and sequence.short:
             self._outgrow(sequence)
 
-    def _find_next(self) -> None:
-        finishes, members = self._finishes, self.members
-        while finishes:
-            entry = finishes[0]
-            sequence = members.get(entry & _ID_MASK)
-            if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
-                self.next_finish = entry >> _ID_BITS
-                return
-            heappop(finishes)  # left early
-        self.next_finish = _FAR
-
     def finished(self) -> list[Sequence]:
         """Let go of the members that have made their last token, least id first."""
         done: list[Sequence] = []
         finishes, step, members = self._finishes, self.step, self.members
-        while finishes and finishes[0] >> _ID_BITS <= step:
-            entry = heappop(finishes)
+        while finishes:
+            entry = finishes[0]
             sequence = members.get(entry & _ID_MASK)
             if sequence is not None and sequence.done_at_step == entry >> _ID_BITS:
+                if sequence.done_at_step > step:
+                    self.next_finish = sequence.done_at_step
+                    return done
                 self._let_go(sequence)
                 done.append(sequence)
-        self._find_next()
+            heappop(finishes)  # done, or left early
+        self.next_finish = _FAR
         return done
 
     def context(self, step: int) -> int:

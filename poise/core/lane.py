@@ -39,9 +39,9 @@ class LaneState:
     """
 
     __slots__ = (
-        "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "chunks", "compose",
-        "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "joining", "left",
-        "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "replica",
+        "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "calm", "chunks",
+        "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "joining",
+        "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "replica",
         "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class LaneState:
         ] = []  # handed over by a prefill, here or elsewhere; they decode from the next step on
         self.paused: dict[int, Sequence] = {}  # decodes that the batch leaves out
         self.preempted = False
+        self.calm = -1  # the pool's size with which nothing is evicted in the hold under way; else nobody knows
         self.until = NEVER
         self.steps = 0
         self.began_at = 0
@@ -308,18 +309,22 @@ class LaneState:
         if group.step >= self.review_at:
             replica.shortage.review(self)
             prompts = self.prefilling or replica.waiting
-        space = self.space
-        room = space.room_at_least(group) if space.only is not None else -1
+        space, pool, room = self.space, replica.pool, -1
+        if space.only is not None:  # `room_at_least`, written out
+            at_most = (group.offsets + group.n * (group.step + 1)) // group.block + group.n - group.shared
+            room = pool.total - pool.held - pool.explicit - at_most
         if room < 0 and group.n and not space.fits(0):
             replica.shortage.make_room(self)
-        if replica.pool.cached:
+        if pool.cached and pool.cached > room:
             space.settle()
         if self._decodes_alone and not (prompts or self.paused or self.preempted):
-            self._begin_decodes(ALL_DECODES, now)
+            self._begin_decodes(ALL_DECODES, now, room)
             return
-        if self.fills and not (self.paused or self.preempted) and fill(self, room):
-            self._begin_plain(now)
-            return
+        if self.fills and not (self.paused or self.preempted):
+            room = fill(self, room)
+            if room >= 0:
+                self._begin_plain(now, room)
+                return
         batch = self.compose(self)
         if batch.setup:
             self._set_up(batch)
@@ -331,21 +336,24 @@ class LaneState:
                 self._begin_chunks(batch, now)
                 return
         if group.n and batch.decode != NONE:
-            self._begin_decodes(batch, now)
+            self._begin_decodes(batch, now, -1)
         elif batch.entries:
             self.until = now  # who was admitted without work may have some now
         elif batch.wake_at:
             self._check_wake(batch, now)
             self.until = batch.wake_at
 
-    def _begin_plain(self, now: int) -> None:
-        """Time the plain step that was filled, or the decodes alone where no prompt found a place in it."""
+    def _begin_plain(self, now: int, room: int) -> None:
+        """Time the plain step that was filled, or the decodes alone where no prompt found a place in it.
+
+        room: blocks that are surely free or evictable.
+        """
         chunks = self.chunks
         if not chunks:
             if self.group.n:
-                self._begin_decodes(BLOCKED, now)
+                self._begin_decodes(BLOCKED, now, room)
             return
-        if self.replica.pool.cached:
+        if self.replica.pool.cached > room:
             self.space.settle()
         if len(chunks) > 1 or self._one_chunk is None:
             self._begin_chunks(PROMPTS, now)
@@ -355,7 +363,12 @@ class LaneState:
         self.tokens = tokens = entry.tokens
         base, per_kv = self._one_chunk(group.n, tokens, sequence.computed)
         first = base + self.swapping + per_kv * (group.offsets + group.n * (group.step + 1))
-        self._hold(PROMPTS, now, group.n, first, 0, 1)
+        self.swapping = self.growth = 0
+        self.decoded = group.n > 0
+        self.hold = ONE_STEP
+        self.first, self.steps = first, 1
+        self.began_at = now
+        self.until = now + first
 
     def _leave(self, passing: Pass, now: int, passed: bool) -> None:
         """Let the pass end at its next boundary between two layers."""
@@ -500,7 +513,12 @@ class LaneState:
             if group.window:
                 group.steps_to_crossing()
                 first += piece.per_window * group.window_context(group.step)
-        self._hold(batch, now, decodes, first, 0, 1)
+        self.swapping = self.growth = 0
+        self.decoded = decodes > 0
+        self.hold = batch.hold
+        self.first, self.steps = first, 1
+        self.began_at = now
+        self.until = now + first
         if batch.leave:
             self._begin_pass(batch, tuple(chunks), first - piece.base, now)
 
@@ -517,15 +535,15 @@ class LaneState:
         self.first = passing.duration
         self.until = now + (passing.next_after(0)[1] if self.replica.one_step else self.first)
 
-    def _begin_decodes(self, batch: Batch, now: int) -> None:
-        """Time as many decode steps as nothing in the batch changes."""
-        group, replica = self.group, self.replica
-        n = group.n
+    def _begin_decodes(self, batch: Batch, now: int, room: int) -> None:
+        """Time as many decode steps as nothing in the batch changes; `room` blocks are surely left after the first."""
+        group = self.group
+        n, step = group.n, group.step
+        entries, _, hold, share, _, wake_at, _ = batch
         pieces = self._pieces
-        piece = pieces[n] if n < len(pieces) and not batch.share else None
+        piece = pieces[n] if n < len(pieces) and not share else None
         if piece is None:
-            piece = self._piece(n, batch.share)
-        step = group.step
+            piece = self._piece(n, share)
         context = group.offsets + n * (step + 1)
         if context > piece.until_kv:
             piece = piece.at(context)
@@ -533,7 +551,7 @@ class LaneState:
         first = base + self.swapping + per_kv * context
         growth = per_kv * n
         steps = 1
-        if not (batch.hold == ONE_STEP or batch.entries or self.preempted or self.swapping or replica.one_step):
+        if not (hold == ONE_STEP or entries or self.preempted or self.swapping or self.replica.one_step):
             steps = group.next_finish - step
             if context + n * (steps - 1) > until_kv:
                 steps = max(1, (until_kv - context) // n + 1)
@@ -544,16 +562,21 @@ class LaneState:
         if steps > self.review_at - step:
             steps = self.review_at - step
         if steps > 1:
-            pool = replica.pool  # the bound first, as in `Space.fits`: `private_at_most`, written out
-            at_most = (group.offsets + n * (step + steps)) // group.block + n - group.shared
-            if pool.held + pool.explicit + at_most > pool.total or len(replica.lanes) > 1 or pool.ranked:
+            pool = self.replica.pool
+            spare = room - n * (steps - 1) // group.block  # what the further steps surely leave of it, and one more
+            if spare <= 0 or pool.ranked:
                 steps = self.space.steps(self, steps)
-        if batch.wake_at:
+            self.calm = pool.total if spare > pool.cached else -1
+        if wake_at:
             self._check_wake(batch, now)
             if steps > 1:
-                steps = min(steps, steps_within(first, growth, batch.wake_at - now, False) + 1)
-        self.tokens = 0
-        self._hold(batch, now, n, first, growth, steps)
+                steps = min(steps, steps_within(first, growth, wake_at - now, False) + 1)
+        self.tokens = self.swapping = 0
+        self.decoded = True
+        self.hold = hold
+        self.first, self.growth, self.steps = first, growth, steps
+        self.began_at = now
+        self.until = now + steps * first + growth * (steps * (steps - 1) // 2)
 
     def _piece(self, n: int, share: float) -> Piece:
         """What `n` decodes alone cost with a batch's share of the SMs, 0 for the lane's own; remembered."""
@@ -582,13 +605,3 @@ class LaneState:
                 f"{type(self.replica.batcher).__name__} wants to be asked again at {batch.wake_at} ps, and it is "
                 f"{now} ps; give a later wake_at, or 0"
             )
-
-    def _hold(self, batch: Batch, now: int, decodes: int, first: int, growth: int, steps: int) -> None:
-        self.swapping = 0
-        self.decoded = decodes > 0
-        self.first = first
-        self.growth = growth
-        self.steps = steps
-        self.hold = batch.hold
-        self.began_at = now
-        self.until = now + steps * first + growth * (steps * (steps - 1) // 2)

@@ -32,11 +32,11 @@ def may_fill(replica: Replica) -> bool:
     return one_lane and budgeted(replica.batcher) and replica.flows is None and not replica.one_step
 
 
-def fill(lane: LaneState, room: int) -> bool:
-    """Admit and enlarge what a budgeted batcher would, as `lane.chunks`; False, and nothing is done, if it may differ.
+def fill(lane: LaneState, room: int) -> int:
+    """Admit and enlarge what a budgeted batcher would, as `lane.chunks`; -1, and nothing is done, if it may differ.
 
     Between two steps only, with no decode paused and nobody preempted just now.  room: blocks that are surely free or
-    evictable, beside what the step's decodes take.
+    evictable, beside what the step's decodes take.  Returns those that surely are then.
     """
     plan: list[tuple[Sequence, int]] = []
     block = lane.replica.pool.block
@@ -53,27 +53,36 @@ def fill(lane: LaneState, room: int) -> bool:
             budget -= tokens
             room -= -(-(computed + tokens) // block) - -(-computed // block)
             plan.append((sequence, tokens))
-    if room < 0 or not _plan_admissions(lane, plan, budget, cap, room):
-        return False
-    for sequence, tokens in plan:
-        _compute(lane, sequence, tokens)
-    return True
+    if room >= 0 and lane.replica.waiting:
+        room = _plan_admissions(lane, plan, budget, cap, room)
+    if room >= 0:
+        replica, pool, chunks = lane.replica, lane.replica.pool, lane.chunks
+        for sequence, tokens in plan:
+            if sequence.phase == Phase.WAITING:
+                replica.admit(sequence, lane)
+                left = sequence.request.prompt_tokens + sequence.produced - sequence.computed
+                if tokens > left:  # more of its prefix is cached by now
+                    tokens = left
+            computed = sequence.computed  # `pool.grow`, written out
+            pool.explicit += -(-(computed + tokens) // block) - -(-computed // block)
+            sequence.chunk = tokens
+            if sequence.request.ids:
+                pool.register(sequence)
+            chunks.append((sequence, made(Entry, (sequence.id, tokens, 0, 0))))
+    return room
 
 
-def _plan_admissions(lane: LaneState, plan: list[tuple[Sequence, int]], budget: int, cap: int, room: int) -> bool:
-    """Add waiting requests in order, as far as budget and sequences last; False where one may not fit in `room`."""
+def _plan_admissions(lane: LaneState, plan: list[tuple[Sequence, int]], budget: int, cap: int, room: int) -> int:
+    """Add waiting requests in order, as far as budget and sequences last; -1 where one may not fit in `room`."""
     replica, engine = lane.replica, lane.engine
-    waiting = replica.waiting
-    if not waiting:
-        return True
     pool = replica.pool
     block = pool.block
     places = engine.max_sequences - replica.running
-    for sequence in waiting:
+    for sequence in replica.waiting:
         if budget <= 0 or places <= 0:
-            return True
+            break
         if sequence.own is not None or sequence.swapped or sequence.source >= 0:
-            return False
+            return -1
         request = sequence.request
         left = request.prompt_tokens + sequence.produced
         idle = 0
@@ -88,21 +97,9 @@ def _plan_admissions(lane: LaneState, plan: list[tuple[Sequence, int]], budget: 
         if tokens > cap:
             tokens = cap
         if -(-(left if engine.reserve_prompt else tokens) // block) + idle > room:
-            return False
+            return -1
         room -= -(-tokens // block) + idle
         budget -= tokens
         places -= 1
         plan.append((sequence, tokens))
-    return True
-
-
-def _compute(lane: LaneState, sequence: Sequence, tokens: int) -> None:
-    """Put a chunk into the step; of a request admitted now, no more than its prefix, cached by now, leaves over."""
-    replica = lane.replica
-    if sequence.phase == Phase.WAITING:
-        replica.admit(sequence, lane)
-        left = sequence.request.prompt_tokens + sequence.produced - sequence.computed
-        if tokens > left:
-            tokens = left
-    replica.pool.grow(sequence, tokens)
-    lane.chunks.append((sequence, made(Entry, (sequence.id, tokens, 0, 0))))
+    return room

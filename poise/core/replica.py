@@ -159,7 +159,7 @@ class Replica:
             self.odd = bool(self._cancelled or self.handover.leaving or self.pins.heap or self.swaps.flying)
             return out
         if lane.steps:
-            if lane.steps > 1 and self.pool.cached:
+            if lane.steps > 1 and lane.calm != self.pool.total and self.pool.cached:
                 self.space.refresh(now, passed)
             lane.commit()
         if not lane.steps:
@@ -312,8 +312,9 @@ class Replica:
             sequence.move(Phase.DECODE)
             if self.space.only is None:
                 self.handover.join_decodes(sequence)
-            else:  # the lane is between two steps: no need to wait for its next one
-                lane.decode(sequence)
+            else:  # the lane is between two steps: `lane.decode`, written out
+                self.pool.explicit -= self.pool.private(sequence)
+                lane.group.join(sequence)
 
     def finish(self, sequence: Sequence, lane: LaneState) -> None:
         """A sequence (off `explicit` and out of its group) made its last token: pin or free its KV."""

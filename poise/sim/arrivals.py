@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poise.core.made import made
-from poise.core.request import UNTOLD, RequestView
+from poise.core.request import UNTOLD, RequestView, Sequence
 from poise.workload.paths import programs
 from poise.workload.reuse import shared_tokens
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _DEFAULTS: Final = RequestView(0, 0, 0)[3:-1]
+_UNNAMED: Final = RequestView(0, 0, 0)[6:-1]
+"""What is true of a request of which the workload tells no more than lengths, or than lengths and prefixes."""
 
 
 def _column(values: Any, kind: str) -> Any:
@@ -71,12 +73,12 @@ class Arrivals:
         self._turn = _column(None if workload.session is None else turns(workload.session), "i4")
         self._begun: dict[int, int] = {}
         named = (workload.model, workload.session, workload.tenant, workload.lora, workload.priority, workload.deadline)
-        more = (workload.stage, workload.max_tokens, workload.prefixes)
-        self._plain = all(column is None for column in (*named, *more))
+        self._named = any(column is not None for column in (*named, workload.stage, workload.max_tokens))
+        self._plain = not self._named and workload.prefixes is None
         prefixes = workload.prefixes
         self._offsets = _column(prefixes.offsets, "i8") if prefixes else None
-        self._ids = prefixes.ids if prefixes else None
-        self._ends = prefixes.ends if prefixes else None
+        self._ids = _column(prefixes.ids, "i8") if prefixes else None
+        self._ends = _column(prefixes.ends, "i4") if prefixes else None
         self._output_ids = _column(prefixes.output, "i8") if prefixes else None
         self.order: Iterator[int] = iter(range(self.rows))
         self.followers: dict[int, list[int]] = {}
@@ -95,6 +97,8 @@ class Arrivals:
         if self._offsets is not None and self._ids is not None and self._ends is not None:
             first, last = self._offsets[row], self._offsets[row + 1]
             ids, ends = tuple(self._ids[first:last].tolist()), tuple(self._ends[first:last].tolist())
+            if not self._named:
+                return made(RequestView, (row, at, self.prompt[row], 0, ids, ends, *_UNNAMED, at))
         deadline = self._deadline[row] if self._deadline else 0
         session = self._session[row] if self._session else -1
         return RequestView(
@@ -119,19 +123,20 @@ class Arrivals:
         """Output tokens after which the row ends, its client's limit included."""
         output: int = self.output[row]
         limit = self.max_tokens[row] if self.max_tokens else 0
-        return min(output, limit) if limit else output
+        return limit if 0 < limit < output else output
+
+    def running(self, request: RequestView, room: int, produced: int = 0) -> Sequence:
+        """A request as an engine runs it that has room for so many output tokens; so many are made already."""
+        row = request.id
+        output = self.truth(row) if self.max_tokens else self.output[row]
+        if output > room:
+            output = room
+        output_id = self._output_ids[row] if self._output_ids else -1
+        return Sequence(request, output, produced, output_id, self._tool[row] if self._tool else UNTOLD)
 
     def session_of(self, row: int) -> int:
         """The session that the row belongs to, -1 for none."""
         return self._session[row] if self._session else -1
-
-    def output_id(self, row: int) -> int:
-        """The extent id under which prompt and output together may be found later, -1 for none."""
-        return self._output_ids[row] if self._output_ids else -1
-
-    def tool(self, row: int) -> int:
-        """Which tool the row's answer calls, `NO_TOOL` or `UNTOLD`."""
-        return self._tool[row] if self._tool else UNTOLD
 
     def away(self, row: int) -> int:
         """Picoseconds from the end of the row until the next request of its session arrives at the earliest, or -1."""

@@ -43,6 +43,7 @@ class Clients:
         accounts: Accounts | None = None,
     ) -> None:
         self.arrivals = Arrivals(workload)
+        self._order, self._stamps = self.arrivals.order, self.arrivals.arrival
         self.records = Records(self.arrivals.rows)
         self.next_key = END
         self.next_row = -1
@@ -70,11 +71,15 @@ class Clients:
 
     def find_next(self) -> None:
         """Look up the next row that arrives by the clock."""
-        row = next(self.arrivals.order, -1)
-        self.next_row = row
-        at = self.arrivals.arrival[row] if row >= 0 else 0
-        self.next_key = at << AT_BITS | ARRIVE_KEY if row >= 0 and at <= self._until else END
-        if self.open and self.next_key == END:
+        row = next(self._order, -1)
+        if row >= 0:
+            at = self._stamps[row]
+            if at <= self._until:
+                self.next_row = row
+                self.next_key = at << AT_BITS | ARRIVE_KEY
+                return
+        self.next_key = END
+        if self.open:
             self._all_in()
 
     def arrive(self, row: int) -> None:

@@ -402,14 +402,13 @@ class World:
 
     def _send(self, request: RequestView, number: int, room: int, produced: int) -> None:
         """A request reaches its replica, which has room for so many output tokens; so many are made already."""
-        row, arrivals = request.id, self.clients.arrivals
         if room < 1:
-            self._turn(Refused(self.agenda.now, row, number, f"prompt does not fit replica {number}"))
+            self._turn(Refused(self.agenda.now, request.id, number, f"prompt does not fit replica {number}"))
             return
-        output = arrivals.truth(row)
-        if output > room:
-            output = room
-        self._add(Running(request, output, produced, arrivals.output_id(row), arrivals.tool(row)), number)
+        running = self.clients.arrivals.running(request, room, produced)
+        if self.accounts is not None:
+            self.accounts.queue(running, self.replicas[number])
+        self._join(running, number)
 
     def _hedge(self, action: Hedge) -> None:
         row, number = action
@@ -418,8 +417,7 @@ class World:
         if room < 1:
             self._turn(Refused(self.agenda.now, row, number, f"prompt does not fit replica {number}"))
             return
-        arrivals = self.clients.arrivals
-        copy = Running(request, min(arrivals.truth(row), room), 0, arrivals.output_id(row), arrivals.tool(row))
+        copy = self.clients.arrivals.running(request, room)
         self.hedging.begin(copy, number)
         self._join(copy, number)
 

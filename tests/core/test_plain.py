@@ -72,9 +72,9 @@ def test_where_the_bound_does_not_say_that_all_fits_nothing_is_done() -> None:
     lane = engine.lanes[0]
     for number, prompt in enumerate((3, 5)):
         engine.add(Sequence(a_request(id=number, prompt_tokens=prompt), 5), 0)
-    assert not fill(lane, 7)
+    assert fill(lane, 7) == -1
     assert not lane.chunks and len(engine.waiting) == 2 and not engine.running and not engine.pool.explicit
-    assert fill(lane, 8)
+    assert fill(lane, 8) == 0
     assert [entry[:2] for _, entry in lane.chunks] == [(0, 3), (1, 5)] and engine.pool.explicit + engine.pool.held == 8
 
 

@@ -36,5 +36,6 @@ def test_stage_and_tool_are_indices_of_names() -> None:
     workload = _workload(stage=stage, stages=("plan", "code"), tool=tool, tools=("bash",)).check()
     arrivals = Arrivals(workload)
     assert [arrivals.view(row, 0).stage for row in range(4)] == [1, 0, -1, 1]
-    assert [arrivals.tool(row) for row in range(4)] == [0, NO_TOOL, 0, NO_TOOL]
-    assert Arrivals(_workload()).tool(0) == UNTOLD
+    assert [arrivals.running(arrivals.view(row, 0), 9).tool for row in range(4)] == [0, NO_TOOL, 0, NO_TOOL]
+    plain = Arrivals(_workload())
+    assert plain.running(plain.view(0, 0), 9).tool == UNTOLD

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from operator import mul
 from typing import ClassVar
 
 from poise.core.action import Route
@@ -46,12 +47,11 @@ class PrefixCache:
         if not request.ids:
             return Route(chance.least(able, requests))
         cached = cluster.cached_tokens(request)
-        loads = [requests[replica] for replica in able]
+        loads = requests if len(able) == len(requests) else [requests[replica] for replica in able]
         if not any(cached) or max(loads) - min(loads) > self.imbalance:
             return Route(chance.least(able, requests))
-        mean = sum(loads) / len(loads)
-        spread = sqrt(sum([(load - mean) ** 2 for load in loads]) / len(loads))
-        limit = mean + self.deviations * spread
+        count, total, squares = len(loads), sum(loads), sum(map(mul, loads, loads))
+        limit = (total + self.deviations * sqrt(count * squares - total * total)) / count
         fit = [replica for replica in able if cached[replica] and requests[replica] <= limit]
         if not fit:
             return Route(chance.least(able, requests))
