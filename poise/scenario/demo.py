@@ -11,6 +11,7 @@ from poise.core.built import CORE
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
+from poise.core.version import version
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
 
@@ -88,7 +89,6 @@ class Demo:
 
     def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:
         """Write the report and one timeline into `folder`; returns their paths."""
-        from poise import __version__
         from poise.cost import Roofline
         from poise.report.html import About, html_report
         from poise.report.perfetto import timeline
@@ -107,7 +107,7 @@ class Demo:
             seeds=self.seeds,
             slo=SLO,
             workload=comparison.offered[load],
-            version=f"{__version__} ({CORE} core)",
+            version=f"{version()} ({CORE} core)",
         )
         html_report(report, comparison.cases(), about, findings(comparison, self.one))
         policies = comparison.study.policies[router]
