@@ -99,9 +99,16 @@ def _tree(text: str, name: str) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        said = str(error.problem).partition(' "')[0].partition(" '")[0]  # without what it found: it may be a key
+        said = _without_what_it_found(str(error.problem))
         raise UserError(f"{name}{line}: is no YAML ({said}); check quotes, colons and indentation") from None
     except (YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{name}: is no YAML ({type(error).__name__}); remove what YAML does not allow") from None
     refuse_explosion(tree, text, name)
     return tree
+
+
+def _without_what_it_found(problem: str) -> str:
+    """What YAML says of a mistake, less what stands there: it may be a key."""
+    if problem.startswith("expected"):  # and then a mark of YAML's own
+        return problem.partition(", but")[0]
+    return problem.partition(' "')[0].partition(" '")[0]
