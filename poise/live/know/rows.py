@@ -86,6 +86,8 @@ def parse_rows(text: str, name: str, section: str, secret: bool = False) -> list
         where = f"{name}:{tree.lc.item(place)[0] + 1}"  # type: ignore[attr-defined]  # ruamel's lists know their lines
         if not isinstance(each, dict):
             raise UserError(f"{where}: is no mapping; write one such as `- name: a`")
+        if each.tag.value is not None:  # type: ignore[attr-defined]  # ruamel's mappings know tags
+            raise UserError(f"{where}: has a tag, which means nothing here; remove it")
         rows.append(Row(where, each, secret))
     return rows
 
@@ -101,7 +103,9 @@ def _tree(text: str, name: str) -> Any:
         line = f":{mark.line + 1}" if mark else ""
         said = _without_what_it_found(str(error.problem))
         raise UserError(f"{name}{line}: is no YAML ({said}); check quotes, colons and indentation") from None
-    except (YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except RecursionError:
+        raise UserError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
+    except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{name}: is no YAML ({type(error).__name__}); remove what YAML does not allow") from None
     refuse_explosion(tree, text, name)
     return tree
