@@ -74,8 +74,12 @@ class Machines:
     def replicas(self, replicas: int, *, model: Model | str, **options: Any) -> Cluster:
         """A cluster of `replicas` equal instances of `model`; `options` are the further fields of `Pool`.
 
-        ScenarioError when the replicas need more devices than there are.
+        The limits of an `engine` are those of its settings, for each data rank where it means them so
+        (`poise.catalogue.engines.on_ranks`), as in a scenario. ScenarioError when the replicas need more devices than
+        there are.
         """
+        from poise.catalogue.engines import on_ranks
+
         pool = Pool(models(model) if isinstance(model, str) else model, self.device, replicas, **options)
         if replicas < 1 or pool.devices < 1:
             raise ScenarioError(f"replicas = {replicas} of {pool.devices} devices each; give 1 or more of both")
