@@ -89,7 +89,7 @@ class Machines:
                 f"replicas = {replicas} of tensor {pool.tensor} × pipeline {pool.pipeline} × data {pool.data} need "
                 f"{needed} devices, and there are {self.count}; ask for fewer, or give count={needed}"
             )
-        return Cluster((pool,))
+        return Cluster((on_ranks(pool),))
 
 
 class Cluster(CoreCluster):
@@ -203,9 +203,13 @@ def simulate(
 
     trace: True records events and actions for `Result.trace`; a `Trace` of your own may stream them to a file.
     blame: charge the time of every request to its parts, for `Result.metrics` and `Result.save_requests`.
+    Raises ScenarioError for a policy that nothing would ask on this cluster, besides what cannot be.
     """
     from poise.scenario import simulate as room
+    from poise.scenario.idle import check_asked
 
+    if policies is not None:
+        check_asked([policies], cluster)
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
     once = partial(
         room.simulate,
