@@ -104,7 +104,7 @@ def _claim(about: Claim, record: Record | None, name: str) -> Iterator[str]:
 
 
 def _row(each: Outcome, about: Claim) -> str:
-    more = [f"Why: {each.why}" if each.why else "", since(each, about)]
+    more = [f"Why: {each.why}" if each.why else "", since(each, about).capitalize()]
     asks = ". ".join([each.criterion.asks, *filter(None, more)])
     word = f"**{MET[each.met]}**" if each.headline else MET[each.met]
     return f"| {asks} | {word} | {each.criterion.paper} | {each.measured} |".replace("\n", " ")
