@@ -1,32 +1,32 @@
-"""docs/systems.md and its pictures: `python -m tests.doc_claims` writes them from the committed results."""
+"""docs/systems.md and a page with its pictures for each system that is built: `python -m tests.doc_claims`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from poise.claims.claim import Claim, Criterion
+from poise.claims.claim import Claim, Outcome
 from poise.claims.find import claim, names
-from poise.claims.groups import by_group, group_of
+from poise.claims.listed import TIERS, Listed, by_group, how, listed
 from poise.claims.picture import picture
 from poise.claims.record import Record, measured
-from poise.claims.show import MET
+from poise.claims.show import MET, figures, lacks, since, standing
 from tests.doc_table import DOCS, Marked
 
 PLACE = Marked("systems.md", "systems")
-PICTURES = DOCS / "systems"
-"""A picture for each system that has a curve: the first one."""
+FOLDER = DOCS / "systems"
+"""A page for each system that is built, and a picture for each claim that has a curve: the first one."""
 
 
 def table() -> str:
-    """All systems as Markdown: a table and the systems one by one for each group."""
-    groups = by_group((name, group_of(name, claim(name))) for name in names())
-    return "\n".join(line for group, some in groups.items() for line in _group(group, some)) + "\n"
+    """All systems as Markdown: those that are built in a table for each group, and the others by name."""
+    return "\n".join(line for group, some in by_group(listed()).items() for line in _group(group, some)) + "\n"
 
 
-def pictures() -> dict[str, str]:
-    """Every picture by the name of its file."""
-    found = {name: _drawn(measured(name)) for name in names()}
-    return {f"{name}.svg": drawn for name, drawn in found.items() if drawn is not None}
+def files() -> dict[str, str]:
+    """Every page and picture by the name of its file."""
+    pages = {f"{each.name}.md": "\n".join(_page(each)) + "\n" for each in listed() if each.built}
+    drawn = {f"{name}.svg": _drawn(measured(name)) for name in names()}
+    return pages | {name: svg for name, svg in drawn.items() if svg is not None}
 
 
 def _drawn(record: Record | None) -> str | None:
@@ -34,51 +34,80 @@ def _drawn(record: Record | None) -> str | None:
     return picture(curves[0]) if curves else None
 
 
-def _group(group: str, some: Sequence[str]) -> Iterator[str]:
+def _group(group: str, some: list[Listed]) -> Iterator[str]:
+    built = [each for each in some if each.built]
     yield from (f"## {group.capitalize()}", "")
-    yield from ("| system | plug point | published | verdict | known by |", "|---|---|---|---|---|")
-    for name in some:
-        about, record = claim(name), measured(name)
-        cells = (_link(about), about.slot, about.headline, _verdict(record), about.trust)
-        yield f"| {' | '.join(cells)} |"
+    if built:
+        yield from ("| system | arXiv | stands for it | standing |", "|---|---|---|---|")
+        for each in built:
+            link = f"[{each.system}](systems/{each.name}.md)"
+            yield f"| {link} | {each.arxiv or '–'} | {each.slot} {', '.join(map(_code, each.stands))} | {_met(each)} |"
+        yield ""
+    left = [f"{each.system}{f' ({each.arxiv})' if each.arxiv else ''}" for each in some if not each.built]
+    if left:
+        yield from (f"Not built: {', '.join(left)}.", "")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _met(entry: Listed) -> str:
+    """What became of it, with how many criteria are met."""
+    kept = [record for record in map(measured, entry.claims) if record]
+    met = sum(each.met is True for record in kept for each in record.outcomes)
+    asked = sum(len(record.outcomes) for record in kept)
+    return f"{standing(entry)}, {met} of {asked}" if asked else standing(entry)
+
+
+def _page(entry: Listed) -> Iterator[str]:
+    """One system: what was published, what was done here, what came out, and its pictures."""
+    yield from (f"# {entry.system}", "")
+    where = [f"[arXiv {entry.arxiv}](https://arxiv.org/abs/{entry.arxiv})"] if entry.arxiv else []
+    tier = [f"tier {entry.tier}: {TIERS[entry.tier]}"] if entry.tier else ["beside the list"]
+    yield f"{entry.title}. {'; '.join([*where, entry.group, *tier])}. [All systems](../systems.md)"
+    if not entry.claims:
+        stands = ", ".join(map(_code, entry.stands))
+        yield from ("", f"Stands for it: {entry.slot} {stands}; {how(entry)}. Its claim is not made yet.")
+    for name in entry.claims:
+        yield from ("", f"## `poise claim {name}`" if claim(name).criteria else f"## {claim(name).system}", "")
+        yield from _claim(claim(name), measured(name), name)
+
+
+def _claim(about: Claim, record: Record | None, name: str) -> Iterator[str]:
+    facts = {
+        "Paper": f"{about.paper}; known by its {about.paper.trust}",
+        "Published": about.published,
+        "Conditions": about.conditions,
+        "Here": about.here,
+        "Lacking": about.lacking,
+        "Stands for it": f"{about.slot} {', '.join(map(_code, about.policies))}",
+    }
+    yield from (f"- **{title}:** {_sentence(said)}" for title, said in facts.items() if said)
     yield ""
-    for name in some:
-        yield from _system(name, claim(name), measured(name))
-
-
-def _link(about: Claim) -> str:
-    kept = "".join(character for character in about.system if character.isalnum() or character in " -_")
-    return f"[{about.system}](#{kept.lower().replace(' ', '-')})"
-
-
-def _verdict(record: Record | None) -> str:
     if record is None:
-        return "not testable"
-    criteria = record.findings.criteria
-    return f"{record.verdict}, {sum(each.met is True for each in criteria)} of {len(criteria)}"
-
-
-def _system(name: str, about: Claim, record: Record | None) -> Iterator[str]:
-    """One system: what was published, what was done here, what came out, and its picture."""
-    yield from (f"### {about.system}", "")
-    yield f"`{name}`: {about.paper}, {about.year}. {_sentence(about.conditions)}"
-    if record is None:
-        yield from (f"Not testable: {about.untestable}.", "")
+        yield "**Not tested here.**"
         return
-    yield from (f"Here: {_sentence(about.here)}", "")
-    criteria = record.findings.criteria
-    shown = [each for each in criteria if each.headline or each.met is not True]
-    yield from (_criterion(each) for each in shown)
-    rest = len(criteria) - len(shown)
-    met = f"{rest} other {'criterion is' if rest == 1 else 'criteria are'} met; " if rest else ""
-    yield from ("", f"{met}measured {record.date} with Poise {record.poise} in {record.cpu_s:.0f} s of one core.", "")
+    yield f"**{_sentence(record.verdict + lacks(about, record))}**"
+    yield f"Measured {record.date} with Poise {record.poise} in {record.cpu_s:.0f} s of one core."
+    yield from ("", "| criterion | | paper | measured |", "|---|---|---|---|")
+    yield from (_row(each, about) for each in record.outcomes)
+    yield ""
+    yield from (f"- Note: {_sentence(said)} Here: {_sentence(came)}" for said, came in record.notes.items())
     if _drawn(record) is not None:
-        yield from (f"![{record.findings.curves[0].title}](systems/{name}.svg)", "")
+        curve = record.findings.curves[0]
+        yield from ("", f"![{curve.title}]({name}.svg)", "")
+        head, rows = figures(curve)
+        yield f"| {' | '.join(head)} |"
+        yield f"|{'---|' * len(head)}"
+        yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-def _criterion(each: Criterion) -> str:
-    why = f" Why: {each.why}." if each.why else ""
-    return f"- {each.asks} ({MET[each.met]}). Paper: {each.paper}. Measured: {each.measured}.{why}"
+def _row(each: Outcome, about: Claim) -> str:
+    more = [f"Why: {each.why}" if each.why else "", since(each, about).capitalize()]
+    asks = ". ".join([each.criterion.asks, *filter(None, more)])
+    word = f"**{MET[each.met]}**" if each.headline else MET[each.met]
+    return f"| {asks} | {word} | {each.criterion.paper} | {each.measured} |".replace("\n", " ")
 
 
 def _sentence(told: str) -> str:
@@ -87,15 +116,15 @@ def _sentence(told: str) -> str:
 
 
 def write() -> None:
-    """Write the page and its pictures, and take away those of systems that are gone."""
+    """Write the list, the pages and the pictures, and take away those of systems that are gone."""
     PLACE.write(table())
-    PICTURES.mkdir(exist_ok=True)
-    drawn = pictures()
-    for file in PICTURES.glob("*.svg"):
-        if file.name not in drawn:
+    FOLDER.mkdir(exist_ok=True)
+    wanted = files()
+    for file in FOLDER.iterdir():
+        if file.name not in wanted:
             file.unlink()
-    for name, text in drawn.items():
-        (PICTURES / name).write_text(text, encoding="utf-8")
+    for name, text in wanted.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poise.claims.claim import Source
+from poise.claims.claim import Claim, Source
 from poise.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,19 +25,25 @@ SHARE = 10
 
 @dataclass(slots=True)
 class Bench:
-    """quick: the same experiment with a tenth of the requests and two seeds.  data: the folder of traces, or None."""
+    """quick: the same experiment with a tenth of the requests and two seeds.  data: the folder of traces, or None.
 
+    claim: whose experiment it is.  times: how many times as many seeds as it begins with.
+    """
+
+    claim: Claim
     quick: bool = False
     data: Path | None = None
     meter: Meter | None = None
+    times: int = 1
 
     def requests(self, full: int) -> int:
         """How many requests to simulate where the whole experiment has `full`."""
         return full // SHARE if self.quick else full
 
-    def seeds(self, full: int) -> int:
-        """How many seeds where the whole experiment has `full`."""
-        return min(full, 2) if self.quick else full
+    def seeds(self, full: int | None = None) -> int:
+        """How many seeds where the whole experiment begins with `full` (default: with what the claim says)."""
+        begun = self.claim.rounds[0] if full is None else full
+        return min(begun, 2) if self.quick else begun * self.times
 
     def simulate(self, *args: Any, **options: Any) -> Result:
         """`poise.simulate`; a run that the user stops ends the experiment."""
@@ -61,11 +67,15 @@ class Bench:
             raise KeyboardInterrupt
         return comparison
 
-    def trace(self, source: Source) -> Workload:
-        """The recorded trace, packed or not, in its own folder or in the one given; UserError where it is not."""
+    def file(self, at: int = 0) -> Path:
+        """The file of the claim's data at a place; UserError where it is not."""
+        return find_data(self.claim.data[at], self.data)
+
+    def trace(self) -> Workload:
+        """The claim's first recorded trace, packed or not, in its own folder or in the one given."""
         from poise import workload
 
-        return workload.read(find_data(source, self.data))
+        return workload.read(self.file())
 
 
 def folder(option: Path | None) -> Path | None:

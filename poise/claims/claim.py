@@ -1,15 +1,18 @@
-"""A published claim, the criteria it is held to, and the verdict that follows from them."""
+"""A published claim as data, the criteria it is held to, and the verdict that follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from datetime import date
+from typing import Any, Literal, NamedTuple
 
-from poise.core.errors import UserError
+from pydantic import Field, model_validator
+
 from poise.report.wording import Kind
+from poise.scenario.section import Section, Whole
 
-Verdict = Literal["holds", "holds in part", "fails", "not testable"]
+Verdict = Literal["holds", "holds in part", "does not hold", "not tested here"]
 """What criteria come to; beside these, a result measured with other code is `stale`."""
 
 Trust = Literal["code", "text", "notes", "abstract"]
@@ -17,56 +20,160 @@ Trust = Literal["code", "text", "notes", "abstract"]
 or in its abstract alone. The weaker, the less is asked: of an abstract nothing but directions."""
 
 
-class Source(NamedTuple):
-    """A file that an experiment reads, below the folder of data, and where it is published."""
+class Source(Section):
+    """A file that an experiment reads."""
 
-    file: str
-    published: str
+    file: str = Field(description="its path below the folder of data, as in mooncake/conversation_trace.jsonl.gz")
+    published: str = Field(pattern="^https://", description="where it is published, as in https://example.org")
+
+
+class Test(Section):
+    """Where values must lie: those with an interval by the whole of it, unless `by` says otherwise.
+
+    The lower half says what a sweep measures for it; an experiment of its own gives the values itself.
+    """
+
+    least: float | None = Field(default=None, description="the lowest that is allowed, as in 1.5")
+    most: float | None = Field(default=None, description="the highest that is allowed, as in 6")
+    above: float | None = Field(default=None, description="what all must exceed, as in 1")
+    below: float | None = Field(default=None, description="what all must fall short of, as in 1")
+    at: Whole | None = Field(default=None, ge=1, description="at how many places it must be so, as in 3 (else at all)")
+    floor: float | None = Field(default=None, description="what no value may surely fall short of, at any place")
+    by: Literal["interval", "value", "likely"] = Field(
+        default="interval", description="interval; value; or likely, met by the value and refuted by the interval"
+    )
+    sweep: str = Field(default="", description="the sweep that it is about (else the first)")
+    figure: str = Field(default="", description="a figure, as in ttft_s.p99, or a sum of counts, as in a + b")
+    ahead: str = Field(default="", description="who must be ahead in it of each in `of`")
+    of: list[str] = Field(default=[], description="the others, as in [round_robin]")
+    times: list[str] = Field(default=[], description="[A, B]: how many times as much B has as A, at each place")
+    peak: list[str] = Field(default=[], description="[A, B]: the same at the place where it is most")
+    rise: list[str] = Field(default=[], description="[A, B]: the same at each place over the one before")
+    growth: str = Field(default="", description="A: how many times as much it has at each place as at the one before")
+
+    @property
+    def beyond(self) -> float | None:
+        """What all must exceed: who is ahead has a lead above 0."""
+        return 0.0 if self.ahead and self.above is None else self.above
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Test:
+        if not self.ahead and self.least is self.most is self.above is self.below is None:
+            raise ValueError("has no bound; give one of least, most, above, below")
+        asked = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth) if each]
+        if len(asked) != bool(self.figure):
+            raise ValueError("names a figure without what is asked of it; give one of ahead, times, peak, rise, growth")
+        if any(len(each) != 2 for each in (self.times, self.peak, self.rise) if each):
+            raise ValueError("compares other than two; give [A, B]")
+        return self
+
+
+class Criterion(Section):
+    """One thing that must come out for a claim to hold."""
+
+    asks: str = Field(description="what must come out, as in 'Lower mean latency than round robin'")
+    paper: str = Field(description="what was published of it, as in '1.5 to 14.5 times'")
+    why: str = Field(default="", description="the reason, told where it is not met")
+    since: date | None = Field(default=None, description="its date where it is younger than the first run")
+    test: Test | None = Field(default=None, description="a test, as in {least = 1.5}; none for a plain yes or no")
+
+
+class SweepSection(Section):
+    """The policies of `compare` under one scenario, along an axis."""
+
+    across: str = Field(description="what the axis is, with its unit, as in 'load, req/s'")
+    vary: str | list[str] = Field(description="what changes, as in workload.poisson.rate, or several")
+    at: list[float] = Field(min_length=1, description="its values, as in [4, 8, 12]")
+    set: dict[str, Any] = Field(default={}, description="what else this sweep changes, as in {engine.lanes: []}")
+    curves: dict[str, str] = Field(default={}, description="figures to draw, by title")
+
+
+class Paper(Section):
+    """The publication of a system."""
+
+    arxiv: str = Field(default="", pattern=r"^(\d{4}\.\d{4,5})?$", description="its id, in quotes")
+    venue: str = Field(default="", description="where else it was published, as in 'OSDI 2024'")
+    year: Whole = Field(gt=1970, description="the year, as in 2024")
+    trust: Trust = Field(description="code, text, notes or abstract: what of it is known")
+    ids: list[Whole] = Field(default=[], description="its numbers in the list of systems")
+    group: str = Field(default="", description="its group, where it is not in that list")
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.venue, f"arXiv {self.arxiv}" if self.arxiv else "", str(self.year))))
+
+
+class Claim(Section):
+    """What a paper says, and what of it is tried here: one file of `systems/`."""
+
+    system: str = Field(description="its name as published")
+    paper: Paper = Field(description="a paper, as in {arxiv = '2406.03243', venue = 'OSDI 2024', year = 2024, …}")
+    slot: str = Field(description="the slot that it fills; cost or workload where it is a model")
+    policies: list[str] = Field(min_length=1, description="the files that stand for it, as in [llumnix]")
+    others: list[str] = Field(default=[], description="those that it is compared with")
+    published: str = Field(description="the headline as published")
+    conditions: str = Field(description="the conditions as published")
+    here: str = Field(default="", description="the conditions of the experiment")
+    lacking: str = Field(
+        default="", description="what of the paper's conditions is not met, so that it cannot be refuted"
+    )
+    first: date | None = Field(default=None, description="the date of the first run, as in 2026-11-22")
+    data: list[Source] = Field(default=[], description="recorded traces")
+    seeds: Whole | list[Whole] = Field(default=1, description="how many, or [from, at most]: more until decided")
+    setting: dict[str, Any] = Field(default={}, description="a scenario without policies")
+    compare: dict[str, dict[str, Any]] = Field(default={}, description="policies of a scenario, by label")
+    sweeps: dict[str, SweepSection] = Field(default={}, description="axes along which they are compared")
+    headline: dict[str, Criterion] = Field(default={}, description="what must come out of the headline, by a short key")
+    beside: dict[str, Criterion] = Field(default={}, description="what else must come out, by a short key")
+    notes: dict[str, str] = Field(default={}, description="what is told and not judged, by a short key")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Claim:
+        if bool(self.criteria) != bool(self.here):
+            raise ValueError("has criteria or `here` alone; give both, or neither where no experiment can decide it")
+        if not self.headline and not self.lacking:
+            raise ValueError("says neither what must come out nor why nothing can; give headline, or lacking")
+        for key, each in self.criteria.items():
+            if each.since and not (self.first and self.first <= each.since):
+                raise ValueError(
+                    f"{key}.since is not after the first run; give a later date, or `first`, the date of that run"
+                )
+        if len({*self.headline, *self.beside, *self.notes}) < len(self.criteria) + len(self.notes):
+            raise ValueError("has a key twice among headline, beside and notes; give each its own")
+        return self
+
+    @property
+    def criteria(self) -> dict[str, Criterion]:
+        """All that must come out, the headline first."""
+        return self.headline | self.beside
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """How many seeds to begin with, and how many at most."""
+        if isinstance(self.seeds, int):
+            return self.seeds, self.seeds
+        return self.seeds[0], self.seeds[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a paper says, and what of it is tried here.
+class Outcome:
+    """A criterion with what came out. met: None where chance decides."""
 
-    slot, policies: what stands for the system.  others: what it is compared with or used together with.
-    headline, conditions: as published.  here: the conditions of the experiment, as far as they differ.
-    untestable: why no experiment can decide it; empty where one does.
-    """
-
-    system: str
-    paper: str
-    year: int
-    slot: str
-    policies: tuple[str, ...]
-    headline: str
-    conditions: str
-    trust: Trust
-    here: str = ""
-    others: tuple[str, ...] = ()
-    data: tuple[Source, ...] = ()
-    untestable: str = ""
-
-    def __post_init__(self) -> None:
-        if self.trust not in get_args(Trust):
-            raise UserError(f"trust = {self.trust!r}: give one of {', '.join(get_args(Trust))}")
-        if bool(self.here) == bool(self.untestable):
-            raise UserError(f"{self.system}: say either what is tried `here` or why it is `untestable`")
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """One thing that must come out for the claim to hold.
-
-    paper: what was published.  measured: what came out here, with its interval.  met: None where chance decides.
-    headline: whether it is the claim itself and not what else the paper says of it.  why: the reason, where not met.
-    """
-
-    asks: str
-    paper: str
+    key: str
+    criterion: Criterion
+    headline: bool
     measured: str
     met: bool | None
-    headline: bool = False
-    why: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason where it is not met."""
+        return "" if self.met else self.criterion.why
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        asked = {"asks": self.criterion.asks, "paper": self.criterion.paper, "headline": self.headline}
+        since = self.criterion.since.isoformat() if self.criterion.since else None
+        return {"key": self.key, **asked, "since": since, "measured": self.measured, "met": self.met, "why": self.why}
 
 
 class Point(NamedTuple):
@@ -87,23 +194,14 @@ class Curve:
     lines: Mapping[str, Sequence[Point]]
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What an experiment came to."""
-
-    criteria: Sequence[Criterion]
-    curves: Sequence[Curve] = ()
-
-
-def verdict(criteria: Sequence[Criterion]) -> Verdict:
+def verdict(outcomes: Sequence[Outcome], lacking: str = "") -> Verdict:
     """What criteria come to.
 
-    holds: all are met.  fails: no headline is met, and at least one of them is refuted.  not testable: chance decides
-    every headline.  holds in part: anything between.
+    holds: all are met.  holds in part: some of the headline is, and something is not.  does not hold: nothing of the
+    headline is met, some of it is refuted, and nothing of the paper's conditions is `lacking`.  Else it is not tested
+    here: chance decides the headline, or the conditions are others.
     """
-    headlines = [each.met for each in criteria if each.headline]
-    if all(met is None for met in headlines):
-        return "not testable"
-    if not any(headlines):
-        return "fails"
-    return "holds" if all(each.met for each in criteria) else "holds in part"
+    headlines = [each.met for each in outcomes if each.headline]
+    if any(headlines):
+        return "holds" if all(each.met for each in outcomes) else "holds in part"
+    return "does not hold" if False in headlines and not lacking else "not tested here"

@@ -1,74 +1,114 @@
-"""The systems by name: each is the file of that name in `systems/`."""
+"""The systems by name: each is the claim of that name in `systems/`, a TOML file, beside it what only it measures."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-import pkgutil
+import json
+import tomllib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 
-from poise.claims import systems
+from poise.claims.answer import Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Findings
+from poise.claims.claim import Claim
 from poise.core.errors import UserError
 from poise.core.spec import Engine
 
+FOLDER = Path(__file__).parent / "systems"
 _ROOT = Path(__file__).parents[1]
 _COUNTED = ("poise.claims.", "poise.policies.")
+_TRIED = ("setting", "compare", "sweeps", "seeds", "data")
+"""What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
 MODELS = ("cost", "workload")
 """What stands in place of a slot where a system is no policy but a model: the room that has its files."""
 
 
-def names() -> list[str]:
-    """The systems there are, by name."""
-    return sorted(module.name for module in pkgutil.iter_modules(systems.__path__))
+@cache
+def names() -> tuple[str, ...]:
+    """The systems that have a claim, by name."""
+    return tuple(sorted(file.stem for file in FOLDER.glob("*.toml")))
 
 
+@cache
 def claim(name: str) -> Claim:
     """What is claimed of a system; UserError with the nearest names if there is none of this name."""
-    found: Claim = _module(name).CLAIM
-    return found
+    if name not in names():
+        near = get_close_matches(name, names(), 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
+        raise UserError(f"{name!r} is no system with a claim; {hint}")
+    return read_claim(FOLDER / f"{name}.toml")
+
+
+def read_claim(file: Path) -> Claim:
+    """The claim in a file; UserError of one line with file, field, value, rule and cure."""
+    from pydantic import ValidationError
+
+    from poise.scenario.explain import first_mistake
+    from poise.scenario.place import Places
+
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{file.name}: is no TOML: {error}; check quotes, brackets and commas there") from None
+    try:
+        return Claim.model_validate(data)
+    except ValidationError as error:
+        raise first_mistake(error.errors(include_url=False), Places(file.name), Claim) from None
 
 
 def measure(name: str, bench: Bench) -> Findings:
-    """Run the experiment of a system."""
-    found: Findings = _module(name).measure(bench)
-    return found
+    """Run the experiment of a system: its sweeps, and what only it measures."""
+    from poise.claims.experiments.sweep import measure as sweeps
+
+    about = claim(name)
+    found = [sweeps(about, bench)] if about.sweeps else []
+    if _own(name).is_file():
+        found.append(importlib.import_module(f"poise.claims.systems.{name}").measure(bench))
+    return Findings(
+        [answer for each in found for answer in each.answers], [curve for each in found for curve in each.curves]
+    )
+
+
+def _own(name: str) -> Path:
+    """The file with what only this system measures; many have none."""
+    return FOLDER / f"{name}.py"
 
 
 def digest(name: str) -> str:
-    """A fingerprint of the code that a result depends on."""
-    return fingerprint(files(name), _ROOT)
+    """A fingerprint of the code that a result depends on, and of the experiment as the claim has it."""
+    tried = claim(name).model_dump(mode="json", include=set(_TRIED))
+    tests = {
+        key: each.test.model_dump(include=set(_MEASURED)) for key, each in claim(name).criteria.items() if each.test
+    }
+    return fingerprint(files(name), _ROOT, json.dumps([tried, tests], sort_keys=True))
+
+
+_MEASURED = ("sweep", "figure", "ahead", "of", "times", "peak", "rise", "growth")
+"""What of a test says what is measured, and not where it must lie."""
 
 
 def files(name: str) -> set[Path]:
-    """The claim's file and those of its policies, with what they import of claims and policies."""
+    """The files of what only it measures, of the experiments it names and of its policies, with what these import of
+    claims and policies."""
     about = claim(name)
-    own = _ROOT / "claims" / "systems" / f"{name}.py"
-    return _closure([own, *(file_of(each, about.slot) for each in about.policies), *map(policy_file, about.others)])
+    own = [_own(name)] if _own(name).is_file() else []
+    shared = [_ROOT / "claims" / "experiments" / "sweep.py"] if about.sweeps else []
+    stands = [file_of(each, about.slot) for each in about.policies]
+    return _closure([*own, *shared, *stands, *map(policy_file, about.others)])
 
 
-def fingerprint(some: Iterable[Path], root: Path) -> str:
-    """16 hexadecimal digits over names (below `root`) and contents of files, and the version of the engine model."""
-    told = sha256(f"{Engine().name} {Engine().version}".encode())
+def fingerprint(some: Iterable[Path], root: Path, more: str = "") -> str:
+    """16 hexadecimal digits over names (below `root`) and contents of files, `more`, and the engine model's version."""
+    told = sha256(f"{Engine().name} {Engine().version}{more}".encode())
     for file in sorted(some):
         told.update(file.relative_to(root).as_posix().encode() + b"\0")
         told.update(file.read_bytes() + b"\0")
     return told.hexdigest()[:16]
-
-
-def _module(name: str) -> ModuleType:
-    if name not in names():
-        near = get_close_matches(name, names(), 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
-        raise UserError(f"{name!r} is no system; {hint}")
-    return importlib.import_module(f"{systems.__name__}.{name}")
 
 
 def file_of(name: str, slot: str) -> Path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from poise.claims.claim import Claim, Curve
+from poise.claims.claim import Claim, Curve, Outcome
 from poise.claims.picture import lines_of, scales
 from poise.claims.record import Record
-from poise.claims.show import MET, figures
+from poise.claims.show import MET, figures, since
 from poise.report.chart import chart, swatch
 from poise.report.frame import document
 
@@ -16,32 +16,38 @@ from poise.report.frame import document
 def page(about: Claim, record: Record) -> str:
     """The page as text."""
     title = f"{about.system}: {record.verdict}"
-    body = "".join((_header(title, about, record), _criteria(record), *map(_figure, record.findings.curves)))
+    body = "".join((_header(title, about, record), _criteria(about, record), *map(_figure, record.findings.curves)))
     return document(title, body)
 
 
 def _header(title: str, about: Claim, record: Record) -> str:
     facts = {
-        "Paper": f"{about.paper}, {about.year}",
-        "Headline": about.headline,
+        "Paper": str(about.paper),
+        "Headline": about.published,
         "Conditions": about.conditions,
         "Here": about.here,
+        "Lacking": about.lacking,
         "Policies": ", ".join((*about.policies, *about.others)),
-        "Known by its": about.trust,
+        "Known by its": about.paper.trust,
         "Measured": f"{record.date}, Poise {record.poise}, engine {record.engine}, code {record.digest}"
         + (" (a quick run)" if record.quick else ""),
     }
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(said)}</dd>" for name, said in facts.items())
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(said)}</dd>" for name, said in facts.items() if said)
     return f"<header><h1>{escape(title)}</h1><dl>{rows}</dl></header>"
 
 
-def _criteria(record: Record) -> str:
+def _criteria(about: Claim, record: Record) -> str:
     head = ("criterion", "", "paper", "measured", "why")
-    rows = [
-        (f"{each.asks}{' (headline)' if each.headline else ''}", MET[each.met], each.paper, each.measured, each.why)
-        for each in record.findings.criteria
-    ]
+    rows = [_row(about, each) for each in record.outcomes]
+    rows += [(said, "a note", "", came, "") for said, came in record.notes.items()]
     return f"<section><h2>Criteria</h2>{_table(head, rows, text=True)}</section>"
+
+
+def _row(about: Claim, each: Outcome) -> tuple[str, ...]:
+    asked = each.criterion
+    said = f"{asked.asks}{' (headline)' if each.headline else ''}"
+    why = "; ".join(filter(None, (each.why, since(each, about))))
+    return said, MET[each.met], asked.paper, each.measured, why
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, text: bool = False) -> str:

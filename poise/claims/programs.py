@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import poise as ps
+from poise.claims.answer import Answer, Ratio
 from poise.claims.bench import Bench
-from poise.claims.claim import Criterion, Curve, Point
-from poise.claims.sweep import Ratio, ratio, times
+from poise.claims.claim import Curve, Point
+from poise.claims.sweep import ratio, times
 from poise.core.request import NO_TOOL
 from poise.core.units import SECOND
 from poise.report.intervals import over_seeds
@@ -71,16 +72,11 @@ class Ladder:
         """How many times as long programs take under `other`, by load."""
         return {load: ratio(seeds, self.runs[other][load]) for load, seeds in self.runs[own].items()}
 
-    def faster(
-        self, asks: str, paper: str, own: str, other: str, *, places: int, headline: bool = False, why: str = ""
-    ) -> Criterion:
-        """Programs take less time than under `other`, by more than chance, at so many loads, and more at none."""
+    def faster(self, key: str, own: str, other: str) -> Answer:
+        """How many times as long programs take under `other`, at each load."""
         ratios = self.ratios(own, other)
-        better = sum(each.low is not None and each.low > 1 for each in ratios.values())
-        worse = sum(each.high is not None and each.high < 1 for each in ratios.values())
-        met = True if better >= places and not worse else False if worse or len(ratios) < places else None
         told = f"{other} over {own}: " + "; ".join(f"at {load:g}: {times(each)}" for load, each in ratios.items())
-        return Criterion(asks, paper, told, met, headline, "" if met else why)
+        return Answer(key, told, list(ratios.values()))
 
     def carried(self, name: str, bound: float) -> float:
         """The highest load up to which programs take at most `bound` times as long as at the lowest; 0 for none."""
@@ -106,7 +102,7 @@ def ladder(
     """Simulate each policy at each load with each seed; `made(load, seed)` draws the programs."""
     runs: dict[str, dict[float, list[float]]] = {name: {load: [] for load in loads} for name in policies}
     for load in loads:
-        for seed in range(bench.seeds(seeds)):
+        for seed in range(seeds):
             workload = made(load, seed)
             for name, each in policies.items():
                 result = bench.simulate(cluster, workload, each, seed=seed, **options)

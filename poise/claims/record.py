@@ -1,16 +1,22 @@
-"""The committed results: what was measured, when, with which code; written only by running."""
+"""The committed results: what was measured, when, with which code; written only by running.
+
+A record holds figures by key. What they were asked for stands in the claim, and is joined to them on reading, so that
+prose and tests may change without a new run.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from poise.claims.claim import Criterion, Curve, Findings, Point, verdict
+from poise.claims.answer import Answer, Findings, Ratio, judge
+from poise.claims.claim import Curve, Outcome, Point, verdict
 from poise.claims.find import claim, digest
+from poise.core.errors import PoiseError
 from poise.core.spec import Engine
 from poise.core.version import version
 from poise.report.files import replacing
@@ -25,6 +31,7 @@ class Record:
     """The result of one run of a claim.
 
     date: UTC.  poise, engine: versions.  digest: of the code that it depends on.  cpu_s: seconds of one core.
+    headlines: what a quick run of the same code had of the headline, by key; later quick runs are held to it.
     """
 
     name: str
@@ -35,12 +42,34 @@ class Record:
     digest: str
     cpu_s: float
     quick: bool = False
+    headlines: Mapping[str, bool | None] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Every criterion of the claim with what came out, the headline first."""
+        about = claim(self.name)
+        told = {each.key: each for each in self.findings.answers}
+        lacking = [key for key in about.criteria if key not in told]
+        if lacking:
+            raise PoiseError(f"{self.name}: nothing was measured for {', '.join(lacking)}; measure it again")
+        return [
+            Outcome(key, each, key in about.headline, told[key].told, judge(told[key], each.test))
+            for key, each in about.criteria.items()
+        ]
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What is told and not judged: what it is about, and what came out."""
+        told = {each.key: each.told for each in self.findings.answers}
+        return {said: told[key] for key, said in claim(self.name).notes.items() if key in told}
 
     @property
     def verdict(self) -> str:
         """What the criteria come to; of a quick run whose headlines chance decides, that it is too short."""
-        said = verdict(self.findings.criteria)
-        return TOO_SHORT if self.quick and said == "not testable" else said
+        outcomes = self.outcomes
+        if self.quick and all(each.met is None for each in outcomes if each.headline):
+            return TOO_SHORT
+        return verdict(outcomes, claim(self.name).lacking)
 
     @property
     def stale(self) -> bool:
@@ -48,21 +77,34 @@ class Record:
         return self.digest != digest(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, figures to five significant digits."""
-        about = claim(self.name)
+        """All of it with what the claim says, as plain data; figures to five or six significant digits."""
+        joined = {
+            "system": claim(self.name).system,
+            "verdict": self.verdict,
+            "criteria": [each.as_dict() for each in self.outcomes],
+            "notes": self.notes,
+        }
+        return self.kept() | joined
+
+    def kept(self) -> dict[str, Any]:
+        """What a committed result holds."""
         return {
             "name": self.name,
-            "system": about.system,
-            "verdict": self.verdict,
-            "quick": self.quick,
             "date": self.date,
             "poise": self.poise,
             "engine": self.engine,
             "digest": self.digest,
             "cpu_s": round(self.cpu_s, 1),
-            "criteria": [asdict(each) for each in self.findings.criteria],
+            "quick": self.quick,
+            "headlines": dict(self.headlines),
+            "measured": {each.key: {"told": each.told, "found": _found(each)} for each in self.findings.answers},
             "curves": [_curve(each) for each in self.findings.curves],
         }
+
+
+def headlines(record: Record) -> dict[str, bool | None]:
+    """What a run has of its headline, by key."""
+    return {each.key: each.met for each in record.outcomes if each.headline}
 
 
 def made(name: str, findings: Findings, code: str, cpu_s: float, *, quick: bool) -> Record:
@@ -80,8 +122,8 @@ def measured(name: str) -> Record | None:
 
 
 def read(told: Mapping[str, Any]) -> Record:
-    """The record that `as_dict` gave."""
-    criteria = [Criterion(**each) for each in told["criteria"]]
+    """The record that `kept` or `as_dict` gave."""
+    answers = [Answer(key, each["told"], _values(each["found"])) for key, each in told["measured"].items()]
     curves = [
         Curve(
             each["title"],
@@ -91,15 +133,15 @@ def read(told: Mapping[str, Any]) -> Record:
         )
         for each in told["curves"]
     ]
-    kept = {name: told[name] for name in ("name", "date", "poise", "engine", "digest", "cpu_s", "quick")}
-    return Record(findings=Findings(criteria, curves), **kept)
+    names = ("name", "date", "poise", "engine", "digest", "cpu_s", "quick", "headlines")
+    return Record(findings=Findings(answers, curves), **{name: told[name] for name in names})
 
 
 def save(record: Record) -> Path:
     """Write the committed result of a system and return its file."""
     file = FOLDER / f"{record.name}.json"
     with replacing(file) as out:
-        out.write(text(record.as_dict()).encode())
+        out.write(compact(record.kept()).encode())
     return file
 
 
@@ -108,10 +150,37 @@ def text(told: Mapping[str, Any]) -> str:
     return json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def compact(told: Any, depth: int = 0) -> str:
+    """The same with every list of numbers, and all that fits, on a line of its own."""
+    line = json.dumps(told, allow_nan=False, ensure_ascii=False)
+    flat = isinstance(told, list) and not any(isinstance(each, dict) for each in told)
+    if flat or not isinstance(told, list | dict) or not told or (depth and len(line) <= 100):
+        return line
+    pad, end = " " * (depth + 1), " " * depth
+    if isinstance(told, list):
+        return "[\n" + ",\n".join(f"{pad}{compact(each, depth + 1)}" for each in told) + f"\n{end}]"
+    rows = (f"{pad}{json.dumps(key, ensure_ascii=False)}: {compact(each, depth + 1)}" for key, each in told.items())
+    return "{\n" + ",\n".join(rows) + f"\n{end}}}" + ("" if depth else "\n")
+
+
+def _found(answer: Answer) -> Any:
+    """A plain answer, or values with the ends of their intervals; a number alone where there is none."""
+    values = answer.values
+    if values is None or isinstance(values, bool):
+        return values
+    return [_short(each) if isinstance(each, float) else [_short(end) for end in each] for each in values]
+
+
+def _values(found: Any) -> Any:
+    if not isinstance(found, list):
+        return found
+    return [Ratio(*each) if isinstance(each, list) else float(each) for each in found]
+
+
 def _curve(curve: Curve) -> dict[str, Any]:
-    lines = {name: [[_short(value) for value in point] for point in points] for name, points in curve.lines.items()}
+    lines = {name: [[_short(value, 5) for value in point] for point in points] for name, points in curve.lines.items()}
     return {"title": curve.title, "across": curve.across, "kind": curve.kind, "lines": lines}
 
 
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+def _short(value: float | None, digits: int = 6) -> float | None:
+    return None if value is None else float(f"{value:.{digits}g}")

@@ -1,17 +1,17 @@
-"""Claims as tables: all systems, and one of them with its criteria and figures."""
+"""Systems as tables, and one of them with its claims, their criteria and figures."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import fill, shorten
 from typing import Any, TextIO
 
-from poise.claims.claim import Claim, Criterion, Curve
-from poise.claims.find import claim, names
-from poise.claims.groups import by_group, group_of
+from poise.claims.claim import Claim, Curve, Outcome
+from poise.claims.find import claim
+from poise.claims.listed import TIERS, Listed, by_group, how
 from poise.claims.record import Record, measured
 from poise.claims.spark import sparks
 from poise.report.intervals import TOO_SHORT
@@ -19,114 +19,160 @@ from poise.report.table import show
 from poise.report.wording import MISSING, significant, write
 
 MET = {True: "met", False: "not met", None: "cannot be told"}
-"""Words for `Criterion.met`."""
+"""Words for `Outcome.met`."""
 
-WIDEST = 22
-"""Characters that a table leaves to the name of a system."""
+NOT_BUILT, NO_CLAIM = "not built", "claim not made yet"
 
-
-def systems(only: str | None = None) -> list[dict[str, Any]]:
-    """Every system, or the one of this name: what is claimed, what stands for it here, and what was measured."""
-    return [_told(name, claim(name), measured(name)) for name in ([only] if only else names())]
+WIDEST = 30
+"""Characters that a table leaves to what stands for a system."""
 
 
-def _told(name: str, about: Claim, record: Record | None) -> dict[str, Any]:
-    criteria = record.findings.criteria if record else []
+def told(entry: Listed) -> dict[str, Any]:
+    """A system as plain data: what it is, what stands for it here, and what became of its claims."""
+    return {
+        "name": entry.name,
+        "system": entry.system,
+        "title": entry.title,
+        "arxiv": entry.arxiv or None,
+        "id": entry.id or None,
+        "group": entry.group,
+        "tier": entry.tier or None,
+        "slot": entry.slot or None,
+        "stands": list(entry.stands),
+        "standing": standing(entry),
+        "claims": [claimed(name) for name in entry.claims],
+    }
+
+
+def claimed(name: str) -> dict[str, Any]:
+    """A claim as plain data, with what was measured."""
+    about, record = claim(name), measured(name)
+    outcomes = record.outcomes if record else []
     return {
         "name": name,
         "system": about.system,
-        "group": group_of(name, about),
-        "paper": about.paper,
-        "year": about.year,
+        "paper": str(about.paper),
+        "trust": about.paper.trust,
         "slot": about.slot,
-        "policies": list(about.policies),
-        "headline": about.headline,
+        "policies": about.policies,
+        "published": about.published,
         "conditions": about.conditions,
         "here": about.here or None,
-        "trust": about.trust,
-        "verdict": standing(about, record),
-        "criteria": len(criteria),
-        "met": sum(each.met is True for each in criteria),
-        "why": about.untestable or None,
-        "measured": [each.measured for each in criteria if each.headline],
+        "lacking": about.lacking or None,
+        "verdict": verdict_of(name),
+        "criteria": len(outcomes),
+        "met": sum(each.met is True for each in outcomes),
         "date": record.date if record else None,
-        "poise": record.poise if record else None,
         "cpu_s": round(record.cpu_s) if record else None,
     }
 
 
-def standing(about: Claim, record: Record | None) -> str:
+def verdict_of(name: str) -> str:
     """The verdict that may be quoted now: of what was measured with this very code."""
-    if about.untestable:
-        return "not testable"
+    record = measured(name)
+    if not claim(name).criteria:
+        return "not tested here"
     if record is None:
         return "not measured"
     return "stale" if record.stale else record.verdict
 
 
-HEADERS = ("name", "system", "year", "slot", "verdict", "met", "known by")
+def standing(entry: Listed) -> str:
+    """What became of a system: its verdicts, or that it is not built or has no claim."""
+    if entry.claims:
+        return "; ".join(dict.fromkeys(map(verdict_of, entry.claims)))
+    return NO_CLAIM if entry.built else NOT_BUILT
 
 
-def rows(told: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Systems as rows of text that fit 100 columns."""
+HEADERS = ("name", "arXiv", "tier", "stands for it", "standing")
+
+
+def rows(some: Sequence[Listed]) -> list[tuple[str, ...]]:
+    """Systems as rows of text that fit 120 columns."""
     return [
         (
-            each["name"],
-            shorten(each["system"], WIDEST, placeholder="…"),
-            str(each["year"]),
-            each["slot"],
-            each["verdict"],
-            f"{each['met']} of {each['criteria']}" if each["criteria"] else MISSING,
-            each["trust"],
+            each.name,
+            each.arxiv or MISSING,
+            str(each.tier or MISSING),
+            shorten(" ".join((each.slot, *each.stands)), WIDEST, placeholder="…") or MISSING,
+            standing(each),
         )
-        for each in told
+        for each in some
     ]
 
 
-def show_systems(told: list[dict[str, Any]], file: TextIO | None = None) -> None:
+def show_systems(some: Sequence[Listed], file: TextIO | None = None) -> None:
     """Print systems, a table for each group, and how they came out on the whole."""
     out = file or sys.stdout
-    for group, some in by_group((each["name"], each["group"]) for each in told).items():
-        show(group.capitalize(), HEADERS, rows([each for each in told if each["name"] in some]), out)
-    counts = Counter(each["verdict"] for each in told)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    for group, each in by_group(some).items():
+        show(group.capitalize(), HEADERS, rows(each), out)
+    counts = Counter(verdict for each in some for verdict in standing(each).split("; "))
+    said = ", ".join(f"{count} {standing}" for standing, count in counts.most_common())
     out.write(
-        f"{len(told)} systems: {said}.\n`poise systems NAME` tells all of one; `poise claim NAME` runs it again.\n"
+        f"{len(some)} systems: {said}.\n`poise systems NAME` tells all of one; `poise claim NAME` runs it again.\n"
     )
 
 
-def show_system(name: str, file: TextIO | None = None) -> None:
-    """Print all that is known of one system: its claim, what was measured, with which code, and its curves in small."""
-    out, about, record = file or sys.stdout, claim(name), measured(name)
-    out.writelines(f"{line}\n" for line in _head(about))
+def show_system(entry: Listed, file: TextIO | None = None) -> None:
+    """Print all that is known of one system."""
+    out = file or sys.stdout
+    where = ", ".join(filter(None, (f"arXiv {entry.arxiv}" if entry.arxiv else "", entry.group)))
+    out.write(_wrapped(f"{entry.system}: {entry.title} ({where})") + "\n")
+    if entry.tier:
+        out.write(f"Tier {entry.tier}: {TIERS[entry.tier]}\n")
+    if not entry.built:
+        out.write("Not built.\n")
+    elif not entry.claims:
+        out.write(f"Stands for it: {entry.slot} {', '.join(entry.stands)}: {how(entry)}\nClaim not made yet.\n")
+    for name in entry.claims:
+        out.write("\n")
+        _show_claimed(name, out)
+
+
+def _show_claimed(name: str, out: TextIO) -> None:
+    """A claim: what was measured, with which code, and its curves in small."""
+    about, record = claim(name), measured(name)
+    out.writelines(f"{line}\n" for line in _head(name, about))
     if record is None:
-        out.write(
-            _wrapped(f"Verdict: {standing(about, record)}: {about.untestable or f'run `poise claim {name}`'}") + "\n"
-        )
+        out.write(_wrapped(f"Verdict: {verdict_of(name)}: {about.lacking or f'run `poise claim {name}`'}") + "\n")
         return
-    for number, criterion in enumerate(record.findings.criteria, start=1):
-        out.write("\n" + "\n".join(_criterion(number, criterion)) + "\n")
+    _show_outcomes(about, record, out)
     for curve in record.findings.curves:
         out.write(f"\n{curve.title}, by {curve.across}\n")
         out.writelines(f"  {line}\n" for line in sparks(curve))
     stale = "; its code has changed since" if record.stale else ""
-    out.write(
-        f"\nVerdict: {record.verdict} ({record.date}, Poise {record.poise}, {record.cpu_s:.0f} s of one core{stale}).\n"
-    )
+    out.write("\n" + _wrapped(f"Verdict: {record.verdict}{lacks(about, record)}") + "\n")
+    out.write(f"Measured {record.date} with Poise {record.poise} in {record.cpu_s:.0f} s of one core{stale}.\n")
 
 
-def show_claim(about: Claim, record: Record, file: TextIO | None = None) -> None:
+def lacks(about: Claim, record: Record) -> str:
+    """What is lacking, where that is why nothing can be said."""
+    if record.verdict != "not tested here":
+        return ""
+    if about.lacking:
+        return f": lacking is {about.lacking}"
+    return ": chance decides its headline"
+
+
+def _show_outcomes(about: Claim, record: Record, out: TextIO) -> None:
+    for number, outcome in enumerate(record.outcomes, start=1):
+        out.write("\n" + "\n".join(_outcome(number, outcome, about)) + "\n")
+    for said, came in record.notes.items():
+        out.write("\n" + _wrapped(f"Note: {said}. Here: {came}") + "\n")
+
+
+def show_claim(name: str, record: Record, file: TextIO | None = None) -> None:
     """Print a claim, its criteria one by one and its figures."""
-    out = file or sys.stdout
-    out.writelines(f"{line}\n" for line in _head(about))
-    for number, criterion in enumerate(record.findings.criteria, start=1):
-        out.write("\n" + "\n".join(_criterion(number, criterion)) + "\n")
+    out, about = file or sys.stdout, claim(name)
+    out.writelines(f"{line}\n" for line in _head(name, about))
+    _show_outcomes(about, record, out)
     out.write("\n")
     for curve in record.findings.curves:
         headers, table = figures(curve)
         show(curve.title, headers, table, out)
     quick = " of a quick run, which has a tenth of the requests" if record.quick else ""
-    out.write(f"Verdict{quick}: {record.verdict}{_cure(record)} ({record.cpu_s:.0f} s of one core).\n")
+    said = f"Verdict{quick}: {record.verdict}{lacks(about, record)}{_cure(record)} ({record.cpu_s:.0f} s of one core)."
+    out.write(_wrapped(said) + "\n")
 
 
 def _cure(record: Record) -> str:
@@ -138,22 +184,29 @@ def _cure(record: Record) -> str:
     return f"; run without --quick{took}"
 
 
-def _head(about: Claim) -> list[str]:
-    told = {
-        f"{about.system} ({about.paper}, {about.year})": about.headline,
+def _head(name: str, about: Claim) -> list[str]:
+    said = {
+        f"{about.system} (`{name}`; {about.paper})": about.published,
         "Conditions": about.conditions,
         "Here": about.here,
         "Stands for it": f"{about.slot} {', '.join(about.policies)}",
-        "Known by its": about.trust,
+        "Known by its": about.paper.trust,
     }
-    return [_wrapped(f"{title}: {said}") for title, said in told.items() if said]
+    return [_wrapped(f"{title}: {each}") for title, each in said.items() if each]
 
 
-def _criterion(number: int, criterion: Criterion) -> list[str]:
-    headline = "headline, " if criterion.headline else ""
-    parts = [f"{number}. {criterion.asks} [{headline}{MET[criterion.met]}]"]
-    parts += [f"   paper: {criterion.paper}", f"   measured: {criterion.measured}"]
-    parts += [f"   why: {criterion.why}"] if criterion.why else []
+def since(outcome: Outcome, about: Claim) -> str:
+    """That a criterion is younger than the first run, with both dates."""
+    asked = outcome.criterion.since
+    return f"asked since {asked}, the first run was on {about.first}" if asked else ""
+
+
+def _outcome(number: int, outcome: Outcome, about: Claim) -> list[str]:
+    headline = "headline, " if outcome.headline else ""
+    parts = [f"{number}. {outcome.criterion.asks} [{headline}{MET[outcome.met]}]"]
+    parts += [f"   paper: {outcome.criterion.paper}", f"   measured: {outcome.measured}"]
+    parts += [f"   why: {outcome.why}"] if outcome.why else []
+    parts += [f"   {since(outcome, about)}"] if outcome.criterion.since else []
     return [_wrapped(part) for part in parts]
 
 
@@ -170,10 +223,10 @@ def figures(curve: Curve) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 def _cells(curve: Curve, name: str, places: list[float]) -> list[str]:
     at: Mapping[float, Any] = {point.x: point for point in curve.lines[name]}
-    told = []
+    cells = []
     for x in places:
         point = at.get(x)
         value = write(point.value, curve.kind, 3) if point else MISSING
         half = "" if point is None or point.half is None else f" ± {write(point.half, curve.kind, 2)}"
-        told.append(value + half)
-    return told
+        cells.append(value + half)
+    return cells

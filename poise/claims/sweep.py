@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import exp, inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from poise.claims.claim import Criterion, Curve, Point
+from poise.claims.answer import Answer, Ratio
+from poise.claims.claim import Curve, Point
 from poise.report.figures import deciding
 from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
@@ -32,14 +33,6 @@ class Gap(NamedTuple):
         if not self.lead.apart or self.lead.value is None:
             return 0
         return 1 if self.lead.value > 0 else -1
-
-
-class Ratio(NamedTuple):
-    """How many times as much, with the ends of its 95 % interval; None where there is none."""
-
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +84,10 @@ class Sweep:
             found.append(Gap(x, other, own, their, lead))
         return least(found)
 
-    def ahead(
-        self, asks: str, paper: str, figure: str, policy: str, others: Sequence[str], *,
-        places: int | None = None, headline: bool = False, why: str = "",
-    ) -> Criterion:  # fmt: skip
-        """`policy` is better than each of `others` by more than chance at so many `places` (default: all).
-
-        Refuted where it cannot be any more, even if whatever chance decides were in its favour.
-        """
+    def ahead(self, key: str, figure: str, policy: str, others: Sequence[str]) -> Answer:
+        """At each place by how much `policy` is better than the one of `others` that it is least ahead of."""
         gaps = self.gaps(figure, policy, others)
-        needed = len(gaps) if places is None else min(places, len(gaps))
-        better, worse = sum(gap.sign > 0 for gap in gaps), sum(gap.sign < 0 for gap in gaps)
-        met = True if better >= needed else False if len(gaps) - worse < needed else None
-        return Criterion(asks, paper, self._told(gaps, figure), met, headline, "" if met else why)
+        return Answer(key, self._told(gaps, figure), [gap.lead for gap in gaps])
 
     def _told(self, gaps: Sequence[Gap], figure: str) -> str:
         kind = deciding(figure).kind

@@ -460,16 +460,18 @@ def policies(json: Json = False) -> None:
 
 @app.command()
 def systems(
-    name: Annotated[
-        str | None, typer.Argument(help="All that is known of this one.", metavar="[NAME]", show_default=False)
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            help="One, by name or arXiv id, or all of a slot or group.", metavar="[WHICH]", show_default=False
+        ),
     ] = None,
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Those of one group, as in batching.")] = None,
     json: Json = False,
 ) -> None:
-    """List the published systems that Poise has, and what became of their claims."""
+    """List the published systems, built or not, and what became of their claims."""
     from poise.claims.command import list_systems
 
-    list_systems(name, group, json)
+    list_systems(which, json)
 
 
 @app.command()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.claims.sweep import Gap, Ratio, at_least, at_most, every, least, ratio, times
+from poise.claims.answer import Ratio
+from poise.claims.sweep import Gap, at_least, at_most, every, least, ratio, times
 from poise.report.intervals import Interval
 
 gaps = st.lists(

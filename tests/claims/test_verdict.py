@@ -1,4 +1,4 @@
-"""The verdict follows from the criteria and from nothing else."""
+"""The verdict follows from the criteria, and from what is lacking of the paper's conditions."""
 
 from __future__ import annotations
 
@@ -8,48 +8,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.claims.claim import Criterion, verdict
+from poise.claims.claim import Criterion, Outcome, verdict
 
 YES, NO, WHO_KNOWS = True, False, None
+ASKED = Criterion(asks="more", paper="twice as much")
 
 
-def criteria(headlines: Any, others: Any = ()) -> list[Criterion]:
-    told = [Criterion("", "", "", met, headline=True) for met in headlines]
-    return told + [Criterion("", "", "", met) for met in others]
+def outcomes(headlines: Any, others: Any = ()) -> list[Outcome]:
+    told = [(met, True) for met in headlines] + [(met, False) for met in others]
+    return [Outcome(str(key), ASKED, headline, "", met) for key, (met, headline) in enumerate(told)]
 
 
 @pytest.mark.parametrize(
-    ("headlines", "others", "said"),
+    ("headlines", "others", "said", "lacking"),
     [
-        ([YES], [], "holds"),
-        ([YES, YES], [YES], "holds"),
-        ([YES, YES], [NO], "holds in part"),
-        ([YES], [WHO_KNOWS], "holds in part"),
-        ([YES, NO], [YES], "holds in part"),
-        ([YES, WHO_KNOWS], [], "holds in part"),
-        ([NO], [], "fails"),
-        ([NO, WHO_KNOWS], [], "fails"),
-        ([NO, NO], [YES, YES], "fails"),
-        ([WHO_KNOWS], [], "not testable"),
-        ([WHO_KNOWS, WHO_KNOWS], [YES, NO], "not testable"),
-        ([], [], "not testable"),
-        ([], [YES], "not testable"),
+        ([YES], [], "holds", "holds"),
+        ([YES, YES], [YES], "holds", "holds"),
+        ([YES, YES], [NO], "holds in part", "holds in part"),
+        ([YES], [WHO_KNOWS], "holds in part", "holds in part"),
+        ([YES, NO], [YES], "holds in part", "holds in part"),
+        ([YES, WHO_KNOWS], [], "holds in part", "holds in part"),
+        ([NO], [], "does not hold", "not tested here"),
+        ([NO, WHO_KNOWS], [], "does not hold", "not tested here"),
+        ([NO, NO], [YES, YES], "does not hold", "not tested here"),
+        ([WHO_KNOWS], [], "not tested here", "not tested here"),
+        ([WHO_KNOWS, WHO_KNOWS], [YES, NO], "not tested here", "not tested here"),
+        ([], [], "not tested here", "not tested here"),
+        ([], [YES], "not tested here", "not tested here"),
     ],
 )
-def test_table(headlines: Any, others: Any, said: str) -> None:
-    assert verdict(criteria(headlines, others)) == said
+def test_table(headlines: Any, others: Any, said: str, lacking: str) -> None:
+    assert verdict(outcomes(headlines, others)) == said
+    assert verdict(outcomes(headlines, others), "its devices") == lacking
 
 
-outcomes = st.lists(st.sampled_from([YES, NO, WHO_KNOWS]), max_size=5)
+some = st.lists(st.sampled_from([YES, NO, WHO_KNOWS]), max_size=5)
 
 
-@given(outcomes, outcomes)
-def test_properties(headlines: Any, others: Any) -> None:
-    told = criteria(headlines, others)
-    said = verdict(told)
-    assert said == verdict(told[::-1])  # the order says nothing
+@given(some, some, st.sampled_from(["", "its devices"]))
+def test_properties(headlines: Any, others: Any, lacking: str) -> None:
+    told = outcomes(headlines, others)
+    said = verdict(told, lacking)
+    assert said == verdict(told[::-1], lacking)  # the order says nothing
     assert (said == "holds") == (bool(headlines) and all([*headlines, *others]))
-    if said == "fails":
-        assert not any(headlines) and False in headlines
+    if said == "does not hold":  # only under the paper's conditions
+        assert not any(headlines) and False in headlines and not lacking
     if said == "holds in part":
         assert any(headlines) and not all([*headlines, *others])

@@ -1,1 +1,1 @@
-"""One file for each system: a `CLAIM`, and `measure(bench)`, which runs its experiment and returns what came of it."""
+"""A claim for each system, `NAME.toml`; beside it `NAME.py` where it measures what no shared experiment does."""

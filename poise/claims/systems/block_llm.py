@@ -11,8 +11,9 @@ from statistics import fmean
 import numpy as np
 
 import poise as ps
+from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.claims.claim import Curve, Point
 from poise.core.units import seconds as in_seconds
 from poise.cost import Roofline
 from poise.cost.block_llm import Zoo, arrivals, per_block, per_model, percentile
@@ -21,24 +22,8 @@ from poise.cost.terms.block_llm import BlockLlm
 from poise.cost.variants import popularity, spread
 from poise.policies.route.least_requests import LeastRequests
 
-CLAIM = Claim(
-    system="BlockLLM",
-    paper="arXiv 2404.18322",
-    year=2024,
-    slot="cost",
-    policies=("terms/block_llm", "block_llm"),
-    headline="P95 latency 33.5 % lower than serving per model, device utilisation 20.1 % higher",
-    conditions="a zoo of blocks of many fine-tuned models on 12 A100 in four servers, 100 Gb/s between them",
-    here="queues: 12 devices with room for two models, 12 variants, exponential work of 1 s, Poisson arrivals at 50 to "
-    "90 % load by popularity; 0 to 1 of the blocks shared, hops of 5 ms, or of 2 s for slow links; no batching, no "
-    "stitching blocks, no KV to move; and in the simulator the same variants of Llama-2-13B on 12 A100-80GB behind "
-    "least_requests, batched as by vLLM, prompts of 300 and outputs of 150 tokens at 20, 60 and 100 req/s, three "
-    "quarters shared: two variants to a device or five, which take the room of two, against two whole models",
-    trust="abstract",
-)
-
 PARTS, LOADS, SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.5, 0.6, 0.7, 0.8, 0.9), (0.0, 1.0, 2.0)
-DEVICES, SEEDS = 12, 3
+DEVICES = 12
 
 RATES, POPULAR = (20, 60, 100), popularity(12)
 TWO, FIVE = 2, 5
@@ -47,7 +32,7 @@ TWO, FIVE = 2, 5
 
 def measure(bench: Bench) -> Findings:
     """Shared parts × loads × skews × hops, over seeds that both share."""
-    requests, seeds = bench.requests(8000), bench.seeds(SEEDS)
+    requests, seeds = bench.requests(8000), bench.seeds()
 
     @cache
     def saved(shared: float, load: float, skew: float, hop_s: float) -> float:
@@ -68,37 +53,29 @@ def measure(bench: Bench) -> Findings:
     slower = all(one < two for one, two in zip(slow, rows[0.75], strict=True))
     lower = sum(each > 0 for each in rows[0.75])
     criteria = [
-        Criterion(
-            "Lower P95 latency at 3 loads or more where three quarters are shared", "33.5 % lower",
-            ", ".join(f"{load:.0%}: {each:.0%}" for load, each in zip(LOADS, rows[0.75], strict=True)), lower >= 3,
-            headline=True, why="" if lower >= 3 else "few devices more hold each variant",
+        Answer(
+            "lower", ", ".join(f"{load:.0%}: {each:.0%}" for load, each in zip(LOADS, rows[0.75], strict=True)), lower
         ),
-        Criterion(
-            "The gain grows with the part that is shared, at 3 loads or more, and is none where nothing is",
-            "grows with sharing",
+        Answer(
+            "grows",
             "; ".join(f"{part:.0%} shared: {', '.join(f'{each:.0%}' for each in row)}" for part, row in rows.items()),
-            rises >= 3 and not any(rows[0.0]), headline=True,
-            why="" if rises >= 3 else "room for one variant more comes in steps",
+            rises >= 3 and not any(rows[0.0]),
         ),
-        Criterion(
-            "It grows with skew at 3 loads or more", "grows with skew",
+        Answer(
+            "skew",
             "; ".join(f"{skew}: {', '.join(f'{each:.0%}' for each in row)}" for skew, row in skews.items()),
-            skewed >= 3, why="" if skewed >= 3 else "devices follow popularity on both sides",
+            skewed,
         ),
-        Criterion(
-            "Slow links take the gain away: less with hops of 2 s at each load", "vanishes over slow links",
-            ", ".join(f"{each:.0%}" for each in slow), slower,
-            why="" if slower else "a request need not hop where more devices hold all its blocks",
-        ),
+        Answer("slow links", ", ".join(f"{each:.0%}" for each in slow), slower),
         *_simulated(bench),
-    ]  # fmt: skip
+    ]
     lines = {
         f"{part:.0%} shared": [Point(*each) for each in zip(LOADS, row, strict=True)] for part, row in rows.items()
     }
     return Findings(criteria, [Curve("P95 latency that is saved", "load", "share", lines)])
 
 
-def _simulated(bench: Bench) -> list[Criterion]:
+def _simulated(bench: Bench) -> list[Answer]:
     """Arrivals × seeds through a router, batched."""
     whole = [_p95(bench, rate, TWO, 0.0) for rate in RATES]
 
@@ -107,26 +84,12 @@ def _simulated(bench: Bench) -> list[Criterion]:
 
     five, rows = saved(FIVE, 0.75), {part: saved(TWO, part) for part in PARTS[1:]}
     two = rows[0.75]
-    lower, more = (all(each > 0 for each in row) for row in (two, five))
     grows = all(one < two for row in zip(*rows.values(), strict=True) for one, two in pairwise((0.0, *row)))
     return [
-        Criterion(
-            "In the simulator blocks have lower P95 latency than whole models, two variants to a device, at 3 loads",
-            "33.5 % lower", _told(two), lower, headline=True,
-            why="" if lower else "steps take as long, and KV has as much room",
-        ),
-        Criterion(
-            "There, too, the gain grows with the part that is shared, at each load", "grows with sharing",
-            "; ".join(f"{part:.0%} shared: {_told(row)}" for part, row in rows.items()), grows, headline=True,
-            why="" if grows else "what is saved of a step is less than chance moves",
-        ),
-        Criterion(
-            "Five variants to a device, in the room of two models, have lower P95 latency as well", "33.5 % lower",
-            _told(five), more,
-            why="" if more else "a batch reads the own blocks of each variant in it, and the more devices a variant is "
-            "at, the more of them meet in each batch",
-        ),
-    ]  # fmt: skip
+        Answer("simulated", _told(two), two),
+        Answer("simulated growth", "; ".join(f"{part:.0%} shared: {_told(row)}" for part, row in rows.items()), grows),
+        Answer("five", _told(five), five),
+    ]
 
 
 def _p95(bench: Bench, rate: float, held: int, shared: float) -> float:
@@ -134,7 +97,7 @@ def _p95(bench: Bench, rate: float, held: int, shared: float) -> float:
     pool = ps.Pool(ps.models("llama-2-13b"), ps.devices("A100"))
     cluster, cost = ps.Cluster(spread(pool, POPULAR, DEVICES, held)), Termed(Roofline(), (BlockLlm(shared=shared),))
     found = []
-    for seed in range(bench.seeds(SEEDS)):
+    for seed in range(bench.seeds()):
         load = ps.workload.poisson(
             rate, requests=bench.requests(8000), prompt_tokens=ps.workload.lognormal(300, 1.0),
             output_tokens=ps.workload.lognormal(150, 0.8), seed=seed,

@@ -5,26 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from poise.catalogue import device, model
+from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.claims.claim import Curve, Point
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
 from poise.cost.terms.energonai import EnergonAI
 from poise.workload import lognormal, poisson
-
-CLAIM = Claim(
-    system="EnergonAI",
-    paper="arXiv 2209.02341",
-    year=2022,
-    slot="cost",
-    policies=("terms/energonai",),
-    headline="37 % lower latency in tensor parallelism than FasterTransformer, 10 % better scaling in pipelines",
-    conditions="models of 10 to 100 billion parameters on several GPUs; batches of prompts of unequal length",
-    here="OPT-30B by the roofline on A100, eight prompts a step with lognormal lengths of mean 256 and growing spread, "
-    "on 2, 4 and 8 devices in tensor groups or stages; the baseline pads to the longest, or its stages wait for sends",
-    trust="abstract",
-)
 
 SPREADS = (0.0, 0.25, 0.5, 1.0)
 DEVICES = (2, 4, 8)
@@ -59,23 +47,12 @@ def measure(bench: Bench) -> Findings:
         n: [saved(Pool(big, a100, tensor=n), spread, EnergonAI(padding=True)) for spread in SPREADS] for n in DEVICES
     }
     waits = {n: saved(Pool(big, a100, pipeline=n), 0.5, EnergonAI(blocking=True)) for n in DEVICES}
+    told = "; ".join(f"{n} devices: {', '.join(f'{each:.0%}' for each in row)}" for n, row in pads.items())
+    told += f" at spreads of {', '.join(map(str, SPREADS))}"
     criteria = [
-        Criterion(
-            "Without padding latency is lower wherever lengths differ, on 2, 4 and 8 devices", "37 % lower",
-            "; ".join(f"{n} devices: {', '.join(f'{each:.0%}' for each in row)}" for n, row in pads.items())
-            + f" at spreads of {', '.join(map(str, SPREADS))}",
-            all(each > 0 for row in pads.values() for each in row[1:]), headline=True,
-        ),
-        Criterion(
-            "The more lengths differ, the more is saved, and nothing where they are equal",
-            "cost follows the sum of lengths, not the longest", "as above",
-            all(row == sorted(row) and row[0] == 0 for row in pads.values()),
-        ),
-        Criterion(
-            "Stages that do not wait are faster, on 2, 4 and 8 devices", "10 % better scaling",
-            ", ".join(f"{n}: {each:.1%}" for n, each in waits.items()), all(each > 0 for each in waits.values()),
-            headline=True,
-        ),
-    ]  # fmt: skip
+        Answer("padding", told, [max(row) for row in pads.values()]),
+        Answer("spread", told, all(row == sorted(row) and row[0] == 0 for row in pads.values())),
+        Answer("stages", ", ".join(f"{n}: {each:.1%}" for n, each in waits.items()), list(waits.values())),
+    ]
     lines = {f"{n} devices": [Point(*each) for each in zip(SPREADS, row, strict=True)] for n, row in pads.items()}
     return Findings(criteria, [Curve("Latency saved by no padding", "spread of lengths", "share", lines)])

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.catalogue import device, model
+from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
-from poise.claims.sweep import Ratio, at_least, every, ratio, times
+from poise.claims.claim import Curve, Point
+from poise.claims.sweep import ratio, times
 from poise.claims.turns import Limits, Pace, in_time
 from poise.core.estimate import Chunk, StepShape
 from poise.core.place import Bucket, Demand, Tenancy, Unit
@@ -24,27 +25,10 @@ from poise.policies.place.llm_mesh import LlmMesh
 from poise.report.intervals import over_seeds
 from poise.report.wording import write
 
-CLAIM = Claim(
-    system="LLM-Mesh",
-    paper="arXiv 2507.00507",
-    year=2025,
-    slot="placer",
-    policies=("llm_mesh",),
-    headline="sharing lets four GPUs carry 44 to 63 % more than exclusive allocation, and 91 to 159 % with four CPUs",
-    conditions="4 CPUs of 32 cores with AMX and 4 A100-80GB; models of 3 to 13 billion parameters with the sparse, "
-    "skewed arrivals of serverless functions",
-    here="the same devices (a CPU as 157 TFLOP/s, 307 GB/s and 256 GB); Qwen2.5-3B, Llama-3.1-8B and Llama-2-13B; a "
-    "minute is placed at a time, for what its models have in flight at most; 800 prompt and 200 output tokens, TPOT "
-    "within 250 ms, TTFT within 2 s; each model has one request a minute in the mean, log-normal over models (σ 1), "
-    "with Gamma gaps of a coefficient of variation of 2, for an hour; capacity is the most models of which 99 % of "
-    "requests have a place; step times by roofline; devices simulated step by step for 300 s of Poisson arrivals",
-    trust="abstract",
-)
-
 CPU = Device("Xeon, 32 cores with AMX", "intel", 157e12, 256 * 10**9, 307e9)
 MODELS = {3: "qwen2.5-3b", 8: "llama-3.1-8b", 13: "llama-2-13b"}
 PROMPT, OUTPUT, TPOT_S, TTFT_S = 800, 200, 0.25, 2.0
-PER_MINUTE, SPREAD, CV, MINUTES, SEEDS = 1.0, 1.0, 2.0, 60, 5
+PER_MINUTE, SPREAD, CV, MINUTES = 1.0, 1.0, 2.0, 60
 FULL = 64
 """Decodes of a batch whose step the straight line from one decode leads to."""
 ALONE, SHARED, BOTH = "exclusive", "sharing", "sharing, with CPUs"
@@ -117,7 +101,7 @@ def measure(bench: Bench) -> Findings:
         gpu, cpu = Kind.of("A100", 3.67, Pool(model(name), device("A100"))), Kind.of("CPU", 0.5, Pool(model(name), CPU))
         ways = {ALONE: ([gpu], False), SHARED: ([gpu], True), BOTH: ([cpu, gpu], True)}
         found[size] = {
-            way: [capacity(kinds, shared, seed, minutes) for seed in range(bench.seeds(SEEDS))]
+            way: [capacity(kinds, shared, seed, minutes) for seed in range(bench.seeds())]
             for way, (kinds, shared) in ways.items()
         }
         punctual[size] = _punctual([cpu, gpu], found[size][BOTH], minutes)
@@ -193,15 +177,13 @@ def _punctual(kinds: Sequence[Kind], models: Sequence[float], minutes: int) -> f
     return good / total
 
 
-def _kept(punctual: Mapping[int, float]) -> Criterion:
+def _kept(punctual: Mapping[int, float]) -> Answer:
     """What a dry run lets in is in time."""
-    met = all(each >= ENOUGH for each in punctual.values())
-    return Criterion(
-        f"Of the fullest minute's requests {ENOUGH:.0%} are in time, placed and simulated step by step, at each size",
-        "admission only where a dry run leaves headroom",
-        "; ".join(f"{size} billion: {write(each, 'share', 3)}" for size, each in punctual.items()), met,
-        why="" if met else "rates are means: at times more prompts come at once than the dry run has time for",
-    )  # fmt: skip
+    return Answer(
+        "kept",
+        "; ".join(f"{size} billion: {write(each, 'share', 3)}" for size, each in punctual.items()),
+        list(punctual.values()),
+    )
 
 
 def _gain(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, before: str) -> dict[int, Ratio]:
@@ -212,35 +194,27 @@ def _said(gains: Mapping[int, Ratio]) -> str:
     return "; ".join(f"{size} billion: {times(each)} times" for size, each in gains.items())
 
 
-def _more(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, before: str) -> Criterion:
+def _more(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, before: str) -> Answer:
     """More models than with less sharing, at every size."""
     gains = _gain(found, way, before)
-    return Criterion(
-        f"More models {way} than {before}, at each size", "exclusive < sharing GPUs < sharing GPUs and CPUs",
-        _said(gains), every(at_least(each, 1.0) for each in gains.values()), headline=True,
-    )  # fmt: skip
+    return Answer(f"{way} over {before}", _said(gains), list(gains.values()))
 
 
-def _size(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, low: float, high: float) -> Criterion:
+def _size(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, low: float, high: float) -> Answer:
     """The gain over exclusive allocation is from half the least to twice the most that was published."""
     gains = _gain(found, way, ALONE)
-    within = [each.value is not None and 1 + low / 2 <= each.value <= 1 + 2 * high for each in gains.values()]
-    return Criterion(
-        f"{way}: the gain over exclusive allocation is within a factor 2 of that, at each size",
-        f"{low:.0%} to {high:.0%} more", _said(gains), all(within),
-        why="" if all(within) else "a device that is not shared has one model for the minute here, however few its "
-        "requests, and placing anew costs nothing, neither loading weights nor moving KV",
-    )  # fmt: skip
+    [each.value is not None and 1 + low / 2 <= each.value <= 1 + 2 * high for each in gains.values()]
+    return Answer(f"size, {way}", _said(gains), list(gains.values()))
 
 
-def _smaller(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Criterion:
+def _smaller(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Answer:
     """What sharing gains is less, the larger the models, for their weights fill a device."""
     means = [float(np.mean(each[SHARED])) / float(np.mean(each[ALONE])) for each in found.values()]
-    return Criterion(
-        "Sharing gains less, the larger the models", "for small models, whose weights leave memory for others",
+    return Answer(
+        "smaller",
         "; ".join(f"{size} billion: {mean:.2f} times" for size, mean in zip(found, means, strict=True)),
         all(one > other for one, other in pairwise(means)),
-    )  # fmt: skip
+    )
 
 
 def _curve(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Curve:

@@ -7,28 +7,15 @@ from itertools import pairwise
 
 import poise as ps
 from poise.catalogue import device, model
+from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
+from poise.claims.claim import Curve, Point
 from poise.core.spec import Cluster, Pool
 from poise.core.units import SECOND
 from poise.cost import Roofline
 from poise.cost.pipe_infer import Stream
 from poise.cost.term import Termed
 from poise.cost.terms.pipe_infer import PipeInfer
-
-CLAIM = Claim(
-    system="PipeInfer",
-    paper="arXiv 2407.11798",
-    year=2024,
-    slot="cost",
-    policies=("terms/pipe_infer", "pipe_infer"),
-    headline="up to 2.15 times the speed of speculative inference, tolerant of low acceptance and slow links",
-    conditions="single requests on clusters of CPU nodes in a pipeline, target models of 70 to 180 billion parameters",
-    here="closed forms, checked on drawn streams: 4 to 16 stages of 40 ms, a draft of a fiftieth of the whole; each "
-    "further token of a run a tenth of a pass; both sides with their best number of proposals; and simulated, one "
-    "stream and several through a pool of 8 stages by roofline steps, against no speculation",
-    trust="abstract",
-)
 
 SIMULATED, STREAMS, OUTPUT = (0.1, 0.5, 0.8), (1, 2, 4, 8, 16), 400
 """Through a pool: chances of acceptance, streams at once, tokens of each."""
@@ -49,28 +36,21 @@ def measure(bench: Bench) -> Findings:
     )  # fmt: skip
     slower = all(pipelined < standard for pipelined, standard in kept.values())
     criteria = [
-        Criterion(
-            "Faster than the best speculation at every acceptance, in 4, 8 and 16 stages", "up to 2.15 times",
+        Answer(
+            "speculation",
             "; ".join(f"{n} stages: {', '.join(f'{each:.2f}' for each in row.values())}" for n, row in gains.items())
-            + f" at {', '.join(map(str, ACCEPTED))}", all(each > 1 for row in gains.values() for each in row.values()),
-            headline=True,
+            + f" at {', '.join(map(str, ACCEPTED))}",
+            [each for row in gains.values() for each in row.values()],
         ),
-        Criterion(
-            "Never slower than no speculation, however little is kept", "tolerant of low acceptance",
-            ", ".join(f"{a}: {each:.2f} times" for a, each in plain.items()), all(each >= 1 for each in plain.values()),
-            headline=True,
-        ),
-        Criterion(
-            "Slow links cost it a smaller part of its speed than they cost speculation", "tolerant of slow links",
+        Answer("none", ", ".join(f"{a}: {each:.2f} times" for a, each in plain.items()), list(plain.values())),
+        Answer(
+            "links",
             "; ".join(f"{1e3 * hop:.0f} ms: {one:.0%} against {two:.0%} lost" for hop, (one, two) in kept.items()),
-            slower, headline=True,
-            why="" if slower else "each rejection costs both a way through all hops, and its runs are closer together",
+            slower,
         ),
-        Criterion(
-            "The closed form is within 2 % of drawn streams", "none", f"{off:.1%} off at most", off <= 0.02,
-        ),
+        Answer("closed form", f"{off:.1%} off at most", off),
         *_pooled(bench),
-    ]  # fmt: skip
+    ]
     lines = {f"{n} stages": [Point(a, each) for a, each in row.items()] for n, row in gains.items()}
     slow = {f"hops of {1e3 * hop:.0f} ms": [Point(*each) for each in zip(ACCEPTED, row, strict=True)]
             for hop, row in links.items()}  # fmt: skip
@@ -100,7 +80,7 @@ def _kept(acceptance: float, hop: float, pipelined: bool) -> float:
     return 1 - far.best_speculative() / near.best_speculative()
 
 
-def _pooled(bench: Bench) -> list[Criterion]:
+def _pooled(bench: Bench) -> list[Answer]:
     """What batcher, pool and term come to in the simulator."""
     plain = {n: _seconds(bench, n, None) for n in STREAMS}
     gains = {a: [plain[n] / _seconds(bench, n, a) for n in STREAMS] for a in SIMULATED}
@@ -110,15 +90,9 @@ def _pooled(bench: Bench) -> list[Criterion]:
     said = "; ".join(f"{a}: {', '.join(f'{each:.2f}' for each in row)}" for a, row in gains.items())
     told = f"{said} times at {', '.join(map(str, STREAMS))} streams"
     return [
-        Criterion(
-            "Simulated, one stream is faster than without speculation at each of three acceptances, the more of it "
-            "the faster", "tolerant of low acceptance", told, rising and all(row[0] > 1 for row in rows), headline=True,
-        ),
-        Criterion(
-            "Simulated, streams at once gain less the more there are, and none is slower", "single requests", told,
-            falling and all(each >= 1 for row in rows for each in row),
-        ),
-    ]  # fmt: skip
+        Answer("one stream", told, rising and all(row[0] > 1 for row in rows)),
+        Answer("streams", told, falling and all(each >= 1 for row in rows for each in row)),
+    ]
 
 
 def _seconds(bench: Bench, streams: int, acceptance: float | None) -> float:

@@ -1,0 +1,1 @@
+"""Experiments that several claims share, each told by data."""

@@ -1,0 +1,133 @@
+"""The policies of a claim under one scenario, along the axes that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise.claims.answer import Answer, Findings, Ratio
+from poise.claims.bench import Bench
+from poise.claims.claim import Claim, Curve, SweepSection, Test
+from poise.claims.sweep import Sweep, ratio, times
+from poise.core.errors import UserError
+from poise.report.wording import significant
+
+if TYPE_CHECKING:
+    from poise.scenario.build import Problem
+    from poise.scenario.compare.comparison import Comparison
+
+
+def measure(claim: Claim, bench: Bench) -> Findings:
+    """Each sweep, with what its criteria ask and the curves that it names."""
+    found = {name: _Axis(claim, each, bench).swept(name) for name, each in claim.sweeps.items()}
+    first = next(iter(found))
+    answers = [
+        _answer(key, each.test, found[each.test.sweep or first])
+        for key, each in claim.criteria.items()
+        if each.test and each.test.figure
+    ]
+    return Findings(answers, _curves(claim, found))
+
+
+def _curves(claim: Claim, found: Mapping[str, Sweep]) -> list[Curve]:
+    return [
+        found[name].curve(title, figure)
+        for name, sweep in claim.sweeps.items()
+        for title, figure in sweep.curves.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One sweep of a claim."""
+
+    claim: Claim
+    sweep: SweepSection
+    bench: Bench
+
+    def swept(self, name: str) -> Sweep:
+        """All places of the axis."""
+        return Sweep(self.sweep.across, {place: self._compared(name, place) for place in self.sweep.at})
+
+    def _compared(self, name: str, place: float) -> Comparison:
+        scenario = self._scenario(place)
+        problems = {label: _built(scenario, label, self.bench) for label in self.claim.compare}
+        one = next(iter(problems.values()))
+        bundles = {label: each.bundles[0][1] for label, each in problems.items()}
+        return self.bench.compare(
+            f"{name}: {place:g}", one.cluster, one.traffic.make, bundles, slo=one.slo, belief=one.belief, cost=one.cost,
+            warmup_s=one.warmup_s, seeds=self.bench.seeds(),
+        )  # fmt: skip
+
+    def _scenario(self, place: float) -> dict[str, Any]:
+        """The setting and the policies at a place; a quick run has fewer requests."""
+        data: dict[str, Any] = {**deepcopy(self.claim.setting), "compare": deepcopy(self.claim.compare)}
+        paths = [self.sweep.vary] if isinstance(self.sweep.vary, str) else self.sweep.vary
+        for path, value in {**self.sweep.set, **dict.fromkeys(paths, place)}.items():
+            _put(data, path, int(value) if isinstance(value, float) and value.is_integer() else value)
+        for source in data["workload"].values():
+            if isinstance(source, dict) and "requests" in source:
+                source["requests"] = self.bench.requests(source["requests"])
+        return data
+
+
+def _put(data: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at a path with dots; a part in digits is the place in a list."""
+    *way, last = path.split(".")
+    here: Any = data
+    for part in way:
+        here = here[int(part)] if part.isdecimal() else here.setdefault(part, {})
+    here[last] = value
+
+
+def _built(data: dict[str, Any], label: str, bench: Bench) -> Problem:
+    """The scenario with one of the policies; UserError that names the field."""
+    from poise.scenario.build import build
+    from poise.scenario.checks import check
+    from poise.scenario.load import Loaded, validated
+    from poise.scenario.place import Places
+
+    whole = {name: value for name, value in data.items() if name != "compare"}
+    whole["policies"] = data["compare"][label]
+    places = Places(f"setting and compare.{label}")
+    scenario = validated(whole, places)
+    check(scenario, places)
+    return build(Loaded(scenario, places, bench.data or Path()))
+
+
+def _answer(key: str, test: Test, sweep: Sweep) -> Answer:
+    """What a sweep has of a figure: leads over others, or how many times as much one has as another."""
+    if test.ahead:
+        return sweep.ahead(key, test.figure, test.ahead, test.of)
+    if test.growth:
+        at = {x: _counts(sweep, x, test.growth, test) for x in sweep.at}
+        grown = {after: ratio(at[before], at[after]) for before, after in pairwise(at)}
+        return Answer(key, _told(grown), list(grown.values()))
+    own, other = test.times or test.peak or test.rise
+    ratios = {x: ratio(_counts(sweep, x, own, test), _counts(sweep, x, other, test)) for x in sweep.at}
+    return Answer(key, _told(ratios), _taken(list(ratios.values()), test))
+
+
+def _taken(ratios: list[Ratio], test: Test) -> Sequence[Ratio | float]:
+    """Of ratios along an axis those that are asked about."""
+    if test.peak:
+        return [max(ratios, key=lambda each: each.value or 0.0)]
+    if test.rise:
+        return [(after.value or 0.0) / (before.value or 1.0) for before, after in pairwise(ratios)]
+    return ratios
+
+
+def _counts(sweep: Sweep, x: float, policy: str, test: Test) -> list[float]:
+    """A figure of each seed, or the sum of several."""
+    parts = [sweep.seeds(x, policy, each.strip()) for each in test.figure.split("+")]
+    return [sum(each) for each in zip(*parts, strict=True)]
+
+
+def _told(ratios: Mapping[float, Ratio]) -> str:
+    if not ratios:
+        raise UserError("an axis of one place has no growth; give another")
+    return "; ".join(f"at {significant(x)}: {times(each)} times" for x, each in ratios.items())

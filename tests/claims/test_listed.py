@@ -1,0 +1,116 @@
+"""All published systems are listed, whether built or not, and found by name, arXiv id, slot and group."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from poise.catalogue import device
+from poise.claims import find
+from poise.claims.listed import FILE, Listed, by_group, find_listed, groups, how, listed
+from poise.claims.show import NO_CLAIM, NOT_BUILT, show_system, standing
+from poise.core.errors import UserError
+from poise.pipeline.find import names as schedules
+from tests.doc_table import DOCS
+
+ENTRIES = listed()
+ROOT = DOCS.parent
+
+
+def one(text: str) -> Listed:
+    (found,) = find_listed(text)
+    return found
+
+
+def test_the_list_has_220_systems_and_those_beside_it() -> None:
+    assert len({each.id for each in ENTRIES if each.id}) == 220
+    assert len({each.name for each in ENTRIES}) == len(ENTRIES)
+    beside = [each for each in ENTRIES if not each.id]
+    assert all(each.claims for each in beside)
+    with FILE.open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 220
+
+
+def test_every_claim_is_listed_once() -> None:
+    assert sorted(name for each in ENTRIES for name in each.claims) == sorted(find.names())
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_a_claim_agrees_with_the_list(name: str) -> None:
+    about = find.claim(name)
+    (entry,) = [each for each in ENTRIES if name in each.claims]
+    assert bool(about.paper.ids) != bool(about.paper.group)  # what is in the list has its group from there
+    assert about.paper.group in ("", *groups())
+    if about.paper.arxiv:
+        assert entry.arxiv == about.paper.arxiv
+
+
+def test_ids_are_well_formed() -> None:
+    for each in ENTRIES:
+        assert re.fullmatch(r"(\d{4}\.\d{4,5})?", each.arxiv), each.name
+        assert re.fullmatch(r"[a-z0-9_]+", each.name)
+        assert each.tier in (0, 1, 2, 3) and each.title and each.group
+    known = [each.arxiv for each in ENTRIES if each.arxiv]
+    assert len(known) == len(set(known))
+
+
+def test_what_stands_for_a_system_is_there() -> None:
+    for each in ENTRIES:
+        if each.claims or not each.built:
+            assert bool(each.stands) == each.built
+            continue
+        for name in each.stands:
+            if each.slot == "schedule":
+                assert name in schedules()
+            elif each.slot == "planner":
+                assert (ROOT / "poise" / "plan" / "train" / f"{name}.py").is_file()
+            elif each.slot == "export":
+                assert (ROOT / "poise" / "plan" / "train" / "exports" / f"{name}.py").is_file()
+            else:
+                assert each.slot == "device" and device(name)
+        assert each.stands[0] in how(each) or each.slot != "schedule"
+
+
+@pytest.mark.parametrize("text", ["llumnix", "2406.03243", "arXiv:2406.03243", "Llumnix"])
+def test_one_is_found_by_name_and_by_arxiv_id(text: str) -> None:
+    assert one(text).claims == ("llumnix",)
+
+
+def test_a_system_of_two_claims_is_found_by_either() -> None:
+    assert one("aibrix") is one("aibrix_scaling")
+    assert one("aibrix").claims == ("aibrix_prefix", "aibrix_scaling")
+
+
+def test_all_of_a_slot_or_a_group_are_found() -> None:
+    assert {"llumnix", "preble"} <= {each.name for each in find_listed("router")}
+    assert {each.group for each in find_listed("pipeline")} == {"pipeline schedules"}
+    assert "gpipe" in {each.name for each in find_listed("schedule")}
+    assert by_group(find_listed("pipeline")) == {"pipeline schedules": find_listed("pipeline")}
+
+
+@pytest.mark.parametrize("text", ["gpipee", "", "9999.99999"])
+def test_what_there_is_not_is_said_with_the_nearest(text: str) -> None:
+    with pytest.raises(
+        UserError, match=r"is no name, arXiv id, slot or group of a system; (did you mean gpipe|groups)"
+    ):
+        find_listed(text)
+
+
+def shown(name: str) -> str:
+    out = io.StringIO()
+    show_system(one(name), out)
+    return out.getvalue()
+
+
+def test_a_schedule_says_where_it_is_and_that_no_claim_is_made() -> None:
+    assert "schedule gpipe: `poise train schedule gpipe` makes, proves and times it" in shown("gpipe")
+    assert "Claim not made yet." in shown("gpipe")
+    assert standing(one("gpipe")) == NO_CLAIM
+
+
+def test_what_is_not_built_is_told_plainly() -> None:
+    assert shown("bytescale").endswith("Not built.\n")
+    assert standing(one("bytescale")) == NOT_BUILT
