@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.claims import record as records
 from poise.claims.bench import Bench, folder
@@ -16,9 +16,13 @@ from poise.claims.page import page
 from poise.claims.record import Record, text
 from poise.claims.show import show_claim, show_system, show_systems, systems
 from poise.core.errors import UserError
+from poise.experiment.meter import Bars
+from poise.experiment.workers import Workers, cluster, workers_of
 from poise.report.files import replacing
-from poise.scenario.meter import Bars
 from poise.scenario.write import check_writable
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Wish:
     json: str | None = None
     save: bool = False
     quiet: bool = False
+    jobs: str | None = None
+    ray: str | None = None
 
 
 def list_systems(name: str | None, group: str | None, as_json: bool) -> None:
@@ -64,20 +70,37 @@ def try_claim(wish: Wish) -> Record:
         raise UserError(f"{wish.name}: there is nothing to run: {about.untestable}; `poise systems` lists the others")
     if wish.save and wish.quick:
         raise UserError("--save: a quick run is no result to keep; leave out --quick")
+    workers = workers_of(wish.jobs, wish.ray, usual=1)
     _check_places(wish)
-    with Bars() as bars:
-        record = run(wish.name, Bench(wish.quick, folder(wish.data), None if wish.quiet else bars))
+    with Bars() as bars, cluster(workers):
+        record = run(wish.name, Spread(wish.quick, folder(wish.data), None if wish.quiet else bars, workers))
     if not wish.quiet and wish.json != "-":
         show_claim(about, record)
     _write(wish, record)
     return record
 
 
+@dataclass
+class Spread(Bench):
+    """A bench whose comparisons are run by workers."""
+
+    workers: Workers = field(default_factory=Workers)
+
+    def compare(self, label: str, *args: Any, **options: Any) -> Comparison:
+        """`poise.compare` by these workers."""
+        return super().compare(label, *args, jobs=self.workers.jobs, ray=self.workers.ray, **options)
+
+
 def run(name: str, bench: Bench) -> Record:
     """Run the experiment of a system and date it."""
-    began, code = time.process_time(), digest(name)
+    began, code = _cpu_s(), digest(name)
     findings = measure(name, bench)
-    return records.made(name, findings, code, time.process_time() - began, quick=bench.quick)
+    return records.made(name, findings, code, _cpu_s() - began, quick=bench.quick)
+
+
+def _cpu_s() -> float:
+    """Seconds of a processor that this process and those it began have had."""
+    return sum(os.times()[:4])
 
 
 def _check_places(wish: Wish) -> None:

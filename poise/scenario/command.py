@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from poise.core.errors import UserError
-from poise.scenario.meter import Bars
+from poise.experiment.meter import Bars
 
 if TYPE_CHECKING:
     from poise.core.trace import Trace

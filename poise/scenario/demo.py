@@ -11,6 +11,7 @@ from poise.core.built import CORE
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
+from poise.experiment.meter import Meter
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
 
@@ -38,8 +39,6 @@ JOBS = 4
 
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 
-Meter = Callable[[str, int, int], None]
-
 
 @dataclass(slots=True)
 class Demo:
@@ -64,11 +63,11 @@ class Demo:
 
     def run(self, meter: Meter | None = None) -> Comparison:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
+        from poise.experiment.workers import Workers, processors
         from poise.policies import Policies
         from poise.policies.find import build
         from poise.scenario.compare.run import run
         from poise.scenario.compare.study import Setting, Study
-        from poise.scenario.crew import processors
 
         study = Study(
             setting=Setting(self.cluster, belief=self.belief, slo=SLO),
@@ -79,7 +78,7 @@ class Demo:
             loads=SHARES,
             seeds=self.seeds,
         )
-        return run(study, jobs=min(processors(), JOBS), draw=True, meter=meter)
+        return run(study, workers=Workers(min(processors(), JOBS)), draw=True, meter=meter)
 
     @property
     def one(self) -> str:

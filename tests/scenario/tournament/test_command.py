@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from poise.cli import main
+from poise.experiment.tournament.factor import alone
+from poise.experiment.workers import Workers
 from poise.scenario.tournament.command import play
-from poise.scenario.tournament.factor import alone
 from poise.scenario.tournament.read import read
 
 FILE = """\
@@ -114,7 +115,7 @@ SMALL = ("screen.runs=16", "loads=[1]", "factors={router: [least_requests, round
 @pytest.mark.slow
 def test_processes_change_nothing(home: Path) -> None:
     asked = read(home / "tournament.yaml", SMALL)
-    assert play(asked, jobs=1).as_dict() == play(asked, jobs=2).as_dict()
+    assert play(asked).as_dict() == play(asked, workers=Workers(2)).as_dict()
 
 
 def test_the_table_says_who_is_best(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
