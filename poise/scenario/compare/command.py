@@ -22,6 +22,7 @@ from poise.scenario.idle import check_idle
 from poise.scenario.load import load
 from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
+from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
 from poise.scenario.write import about, check_writable, put_json, write_json
 
@@ -61,6 +62,10 @@ def compare_file(wish: Wish) -> bool:
         from poise.scenario.tournament.command import tournament_file
 
         return tournament_file(wish, workers, shard)
+    if is_step(wish.scenario):
+        from poise.scenario.step.command import compare_steps
+
+        return compare_steps(wish, workers, shard)
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
     check_idle(problem)
     _check_places(wish)
