@@ -21,6 +21,7 @@ from poise.core.trace import Trace
 from poise.scenario import demo as demo_module
 from poise.scenario.checks import source_of
 from poise.scenario.load import load
+from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
 from tests.scenario.test_traffic import FILES
 
@@ -337,9 +338,11 @@ def test_the_demo(
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("file", [file for file in EXAMPLES if not is_tournament(file)], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [file for file in EXAMPLES if not is_tournament(file) and not is_step(file)], ids=lambda file: file.stem
+)
 def test_the_examples_run(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As they are, but for fewer requests where they say how many; tournaments have tests of their own."""
+    """As they are, but for fewer requests where they say how many; others have tests of their own."""
     scenario = load(file).scenario
     workload, source = scenario.workload, source_of(scenario.workload)
     command = ["compare", "--jobs", "1"] if isinstance(scenario.policies.router, list) else ["simulate"]

@@ -206,6 +206,8 @@ def test_key_files_are_valid(block: Block) -> None:
 def test_scenarios_are_valid(block: Block, tmp_path: Path) -> None:
     """A block is a whole scenario, or sections of one."""
     from poise.scenario.load import load
+    from poise.scenario.step.read import is_step
+    from poise.scenario.step.read import read as read_step
 
     rest = ""
     if "cluster:" not in block.text:
@@ -213,6 +215,10 @@ def test_scenarios_are_valid(block: Block, tmp_path: Path) -> None:
     if "workload:" not in block.text:
         rest += "workload: {poisson: {rate: 1, requests: 1}}\n"
     path = tmp_path / "scenario.yaml"
+    if "kind: step" in block.text:
+        path.write_text(block.text, encoding="utf-8")
+        assert is_step(path) and read_step(path).experiment.places()
+        return
     path.write_text(block.text + rest, encoding="utf-8")
     load(path)
 

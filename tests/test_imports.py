@@ -19,6 +19,7 @@ ROOT = Path(poise.__file__).parent
 
 GROUND = {"core"}
 TOOLS = {"catalogue", "cost", "pipeline", "policies", "report", "testing", "workload"}
+EXPERIMENT = {"experiment"}
 WORLDS = {"live", "runtime", "sim"}
 TASKS = {"claims", "plan", "scenario", "truth"}
 
@@ -26,11 +27,12 @@ MAY: dict[str, set[str]] = {
     **{room: set() for room in GROUND},
     **dict.fromkeys(TOOLS, GROUND),
     **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
-    **dict.fromkeys(TASKS, GROUND | TOOLS | WORLDS),
-    "claims": GROUND | TOOLS | {"scenario"},  # experiments are comparisons
-    "truth": GROUND | TOOLS | WORLDS | {"scenario"},  # what-ifs are comparisons too
-    "plan": GROUND | TOOLS | WORLDS | {"scenario"},
-    "cli": GROUND | TOOLS | WORLDS | TASKS,
+    "experiment": GROUND | {"report"},  # it knows no world
+    "scenario": GROUND | TOOLS | EXPERIMENT | WORLDS,
+    "claims": GROUND | TOOLS | EXPERIMENT | {"scenario"},  # experiments are comparisons
+    "truth": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},  # what-ifs are comparisons too
+    "plan": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},
+    "cli": GROUND | TOOLS | EXPERIMENT | WORLDS | TASKS,
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.claims import record as records
 from poise.claims.bench import Bench, folder
@@ -16,9 +16,13 @@ from poise.claims.page import page
 from poise.claims.record import Record
 from poise.claims.show import show_claim, show_system, show_systems, told
 from poise.core.errors import UserError
+from poise.experiment.meter import Bars
+from poise.experiment.workers import Workers, cluster, workers_of
 from poise.report.files import replacing
-from poise.scenario.meter import Bars
 from poise.scenario.write import check_writable
+
+if TYPE_CHECKING:
+    from poise.scenario.compare.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Wish:
     json: str | None = None
     save: bool = False
     quiet: bool = False
+    jobs: str | None = None
+    ray: str | None = None
 
 
 def list_systems(text: str | None, as_json: bool) -> None:
@@ -61,9 +67,10 @@ def try_claim(wish: Wish) -> Record:
         raise UserError(f"{wish.name}: there is nothing to run: {about.lacking}; `poise systems` lists the others")
     if wish.save and wish.quick:
         raise UserError("--save: a quick run is no result to keep; leave out --quick")
+    workers = workers_of(wish.jobs, wish.ray, usual=1)
     _check_places(wish)
-    with Bars() as bars:
-        bench = Bench(about, wish.quick, folder(wish.data), None if wish.quiet else bars)
+    with Bars() as bars, cluster(workers):
+        bench = Spread(about, wish.quick, folder(wish.data), None if wish.quiet else bars, workers=workers)
         record = run(wish.name, bench)
         if wish.save:  # what later quick runs are held to
             quick = run(wish.name, replace(bench, quick=True))
@@ -74,16 +81,32 @@ def try_claim(wish: Wish) -> Record:
     return record
 
 
+@dataclass
+class Spread(Bench):
+    """A bench whose comparisons are run by workers."""
+
+    workers: Workers = field(default_factory=Workers)
+
+    def compare(self, label: str, *args: Any, **options: Any) -> Comparison:
+        """`poise.compare` by these workers."""
+        return super().compare(label, *args, jobs=self.workers.jobs, ray=self.workers.ray, **options)
+
+
 def run(name: str, bench: Bench) -> Record:
     """Run the experiment of a system and date it; where chance leaves something open, again with more seeds."""
-    began, code = time.process_time(), digest(name)
+    began, code = _cpu_s(), digest(name)
     least, most = claim(name).rounds
     while True:
-        record = records.made(name, measure(name, bench), code, time.process_time() - began, quick=bench.quick)
+        record = records.made(name, measure(name, bench), code, _cpu_s() - began, quick=bench.quick)
         more = 2 * bench.times
         if bench.quick or least * more > most or all(each.met is not None for each in record.outcomes):
             return record
         bench = replace(bench, times=more)
+
+
+def _cpu_s() -> float:
+    """Seconds of a processor that this process and those it began have had."""
+    return sum(os.times()[:4])
 
 
 def _check_places(wish: Wish) -> None:

@@ -37,6 +37,9 @@ app = typer.Typer(
 app.add_typer(train, name="train")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Jobs = Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Or a Ray cluster; local starts one.")]
+"""Who does the work, spelled alike in all commands that have more of it than one process needs."""
 
 
 @app.callback()
@@ -98,7 +101,8 @@ def compare(
     find_collapse: Annotated[
         bool, typer.Option("--find-collapse", help="Search for the load that each policy no longer carries.")
     ] = False,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    jobs: Jobs = None,
+    ray: Ray = None,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
@@ -112,16 +116,37 @@ def compare(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
     ] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Run only the I-th of N parts into DIR, for `poise merge`.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
     """Compare policies at several loads under the same arrivals, with intervals."""
     from poise.scenario.compare.command import Wish, compare_file
 
     wish = Wish(
-        scenario, sets or [], policies, loads, seeds, by, find_collapse, jobs, skip_bad, out, resume, requests,
-        json_file, quiet,
+        scenario, sets or [], policies, loads, seeds, by, find_collapse, jobs, ray, skip_bad, out, resume, requests,
+        json_file, quiet, shard,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if compare_file(wish) else DONE)
+
+
+@app.command()
+def merge(
+    out: Annotated[Path, typer.Argument(help="Where the whole goes.", metavar="OUT")],
+    parts: Annotated[list[Path], typer.Argument(help="What --shard wrote, all parts.", metavar="PART…")],
+    jobs: Jobs = None,
+    ray: Ray = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+) -> None:
+    """Join the parts of a comparison that `poise compare --shard` ran apart."""
+    from poise.scenario.compare.merge import merge_parts
+
+    interrupted = merge_parts(out, parts, jobs=jobs, ray=ray, json=json_file, quiet=quiet)
+    raise typer.Exit(INTERRUPTED if interrupted else DONE)
 
 
 @app.command()
@@ -162,8 +187,8 @@ def plan(
     ] = None,
     requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests of one simulation.")] = 4000,
     seeds: Annotated[int, typer.Option(metavar="N", min=2, help="Seeds that confirm generated load.")] = 5,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
-    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or local to start one.")] = None,
+    jobs: Jobs = None,
+    ray: Ray = None,
     time_s: Annotated[
         float | None, typer.Option("--time-limit", metavar="S", help="Seconds of search at most.")
     ] = None,
@@ -187,8 +212,8 @@ def plan(
 
     wish = Wish(
         traffic, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
-        prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs,
-        ray, time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
+        prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs, ray,
+        time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)
 
@@ -395,7 +420,8 @@ def whatif(
         Path | None, typer.Option(metavar="FILE", help="A cost of `poise calibrate` instead of a new fit.")
     ] = None,
     by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    jobs: Jobs = None,
+    ray: Ray = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
     ] = None,
@@ -406,7 +432,7 @@ def whatif(
     from poise.truth.command import Wish, whatif_file
 
     wish = Wish(
-        recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, json_file, out, quiet
+        recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, ray, json_file, out, quiet
     )  # fmt: skip
     raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
 
@@ -430,13 +456,14 @@ def validate(
     spread: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the errors of each kind that held-out devices have.")
     ] = None,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")] = None,
+    jobs: Jobs = None,
+    ray: Ray = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
     """Say how far predictions are from measured runs."""
     from poise.truth.validate.command import Wish, validate_folder
 
-    fell = validate_folder(Wish(folder, json_file, against, page, answers, spread, jobs, quiet))
+    fell = validate_folder(Wish(folder, json_file, against, page, answers, spread, jobs, ray, quiet))
     raise typer.Exit(FAILED if fell else DONE)
 
 
@@ -486,12 +513,14 @@ def claim(
         str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
     ] = None,
     save: Annotated[bool, typer.Option("--save", help="Keep the result as the one that systems lists.")] = False,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; one if not given.")] = None,
+    ray: Ray = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
 ) -> None:
     """Run the experiment behind a published claim again, and say which criteria it meets."""
     from poise.claims.command import Wish, try_claim
 
-    try_claim(Wish(name, quick, data, out, json_file, save, quiet))
+    try_claim(Wish(name, quick, data, out, json_file, save, quiet, jobs, ray))
 
 
 def _list(what: str, json: bool) -> None:

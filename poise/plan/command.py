@@ -58,19 +58,19 @@ class Wish:
 
 def plan_fleet(wish: Wish) -> bool:
     """Find a plan, print and write what was asked for; returns whether it was interrupted."""
+    from poise.experiment.meter import Bars
+    from poise.experiment.workers import workers_of
     from poise.plan.plan import Ways, plan
-    from poise.scenario.compare.command import jobs_of
-    from poise.scenario.meter import Bars
     from poise.scenario.write import check_writable
 
     if wish.json is not None and wish.json != "-":
         check_writable(Path(wish.json), "--json")
     if wish.out is not None:
         check_writable(wish.out, "--out", folder=True)
-    jobs, places = jobs_of(wish.jobs), _places(wish)
+    workers, places = workers_of(wish.jobs, wish.ray), _places(wish)
     asked = ask(wish)
     with Bars() as bars:
-        ways = Ways(jobs, wish.ray or "", wish.time_s, None if wish.quiet else bars, None if wish.quiet else Better())
+        ways = Ways(workers, wish.time_s, None if wish.quiet else bars, None if wish.quiet else Better())
         found = plan(asked, ways)
     _show(wish, found)
     _write(wish, found, places)

@@ -11,6 +11,9 @@ from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Meter
+from poise.experiment.workers import Workers
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.cap import Caps
 from poise.plan.change import Changes, changes
@@ -23,7 +26,7 @@ from poise.plan.limits import Limits
 from poise.plan.near import closest, smaller
 from poise.plan.prices import Price
 from poise.plan.scale import Grown, Scaled, scale, why_not
-from poise.plan.search import Found, Meter, ending, search
+from poise.plan.search import Found, ending, search
 from poise.plan.space import Space, space
 from poise.plan.spot import Spot, spot
 from poise.plan.start import Start
@@ -32,7 +35,6 @@ from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
 from poise.scenario.cluster import Recipe
 from poise.scenario.engine_cost import EngineCost
-from poise.scenario.run import interrupts
 
 SEEDS = 5
 """Seeds of generated load: one is searched, all of them confirm."""
@@ -147,10 +149,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How a search is run: processes, or the address of a Ray cluster; the seconds it may take; who is told of it."""
+    """How a search is run: by which workers; the seconds it may take; who is told of it."""
 
-    jobs: int = 1
-    ray: str = ""
+    workers: Workers = field(default_factory=Workers)
     time_s: float | None = None
     meter: Meter | None = None
     told: Callable[[Trial], None] | None = None
@@ -196,7 +197,7 @@ def _units(ask: Ask, demand: Demand) -> Units:
 
 
 def _search(where: Space, bench: Bench, limits: Limits, ways: Ways, time_s: float | None) -> Found:
-    return search(where, bench, limits, jobs=ways.jobs, ray=ways.ray, time_s=time_s, meter=ways.meter, told=ways.told)
+    return search(where, bench, limits, workers=ways.workers, time_s=time_s, meter=ways.meter, told=ways.told)
 
 
 def _finished(plan: Plan, limits: Limits, ways: Ways, left_s: float | None) -> Plan:

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Meter
+from poise.experiment.workers import Crew, Workers, crew
 from poise.plan.change import LOOSER
 from poise.plan.fleet import Fleet
 from poise.plan.kind import Kind, Same
 from poise.plan.limits import Limits, value_of
 from poise.plan.polish import fewer, lower, variants
-from poise.plan.ray import RayCrew
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
-from poise.scenario.crew import Crew
-from poise.scenario.run import interrupts
 
 NEAR = 1.3
 """Kinds are tried up to so many times the best found, so that the next best are known as well."""
@@ -34,8 +34,6 @@ POLISHED = 2
 
 BELOW = 1 - 1e-9
 """Only what is better."""
-
-Meter = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +102,19 @@ def search(
     bench: Bench,
     limits: Limits,
     *,
-    jobs: int = 1,
-    ray: str = "",
+    workers: Workers | None = None,
     time_s: float | None = None,
     meter: Meter | None = None,
     told: Callable[[Trial], None] | None = None,
 ) -> Found:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
-    jobs: processes; or ray: the address of a cluster.  told: is told of each trial that is better than all before. The
-    best does not depend on where it is found.
+    workers: where; the best does not depend on it.  told: is told of each trial that is better than all before.
     """
     found, since = Found(bench), time.perf_counter()
     with interrupts() as stop, ending(stop, time_s):
-        with RayCrew(ray, stop, _climbed) if ray else Crew(jobs, stop, _climbed) as crew:
-            _Running(space, bench, limits, found, crew, meter, told, since).run()
+        with crew(workers or Workers(), stop, _climbed) as hands:
+            _Running(space, bench, limits, found, hands, meter, told, since).run()
         found.interrupted = stop.is_set()
     return found
 
@@ -150,7 +146,7 @@ class _Running:
     bench: Bench
     limits: Limits
     found: Found
-    crew: Crew[Errand, Sized] | RayCrew[Errand, Sized]
+    crew: Crew[Errand, Sized]
     meter: Meter | None
     told: Callable[[Trial], None] | None
     since: float

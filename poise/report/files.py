@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from poise.core.errors import UserError
+
+
+def to_json(told: dict[str, Any]) -> str:
+    """Plain data as JSON text; a number that is none is null."""
+    return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def file_name(label: str) -> str:
+    """A label as part of a file name."""
+    return "".join(character if character.isalnum() or character in "_-" else "_" for character in label)
 
 
 @contextmanager

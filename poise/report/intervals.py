@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from poise.report.seeds import CONFIDENCE, half_width, mean, t_quantile
 
 TOO_SHORT = "too short to say"
+EXACT = "there is no chance in it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,13 @@ def save_requests(run: Run, path: str | Path, workload: Workload | None = None) 
         )
     with replacing(path) as file:
         getattr(requests_frame(run, workload), _WRITERS[ending])(file)
+
+
+def packed_requests(run: Run) -> bytes:
+    """The rows of `save_requests` as a Parquet file in memory."""
+    file = BytesIO()
+    requests_frame(run).write_parquet(file)
+    return file.getvalue()
 
 
 def requests_frame(run: Run, workload: Workload | None = None) -> DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poise.report.figures import Figure
-from poise.report.intervals import TOO_SHORT, Interval
+from poise.report.intervals import EXACT, TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.wording import write
 
@@ -88,6 +88,8 @@ class Verdict:
             why = self.differences[self.unknown[0]].why
             why += f"; {self.length.cure}" if self.length and why == TOO_SHORT else ""
             return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
+        if all(self.differences[name].why == EXACT for name in self.tied):
+            return f"Equal by {self.by.label}: {', '.join((self.best, *self.tied))}."
         said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
         return f"{said}{self._more()}."
 
@@ -109,8 +111,8 @@ class Verdict:
 
 
 def _gap(gap: Interval, by: Figure) -> str:
-    half = write(gap.half, by.kind, 2)
-    return f"{write(abs(gap.value or 0), by.kind, 3)} ± {half}"
+    value = write(abs(gap.value or 0), by.kind, 3)
+    return value if gap.why == EXACT else f"{value} ± {write(gap.half, by.kind, 2)}"
 
 
 def judge(

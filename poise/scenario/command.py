@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from poise.core.errors import UserError
-from poise.scenario.meter import Bars
+from poise.experiment.meter import Bars
 
 if TYPE_CHECKING:
     from poise.core.trace import Trace
@@ -45,7 +45,12 @@ def simulate_file(wish: Wish) -> bool:
     from poise.scenario.idle import check_idle
     from poise.scenario.load import load
     from poise.scenario.run import Keep, run
+    from poise.scenario.step.read import is_step
 
+    if is_step(wish.scenario):
+        from poise.scenario.step.command import simulate_step
+
+        return simulate_step(wish)
     problem = build(load(wish.scenario, wish.sets, list(_shorthands(wish))))
     check_idle(problem)
     _check_places(wish)

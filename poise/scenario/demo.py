@@ -12,6 +12,7 @@ from poise.core.errors import TraceError, UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
 from poise.core.version import version
+from poise.experiment.meter import Meter
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
 
@@ -39,8 +40,6 @@ JOBS = 4
 
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 
-Meter = Callable[[str, int, int], None]
-
 
 @dataclass(slots=True)
 class Demo:
@@ -65,11 +64,11 @@ class Demo:
 
     def run(self, meter: Meter | None = None) -> Comparison:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
+        from poise.experiment.workers import Workers, processors
         from poise.policies import Policies
         from poise.policies.find import build
         from poise.scenario.compare.run import run
         from poise.scenario.compare.study import Setting, Study
-        from poise.scenario.crew import processors
 
         study = Study(
             setting=Setting(self.cluster, belief=self.belief, slo=SLO),
@@ -80,7 +79,7 @@ class Demo:
             loads=SHARES,
             seeds=self.seeds,
         )
-        return run(study, jobs=min(processors(), JOBS), draw=True, meter=meter)
+        return run(study, workers=Workers(min(processors(), JOBS)), draw=True, meter=meter)
 
     @property
     def one(self) -> str:

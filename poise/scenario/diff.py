@@ -12,8 +12,8 @@ from poise.core.errors import UserError
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from poise.experiment.meter import Meter
     from poise.report.diff import Diff
-    from poise.scenario.run import Meter
 
 RESOLVED = "scenario.resolved.yaml"
 REQUESTS = "requests.parquet"

@@ -44,6 +44,8 @@ def load(path: str | Path, overrides: Sequence[str] = (), more: Sequence[Overrid
 
     file = at_home(Path(path))
     data, places = read_yaml(file, str(path))
+    if (kind := data.pop("kind", "serving")) != "serving":
+        raise places.error(("kind",), f"{kind!r} is not known here; give serving, or step (in a line of its own)")
     for option in (*map(parse_override, overrides), *more):
         apply_override(data, places, *option)
     scenario = validated(data, places)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from poise.core.units import SECOND
+from poise.experiment.meter import Meter
 from poise.policies.find import SLOTS
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from poise.core.trace import Trace
     from poise.policies import Policies
     from poise.workload import Workload
-
-Meter = Callable[[str, int, int], None]
-"""Told now and then what is running, how many requests have ended and how many there are."""
 
 SAMPLES = 400
 """Samples of the timeline within the span of the arrivals."""

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from poise.core.diary import Diary
     from poise.core.records import Run
+    from poise.experiment.meter import Meter
     from poise.policies import Policies
     from poise.report.story import Story
     from poise.scenario.build import Problem
-    from poise.scenario.run import Meter
 
 
 def tell(

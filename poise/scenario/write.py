@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.core.spec import Cluster
-from poise.report.files import replacing
+from poise.report.files import replacing, to_json
 from poise.scenario.build import Problem
 from poise.scenario.outcome import Outcome
 
@@ -29,11 +28,6 @@ def check_writable(path: Path, option: str, *, folder: bool = False) -> None:
         raise UserError(f"{option} {path}: cannot be written ({why}); give {what} that you may write to") from None
     if not folder and path.is_dir():
         raise UserError(f"{option} {path}: is a folder; give the name of a file in it")
-
-
-def to_json(told: dict[str, Any]) -> str:
-    """Plain data as JSON text; a number that is none is null."""
-    return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def write_json(told: dict[str, Any], path: Path) -> None:
@@ -78,11 +72,6 @@ def write_resolved(provenance: dict[str, Any], file: Path) -> None:
 
     rest = {name: value for name, value in provenance.items() if name != "scenario"}
     write_yaml({**provenance["scenario"], "provenance": rest}, file)
-
-
-def file_name(label: str) -> str:
-    """A label as part of a file name."""
-    return "".join(character if character.isalnum() or character in "_-" else "_" for character in label)
 
 
 def rate_of(told: dict[str, Any]) -> float | None:

@@ -8,7 +8,6 @@ inference: Gourieroux, Monfort and Renault, Journal of Applied Econometrics 8, 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.core.view import ClusterView
 from poise.cost.fitted import COEFFICIENTS, Fitted
+from poise.experiment.meter import Meter
 from poise.policies import Policies
 from poise.report.latency import finished
 from poise.scenario.simulate import simulate
@@ -46,8 +46,6 @@ STILL = 1e-3
 
 LEAST = 50
 """Requests without which nothing is fitted."""
-
-Meter = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

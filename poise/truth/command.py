@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import ScenarioError, UserError
 from poise.core.reach import reach
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
+from poise.experiment.meter import Bars
 from poise.live.parts import read_recording
 from poise.policies.find import SLOTS, build
 from poise.report.figures import E2E, deciding
 from poise.scenario.choice import Choice, choice, labels
-from poise.scenario.meter import Bars
 from poise.scenario.read import parse_value
 from poise.scenario.write import check_writable, put_json, write_json
 from poise.truth.calibrate import calibrate
@@ -24,7 +24,8 @@ from poise.truth.spoken import spoken
 from poise.truth.whatif import RECORDED, Asked, whatif
 
 if TYPE_CHECKING:
-    from poise.truth.calibrate import Calibration, Meter
+    from poise.experiment.meter import Meter
+    from poise.truth.calibrate import Calibration
     from poise.truth.logs.command import Of
     from poise.truth.recording import Recorded
     from poise.truth.whatif import WhatIf
@@ -52,6 +53,7 @@ class Wish:
     cost: Path | None = None
     by: str | None = None
     jobs: str | None = None
+    ray: str | None = None
     json: str | None = None
     out: Path | None = None
     quiet: bool = False
@@ -150,7 +152,7 @@ def _fitted(path: Path, prior: Fitted | None, meter: Meter | None) -> tuple[Reco
 
 
 def _asked(wish: Wish) -> Asked:
-    from poise.scenario.compare.command import jobs_of
+    from poise.experiment.workers import workers_of
 
     if not wish.routers and not wish.policies and wish.replicas is None:
         raise UserError("nothing is asked; give --router NAME, --policies SLOT=NAME or --replicas N")
@@ -172,7 +174,7 @@ def _asked(wish: Wish) -> Asked:
         wish.replicas,
         E2E[0] if wish.by is None else deciding(wish.by),
         draw=wish.out is not None,
-        jobs=jobs_of(wish.jobs),
+        workers=workers_of(wish.jobs, wish.ray),
     )
 
 

@@ -15,6 +15,9 @@ from poise.core.header import belief_of
 from poise.core.spec import Slo
 from poise.core.units import seconds
 from poise.cost.fitted import Fitted
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Meter
+from poise.experiment.workers import Workers, crew
 from poise.policies import Policies
 from poise.policies.find import SLOTS
 from poise.report.figures import E2E, Figure
@@ -26,9 +29,7 @@ from poise.scenario.compare.cell import Cell, Task, cell_of, run_of, simulated
 from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.doubt import paired
 from poise.scenario.compare.study import Place, Setting, Study
-from poise.scenario.crew import Crew
-from poise.scenario.run import interrupts
-from poise.truth.calibrate import Calibration, Meter
+from poise.truth.calibrate import Calibration
 from poise.truth.cluster import cluster_of
 from poise.truth.control import FLEET, policy_of
 from poise.truth.doubts import of_the_cost, of_the_recording
@@ -44,7 +45,7 @@ class Asked:
     """changes: for each candidate, by its label, the policies that it has in other slots than the recording.
 
     replicas: how many engines the candidates have (None: as many as there were).  by: the figure that decides.
-    draw: keep what reports draw.  jobs: processes.
+    draw: keep what reports draw.  workers: where.
     """
 
     changes: Mapping[str, Mapping[str, Any]]
@@ -52,7 +53,7 @@ class Asked:
     by: Figure = E2E[0]
     slo: Slo = field(default_factory=Slo)
     draw: bool = False
-    jobs: int = 1
+    workers: Workers = field(default_factory=Workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def whatif(
         **day.workload.summary(setting.cluster.pools[0].engine.block_tokens),
     }
     tell: Callable[[str, int, int], None] = meter or (lambda label, done, total: None)
-    with interrupts() as stop, Crew(asked.jobs, stop, simulated) as crew:
+    with interrupts() as stop, crew(asked.workers, stop, simulated) as hands:
         task = _task(day, asked, setting, RECORDED, base)
         run = run_of(task, stop.is_set)
         if run is None:
@@ -183,7 +184,7 @@ def whatif(
             tell("simulations", len(comparison.cells), 1 + len(changed))
 
         other = setting if asked.replicas is None else _setting(day, cost, asked.replicas, asked)
-        crew.work((_task(day, asked, other, name, policies) for name, policies in changed.items()), done)
+        hands.work((_task(day, asked, other, name, policies) for name, policies in changed.items()), done)
         comparison.interrupted = stop.is_set()
     return WhatIf(day, asked, cost, calibration, reproduce(day, run), comparison)
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from poise.core.errors import UserError
+from poise.experiment.workers import Workers
 from poise.plan.limits import Limits
 from poise.plan.search import search
 from poise.plan.space import space
@@ -22,7 +23,9 @@ INSTALLED = find_spec("ray") is not None
 def test_a_cluster_finds_the_same_fleet() -> None:
     bench = a_bench()
     where = space(pools(), bench.demand, bench.goal, COST, mix=False)
-    here, there = (search(where, bench, Limits(bench.goal), ray=address).winner for address in ("", "local"))
+    here, there = (
+        search(where, bench, Limits(bench.goal), workers=Workers(ray=address)).winner for address in ("", "local")
+    )
     assert here == there
 
 
@@ -32,4 +35,4 @@ def test_where_there_is_no_cluster_it_is_said_at_once(address: str) -> None:
     where = space(pools(1), bench.demand, bench.goal, COST, split=False, mix=False)
     said = "no cluster answers" if INSTALLED else "pip install poise"
     with pytest.raises(UserError, match=said):
-        search(where, bench, Limits(bench.goal), ray=address)
+        search(where, bench, Limits(bench.goal), workers=Workers(ray=address))

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from poise.experiment.workers import Workers
 from poise.plan.change import headroom, squeezed
 from poise.plan.confirm import confirm, sure
 from poise.plan.fleet import Fleet
@@ -48,7 +49,7 @@ def test_the_best_is_the_best_of_all_rungs(aim: Aim) -> None:
 def test_jobs_change_nothing() -> None:
     bench = a_bench()
     where = space(pools(), bench.demand, bench.goal, COST, mix=False, split=False)
-    alone, together = (search(where, bench, Limits(bench.goal), jobs=jobs).winner for jobs in (1, 2))
+    alone, together = (search(where, bench, Limits(bench.goal), workers=Workers(jobs)).winner for jobs in (1, 2))
     assert alone == together
 
 
@@ -82,7 +83,9 @@ def test_the_time_limit_ends_it_with_what_there_is() -> None:
 def test_ctrl_c_ends_it_with_the_best_so_far(jobs: int) -> None:
     bench = a_bench()
     where = space(pools(), bench.demand, bench.goal, COST)
-    found = search(where, bench, Limits(bench.goal), jobs=jobs, told=lambda _: signal.raise_signal(signal.SIGINT))
+    found = search(
+        where, bench, Limits(bench.goal), workers=Workers(jobs), told=lambda _: signal.raise_signal(signal.SIGINT)
+    )
     assert found.interrupted and found.winner is not None and found.winner.meets(bench.goal)
     assert len(found.best) < len(where.kinds)
 

@@ -11,9 +11,9 @@ from poise.cost.training import Job, Layout, Prediction
 from poise.cost.training.stages import stages_of
 from poise.cost.training.step import safe_bytes
 from poise.pipeline import Timing, make, time
-from poise.plan.train import simulate
 from poise.plan.train.page import MOST
-from poise.plan.train.simulate import GRAIN, costs_of, options
+from poise.sim.step import layout as simulate
+from poise.sim.step.layout import GRAIN, costs_of, options
 
 BESIDE = ("one_f_one_b", "interleaved", "zb_h1", "zb_v", "poise")
 """Schedules that are drawn beside the best layout's own, where its counts allow them."""

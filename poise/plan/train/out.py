@@ -14,12 +14,11 @@ from poise.plan.train.page import drawn, listed
 from poise.plan.train.plan import GIB, HEAD, as_dict, binding, cells, shares
 from poise.plan.train.search import Found
 from poise.plan.train.servers import Ordered
-from poise.plan.train.simulate import GRAIN
-from poise.report.files import replacing
+from poise.report.files import replacing, to_json
 from poise.report.frame import document
 from poise.report.pieces import section
 from poise.report.timeline import STYLE
-from poise.scenario.write import to_json
+from poise.sim.step.layout import GRAIN
 
 
 def write_out(

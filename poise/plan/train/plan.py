@@ -17,11 +17,11 @@ from poise.plan.train.layerwise import layerwise
 from poise.plan.train.rules import ruled
 from poise.plan.train.search import Found, must_fit, search
 from poise.plan.train.servers import GBIT, Ordered, ordered, read_bandwidths
-from poise.plan.train.simulate import simulated
 from poise.plan.train.sites import Joined, joined, read_sites
 from poise.plan.train.space import Space
 from poise.report.table import show
 from poise.scenario.write import check_writable, put_json
+from poise.sim.step.layout import simulated
 
 HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
 AGAIN = ("layout", "schedule", "step s", "less", "activations held", "room")

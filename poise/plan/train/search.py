@@ -14,8 +14,8 @@ from poise.cost.training.figures import Figures, figures
 from poise.cost.training.job import Job
 from poise.cost.training.memory import CLASSES
 from poise.cost.training.step import HEADROOM, Prediction, Steps, evaluate, prediction, safe_bytes
-from poise.plan.train.simulate import simulated
 from poise.plan.train.space import Space, columns_of
+from poise.sim.step.layout import simulated
 
 BLOCK = 1 << 16
 """Layouts that are evaluated at once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 @dataclass(frozen=True, slots=True)
 class Task:
     """A cell to be simulated. cut: keep the run in bins of time.  draw: keep curves.  timeline: and samples of the
-    replicas and the slowest requests.  requests: where a row for each request goes."""
+    replicas and the slowest requests.  rows: and a row for each request."""
 
     place: Place
     setting: Setting
@@ -44,7 +43,7 @@ class Task:
     cut: bool = False
     draw: bool = False
     timeline: bool = False
-    requests: Path | None = None
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Cell:
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
     `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blame/SAMPLE` (see
     `blame.packed`); `blocks/…`, the run cut in time.
+    rows: a row for each request as a Parquet file, where asked for.
     """
 
     place: Place
@@ -67,6 +67,7 @@ class Cell:
     arrays: Arrays = field(default_factory=dict)
     independent: float = 1.0
     growth_half: float | None = None
+    rows: bytes | None = None
 
     def blocks(self) -> Blocks | None:
         """The run cut into bins of time; None where it was not, or had no length."""
@@ -103,11 +104,12 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
     run = run_of(task, stopped)
     if run is None:
         return None
-    if task.requests is not None:
-        from poise.report.requests import save_requests
+    cell = cell_of(task, run)
+    if not task.rows:
+        return cell
+    from poise.report.requests import packed_requests
 
-        save_requests(run, task.requests)
-    return cell_of(task, run)
+    return replace(cell, rows=packed_requests(run))
 
 
 def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:

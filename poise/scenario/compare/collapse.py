@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from poise.core.spec import Slo
+from poise.experiment.search import Threshold
 from poise.report.backlog import GROWTH
 from poise.report.intervals import Interval
 from poise.report.wording import significant, write
-
-CLOSE = 1.02
-"""Two loads between which the collapse lies are close enough when they differ by at most this factor."""
-
-FAR = 1024.0
-"""The search for a load that is carried, or for one that is not, goes no further than this factor from load 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,60 +26,30 @@ class Probe:
     why: str = ""
     sure: bool = True
 
+    @property
+    def at(self) -> float:
+        """The load."""
+        return self.load
+
 
 @dataclass(frozen=True, slots=True)
-class Collapse:
+class Collapse(Threshold[Probe]):
     """The loads tried under one policy, in order. carried: the highest load below every one that broke down.
 
     A load is carried when at least `target` of its arrivals meet the SLO and the queue does not keep more than `GROWTH`
     of them. beyond: the lowest load that was not.
     """
 
-    probes: tuple[Probe, ...]
-
-    @property
-    def beyond(self) -> Probe | None:
-        """The lowest load that broke down."""
-        return next((probe for probe in self.probes if probe.why), None)
-
-    @property
-    def carried(self) -> Probe | None:
-        """The highest load that was carried below the first that was not."""
-        return self._below(sure=False)
-
-    def _below(self, *, sure: bool) -> Probe | None:
-        beyond = self.beyond
-        below = [each for each in self.probes if beyond is None or each.load < beyond.load]
-        return next((each for each in reversed(below) if each.sure or not sure), None)
-
-    @property
-    def range(self) -> tuple[float | None, float | None]:
-        """Between which loads the collapse lies for sure: one that is carried and one that is not beyond chance."""
-        low, high = self._below(sure=True), next((each for each in self.probes if each.why and each.sure), None)
-        return (low.load if low else None), (high.load if high else None)
-
     @property
     def load(self) -> float | None:
         """The load of the collapse: in the middle, by factor, of the last one carried and the first one not."""
-        low, high = self.carried, self.beyond
-        return (low.load * high.load) ** 0.5 if low and high else None
+        return self.at
 
     @property
     def distance(self) -> tuple[float | None, float | None, float | None]:
         """The share of the collapse load that load 1, the traffic itself, is; then that share at least and at most."""
         low, high = self.range
         return (1 / self.load if self.load else None), (1 / high if high else None), (1 / low if low else None)
-
-    def next_load(self) -> float | None:
-        """The load to try next to find the collapse; None when it is found, or nowhere near."""
-        low, high = self.carried, self.beyond
-        if low is None or high is None:
-            end = 2 * low.load if low else (high.load / 2 if high else 1.0)
-            return _rounded(end) if 1 / FAR <= end <= FAR else None
-        if high.load / low.load <= CLOSE:
-            return None
-        middle = _rounded((low.load * high.load) ** 0.5)
-        return middle if low.load < middle < high.load else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -108,11 +73,6 @@ class Collapse:
                 for probe in self.probes
             ],
         }
-
-
-def _rounded(load: float) -> float:
-    """A load to four significant digits, so that it can be written and read again."""
-    return float(f"{load:.4g}")
 
 
 def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float) -> Probe | None:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
+from poise.experiment.meter import Bars
+from poise.experiment.run import Shard, shard_of
+from poise.experiment.workers import workers_of
 from poise.scenario.build import Problem, build
 from poise.scenario.checks import decides_by
 from poise.scenario.combination import check_kept
@@ -17,9 +20,9 @@ from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_idle
 from poise.scenario.load import load
-from poise.scenario.meter import Bars
 from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
+from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
 from poise.scenario.write import about, check_writable, put_json, write_json
 
@@ -40,21 +43,29 @@ class Wish:
     by: str | None
     find_collapse: bool
     jobs: str | None
+    ray: str | None
     skip_bad: bool
     out: Path | None
     resume: bool
     requests: bool
     json: str | None
     quiet: bool
+    shard: str | None = None
 
 
 def compare_file(wish: Wish) -> bool:
     """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
-    jobs = jobs_of(wish.jobs)
+    workers, shard = workers_of(wish.jobs, wish.ray), shard_of(wish.shard)
+    if shard is not None and wish.out is None:
+        raise UserError(f"--shard {wish.shard}: needs a folder that keeps the part; give --out DIR")
     if is_tournament(wish.scenario):
         from poise.scenario.tournament.command import tournament_file
 
-        return tournament_file(wish, jobs)
+        return tournament_file(wish, workers, shard)
+    if is_step(wish.scenario):
+        from poise.scenario.step.command import compare_steps
+
+        return compare_steps(wish, workers, shard)
     problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
     check_idle(problem)
     _check_places(wish)
@@ -67,16 +78,32 @@ def compare_file(wish: Wish) -> bool:
     with Bars() as bars:
         comparison = run(
             study,
-            jobs=min(jobs, len(study.places())),
+            workers=workers.at_most(len(study.places())),
+            shard=shard,
             store=store,
             requests=wish.requests,
             draw=store is not None,
             find_collapse=wish.find_collapse,
             meter=None if wish.quiet else bars,
         )
+    if shard is not None:
+        return part_done(wish, shard, len(comparison.cells), comparison.interrupted)
     comparison.provenance = facts
     _tell(wish, problem, comparison)
     return comparison.interrupted
+
+
+def part_done(wish: Wish, shard: Shard, cells: int, interrupted: bool) -> bool:
+    """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
+    from poise.scenario.compare.merge import finish_part
+
+    assert wish.out is not None
+    if not interrupted:
+        finish_part(wish, shard, wish.out)
+    if not wish.quiet:
+        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
+        print(f"Part {shard.number}/{shard.parts} in {wish.out}: {cells:,} simulations are there. It {said}.")
+    return interrupted
 
 
 def study_of(problem: Problem) -> Study:
@@ -122,17 +149,6 @@ def _shorthands(wish: Wish) -> Iterator[Override]:
         yield ("compare", "by"), wish.by, f"--by {wish.by}"
     if wish.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
-
-
-def jobs_of(text: str | None) -> int:
-    """How many processes `--jobs` asks for; all processors where it is not given."""
-    from poise.scenario.crew import processors
-
-    if text is None:
-        return processors()
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"--jobs {text}: must be a whole number of at least 1; give how many processes may run")
-    return int(text)
 
 
 def _check_places(wish: Wish) -> None:

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
-from poise.report.figures import Figure, deciding
+from poise.experiment.comparison import Compared
+from poise.experiment.intervals import mean
+from poise.report.figures import Figure
 from poise.report.intervals import Interval, over_seeds
-from poise.report.seeds import CONFIDENCE
-from poise.report.verdict import Length, Verdict, judge
+from poise.report.verdict import Length
 from poise.scenario.compare.cell import Cell
-from poise.scenario.compare.doubt import mean, over_time, paired, shares_over_seeds, single
+from poise.scenario.compare.doubt import over_time, paired, shares_over_seeds, single
 from poise.scenario.compare.rows import Point, curve, rows
-from poise.scenario.compare.study import Place, Study
+from poise.scenario.compare.study import Study
 from poise.scenario.identity import blind, note
 from poise.scenario.outcome import told
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Comparison:
+class Comparison(Compared[Study, Cell]):
     """The cells of a study that are done, and the requests of each load.
 
     offered: for each load the summary of its first seed's requests (`Workload.summary`) with their source.
@@ -33,8 +34,8 @@ class Comparison:
     interrupted: the user stopped it.
     """
 
-    study: Study
-    cells: dict[Place, Cell] = field(default_factory=dict)
+    AXIS = "load"
+
     offered: dict[float, dict[str, Any]] = field(default_factory=dict)
     collapses: dict[str, Collapse] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -44,12 +45,7 @@ class Comparison:
 
     def policies(self, load: float) -> list[str]:
         """The policies that have a cell at a load."""
-        return [name for name in self.study.policies if self.of(name, load)]
-
-    def of(self, policy: str, load: float) -> list[Cell]:
-        """The cells of a policy at a load, by seed."""
-        found = (self.cells.get(Place(load, policy, seed)) for seed in self.study.seeds)
-        return [cell for cell in found if cell is not None]
+        return self.named(load)
 
     @property
     def blind(self) -> dict[str, str]:
@@ -93,47 +89,20 @@ class Comparison:
             result["notes"]["partial"] = f"{len(cells)} of {len(self.study.seeds)} seeds are done"
         return result
 
-    # Intervals --------------------------------------------------------------------------------------------------------
+    # Chance -----------------------------------------------------------------------------------------------------------
 
-    def interval(
-        self, policy: str, figure: str, load: float = 1.0, *, against: str | None = None, confidence: float = CONFIDENCE
-    ) -> Interval:
-        """A figure of a policy, as in ttft_s.p99, with its interval; or how much more it has than `against` has.
+    def single(self, cells: list[Cell], figure: Figure, confidence: float) -> Interval:
+        """A figure with its interval: of the seeds where the load is generated, else of blocks of time."""
+        return single(cells, figure, self.study.by_seeds, confidence)
 
-        Differences are paired: by seed where the load is generated, else by block of time. UserError for unknown names.
-        """
-        asked = deciding(figure)
-        for name in (policy, against or policy):
-            self._known(name, load)
-        if against is None:
-            return single(self.of(policy, load), asked, self.study.by_seeds, confidence)
-        return self._paired(against, policy, load, asked, confidence)
+    def paired(self, base: list[Cell], other: list[Cell], figure: Figure, confidence: float) -> Interval:
+        """A difference, paired by seed where the load is generated, else by block of time."""
+        return paired(base, other, figure, self.study.by_seeds, confidence)
 
-    def _paired(self, base: str, other: str, load: float, figure: Figure, confidence: float) -> Interval:
-        return paired(self.of(base, load), self.of(other, load), figure, self.study.by_seeds, confidence)
-
-    def _known(self, policy: str, load: float) -> list[Cell]:
-        """The cells of a policy at a load; UserError where there are none."""
-        if cells := self.of(policy, load):
-            return cells
-        loads = ", ".join(f"{each:g}" for each in self.study.loads)
-        known = f"give one of {', '.join(self.study.policies)} and one of {loads}"
-        raise UserError(f"there is no result of {policy!r} at load {load:g}; {known}")
-
-    # Who is better ----------------------------------------------------------------------------------------------------
-
-    def best(self, load: float = 1.0, by: str | None = None) -> Verdict:
-        """Which policy is the best at a load by a figure (default: the study's), and which cannot be told from it."""
-        figure = self.study.by if by is None else deciding(by)
-        names = self.policies(load)
-        values = {name: mean([figure.value(cell.figures) for cell in self.of(name, load)]) for name in names}
-        requests = max((int(cell.figures["requests"]) for name in names for cell in self.of(name, load)), default=0)
-        return judge(
-            figure,
-            values,
-            lambda base, other, confidence: self._paired(base, other, load, figure, confidence),
-            Length(requests, len(self.study.seeds), self.study.recorded),
-        )
+    def length(self, cells: list[Cell]) -> Length:
+        """The requests of the longest run, and the seeds."""
+        requests = max((int(cell.figures["requests"]) for cell in cells), default=0)
+        return Length(requests, len(self.study.seeds), self.study.recorded)
 
     def table(self, load: float | None = None) -> str:
         """The table of a load, or those of all loads, as text."""
@@ -175,7 +144,7 @@ class Comparison:
         return self._drawn(policy, load, "timeline")
 
     def _drawn(self, policy: str, load: float, kind: str) -> dict[str, Any]:
-        if found := self._known(policy, load)[0].curves(kind):
+        if found := self.known(policy, load)[0].curves(kind):
             return found
         raise UserError(f"no curves of {policy} at load {load:g} were kept; give draw=True")
 
@@ -184,11 +153,6 @@ class Comparison:
         from poise.scenario.write import rate_of
 
         return rate_of(self.offered[load])
-
-    @property
-    def complete(self) -> bool:
-        """Whether every cell of the study is there."""
-        return all(place in self.cells for place in self.study.places())
 
     def as_dict(self) -> dict[str, Any]:
         """The result JSON of `poise compare`."""

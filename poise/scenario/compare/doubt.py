@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from poise.experiment import intervals
+from poise.experiment.intervals import mean
 from poise.report.blocks import Blocks
 from poise.report.bootstrap import Floats, Path, Sample, Spread, average, interval, minus, settle
 from poise.report.figures import ATTAINMENT, KEY, PROGRAMS, SERIES, Figure
-from poise.report.intervals import TOO_SHORT, Interval, over_seeds
+from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.shares import score
 from poise.scenario.compare.cell import Cell
@@ -21,21 +23,12 @@ NO_TIME = "the requests all begin at one instant, so there is no time to cut int
 SHARES = {ATTAINMENT: ("requests",), PROGRAMS[2]: ("programs", "begun")}
 """Shares of requests or programs, and where their number stands."""
 
-ALIKE = "the seeds changed nothing, so they say nothing about chance"
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    """The mean, None where one of them is missing."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
 
 def single(cells: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
     """A figure with its interval."""
-    values = [figure.value(cell.figures) for cell in cells]
     if by_seeds:
-        found = over_seeds(values, confidence)
-        return Interval(found.value, None, ALIKE) if _alike(cells) else _sure([cells], figure, found, True, confidence)
+        return _sure([cells], figure, intervals.single(cells, figure, confidence), True, confidence)
+    values = [figure.value(cell.figures) for cell in cells]
     if blocks_of(cells) is None:
         return Interval(mean(values), None, NO_TIME)
     found = interval(mean(values), spreads(cells, _family(figure)).get(figure.path), confidence)
@@ -44,7 +37,7 @@ def single(cells: Cells, figure: Figure, by_seeds: bool, confidence: float) -> I
 
 def paired(base: Cells, other: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
     """How much more of a figure `other` has than `base`, which met the same requests."""
-    found = (_by_seed if by_seeds else _by_block)(base, other, figure, confidence)
+    found = (intervals.paired if by_seeds else _by_block)(base, other, figure, confidence)
     return _sure([base, other], figure, found, by_seeds, confidence)
 
 
@@ -62,18 +55,6 @@ def _by_block(base: Cells, other: Cells, figure: Figure, confidence: float) -> I
         return {path: minus(two[path], one[path]) for path in (figure.path,) if path in one and path in two}
 
     return interval(after - before, settle(differences, blocks[0].bins).get(figure.path), confidence)
-
-
-def _by_seed(base: Cells, other: Cells, figure: Figure, confidence: float) -> Interval:
-    pairs = {cell.place.seed: cell for cell in base}
-    both = [(pairs[cell.place.seed], cell) for cell in other if cell.place.seed in pairs]
-    gaps: list[float | None] = []
-    for one, two in both:
-        before, after = figure.value(one.figures), figure.value(two.figures)
-        gaps.append(None if before is None or after is None else after - before)
-    found = over_seeds(gaps, confidence)
-    alike = _alike([one for one, _ in both]) and _alike([two for _, two in both])
-    return Interval(found.value, None, ALIKE) if alike else found
 
 
 def _sure(sides: Sequence[Cells], figure: Figure, found: Interval, by_seeds: bool, confidence: float) -> Interval:
@@ -148,8 +129,3 @@ def _samples(cells: Cells, family: str, weights: Floats) -> dict[Path, Sample]:
 def _family(figure: Figure) -> str:
     """What `Blocks.resample` calls the figures beside this one."""
     return figure.path[0] if any(figure in series for series in SERIES.values()) else ""
-
-
-def _alike(cells: Cells) -> bool:
-    """Whether two or more seeds came to the very same figures."""
-    return len(cells) > 1 and all(cell.figures == cells[0].figures for cell in cells)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.experiment.store import check_free, check_same, digest
 from poise.policies import Policies
 from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
-from poise.scenario.compare.store import Store, digest
+from poise.scenario.compare.store import Store
 from poise.scenario.read import read_yaml
 from poise.scenario.write import write_resolved
 
@@ -34,13 +35,9 @@ def opened(folder: Path, problem: Problem, facts: dict[str, Any], *, resume: boo
     common = basis(facts)
     store = Store(folder, _prints(problem, facts, common))
     there = store.finished()
-    if there and not resume:
-        raise UserError(
-            f"--out {folder}: holds {there} cells of an earlier comparison; add --resume to go on with it, or name "
-            "another folder"
-        )
+    check_free(folder, there, resume=resume)
     if there:
-        _check_same(folder, common)
+        check_same(folder, _before(folder), common)
     write_resolved(facts, folder / RESOLVED)
     return store
 
@@ -74,27 +71,10 @@ def foreign(policies: Policies) -> Iterator[str]:
             yield sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()
 
 
-def _check_same(folder: Path, common: dict[str, Any]) -> None:
-    """UserError naming the first thing that is not as it was when the cells were made."""
+def _before(folder: Path) -> dict[str, Any]:
+    """What the cells in a folder depend on."""
     file = folder / RESOLVED
     told, _ = read_yaml(file, str(file))
     if not isinstance(told.get("provenance"), dict):
         raise UserError(f"{file}: does not say what the cells beside it are; name another folder with --out")
-    before, now = _flat(basis({"scenario": told, **told["provenance"]})), _flat(common)
-    for name in {**before, **now}:
-        if before.get(name) != now.get(name):
-            raise UserError(
-                f"--out {folder}: its cells are of another scenario ({name} was {before.get(name)!r} and is "
-                f"{now.get(name)!r}); name another folder, or change it back"
-            )
-
-
-def _flat(tree: Any, above: str = "") -> dict[str, Any]:
-    """Nested mappings and lists as one mapping with dotted names."""
-    if not isinstance(tree, dict | list):
-        return {above: tree}
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    flat: dict[str, Any] = {}
-    for name, value in items:
-        flat |= _flat(value, f"{above}.{name}" if above else str(name))
-    return flat
+    return basis({"scenario": told, **told["provenance"]})

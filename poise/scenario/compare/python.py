@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.core.spec import Belief, Cluster, Slo
+from poise.experiment.workers import Workers
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_asked
 
 if TYPE_CHECKING:
+    from poise.experiment.meter import Meter
     from poise.policies import Policies
     from poise.scenario.compare.comparison import Comparison
-    from poise.scenario.compare.run import Meter
     from poise.scenario.simulate import Cost
     from poise.workload import Workload
 
@@ -39,6 +40,7 @@ def compare(
     drain: bool = True,
     draw: bool = False,
     jobs: int = 1,
+    ray: str = "",
     progress: Meter | None = None,
 ) -> Comparison:
     """Compare policies by name at several loads, all under the same requests, faults and ties.
@@ -50,9 +52,11 @@ def compare(
     meet `slo` at a load that is carried.  find_collapse: search for the load that is not.
     draw: keep the distributions of latency, and timelines of the first seed's replicas.
     jobs: processes; with more than one a script needs its `if __name__ == "__main__":`, and policies must be defined in
-    a module.  Raises UserError for what cannot be compared.
+    a module.  ray: the address of a Ray cluster, or local, in their place.
+    Raises UserError for what cannot be compared.
     """
-    _check(policies, loads, jobs, target)
+    workers = Workers(jobs, ray)
+    _check(policies, loads, target)
     check_asked(list(policies.values()), cluster)
     recorded = not callable(workload)
     slo = slo or Slo()
@@ -66,7 +70,7 @@ def compare(
         seeds=_seeds(seeds, recorded),
         target=target,
     )
-    return run(study, jobs=jobs, draw=draw, find_collapse=find_collapse, meter=progress)
+    return run(study, workers=workers, draw=draw, find_collapse=find_collapse, meter=progress)
 
 
 def _scaling(workload: Workload) -> Callable[[int, float], Workload]:
@@ -91,12 +95,10 @@ def _seeds(seeds: int | Sequence[int] | None, recorded: bool) -> tuple[int, ...]
     return chosen
 
 
-def _check(policies: Mapping[str, Policies], loads: Sequence[float], jobs: int, target: float) -> None:
+def _check(policies: Mapping[str, Policies], loads: Sequence[float], target: float) -> None:
     if not policies:
         raise UserError("policies is empty; give at least one, as in {'mine': Policies(router=Mine())}")
     if not loads or not all(0 < load < inf for load in loads) or len(set(loads)) < len(loads):
         raise UserError(f"loads = {list(loads)}: give different factors above 0, as in [0.5, 1, 2]")
-    if jobs < 1:
-        raise UserError(f"jobs = {jobs}: must be at least 1; give how many processes may run")
     if not 0 < target <= 1:
         raise UserError(f"target = {target}: must be above 0 and at most 1; give a share, as in 0.9")

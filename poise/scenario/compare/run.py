@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError
+from poise.experiment.meter import Meter
+from poise.experiment.run import Shard
+from poise.experiment.run import run as run_world
+from poise.experiment.search import next_keys, tried
+from poise.experiment.workers import Do, Workers
 from poise.report.figures import ATTAINMENT
 from poise.scenario.compare.cell import Cell, Task, simulated
-from poise.scenario.compare.collapse import Collapse, collapse, probe
+from poise.scenario.compare.collapse import Collapse, Probe, collapse, probe
 from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.study import Place, Study
-from poise.scenario.crew import Crew
-from poise.scenario.run import interrupts
 from poise.scenario.warmup import check_counted, check_warmup
 
 if TYPE_CHECKING:
     from poise.scenario.compare.store import Store
     from poise.workload import Workload
 
-Meter = Callable[[str, int, int], None]
-"""Told now and then what is running, how much of it is done and how much there is."""
-
 
 def run(
     study: Study,
     *,
-    jobs: int = 1,
+    workers: Workers | None = None,
+    shard: Shard | None = None,
     store: Store | None = None,
     requests: bool = False,
     draw: bool = False,
@@ -37,23 +38,16 @@ def run(
 ) -> Comparison:
     """Simulate every cell that `store` does not hold; Ctrl-C ends it with the cells that are done.
 
-    jobs: processes; the result does not depend on them.  requests: save a row for each request beside its cell.
-    draw: keep what reports draw.  find_collapse: then search for the load that each policy no longer carries.
+    workers: where; the result does not depend on them.  shard: only that part of the cells.
+    requests: save a row for each request beside its cell.  draw: keep what reports draw.
+    find_collapse: then search for the load that each policy no longer carries.
     """
     _check(study, find_collapse)
-    with interrupts() as stop, Crew(jobs, stop, simulated) as crew:
-        running = _Running(study, crew, store, requests, draw, meter or _silent)
-        running.comparison.sought = find_collapse
-        running.fill(study.places())
-        while find_collapse and not stop.is_set() and (more := _probes(running.comparison)):
-            running.fill(more)
-        running.comparison.interrupted = stop.is_set()
-    running.comparison.collapses = _collapses(running.comparison)
-    return running.comparison
-
-
-def _silent(label: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    serving = _Serving(Comparison(study, sought=find_collapse), store, requests, draw)
+    found = serving.comparison
+    found.interrupted = run_world(serving, workers=workers, shard=shard, meter=meter)
+    found.collapses = _collapses(found)
+    return found
 
 
 def _check(study: Study, find_collapse: bool) -> None:
@@ -65,50 +59,57 @@ def _check(study: Study, find_collapse: bool) -> None:
 
 
 @dataclass(slots=True)
-class _Running:
-    """A study under way."""
+class _Serving:
+    """A study as a world of the experiment."""
 
-    study: Study
-    crew: Crew[Task, Cell]
+    comparison: Comparison
     store: Store | None
     requests: bool
     draw: bool
-    meter: Meter
-    comparison: Comparison = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.comparison = Comparison(self.study)
+    @property
+    def do(self) -> Do[Task, Cell]:
+        return simulated
 
-    def fill(self, places: Sequence[Place]) -> None:
-        """Find or simulate the cells at `places`."""
-        cells = self.comparison.cells
-        for place in places:
+    @property
+    def study(self) -> Study:
+        return self.comparison.study
+
+    @property
+    def cells(self) -> dict[Place, Cell]:
+        return self.comparison.cells
+
+    def keys(self) -> list[Place]:
+        return self.study.places()
+
+    def seek(self, keys: Sequence[Place]) -> None:
+        for place in keys:
             if self.store is not None and (found := self.store.find(place, requests=self.requests)):
-                cells[place] = found
-        left = [place for place in places if place not in cells]
-        self._offer({place.load for place in places}, {place.load for place in left if place.seed == self._first})
-        ended = len(places) - len(left)
+                self.cells[place] = found
 
-        def done(cell: Cell) -> None:
-            nonlocal ended
-            check_counted(cell.figures["requests"], self.study.setting.warmup_s)
-            if self.store is not None:
-                self.store.save(cell)
-            cells[cell.place] = cell
-            ended += 1
-            self.meter("simulations", ended, len(places))
+    def tasks(self, keys: Sequence[Place], left: Sequence[Place]) -> Iterator[Task]:
+        """The tasks of `left`; a workload is made once for those that follow one another."""
+        self._offer({place.load for place in keys}, {place.load for place in left if place.seed == self._first})
+        return self._tasks(left)
 
-        self.meter("simulations", ended, len(places))
-        self.crew.work(self._tasks(left), done)
+    def keep(self, cell: Cell) -> Place:
+        check_counted(cell.figures["requests"], self.study.setting.warmup_s)
+        if self.store is not None:
+            self.store.save(cell)
+        self.cells[cell.place] = replace(cell, rows=None)
+        return cell.place
+
+    def more(self) -> list[Place]:
+        if not self.comparison.sought:
+            return []
+        return [Place(*key) for key in next_keys(self.comparison, _collapses(self.comparison))]
 
     def _tasks(self, places: Sequence[Place]) -> Iterator[Task]:
-        """The tasks of `places`; a workload is made once for those that follow one another."""
         for (load, seed), some in groupby(places, lambda place: (place.load, place.seed)):
             workload = self._made(load, seed)
             yield from (self._task(place, workload) for place in some)
 
     def _task(self, place: Place, workload: Workload) -> Task:
-        home = self.store.home(place) if self.store is not None else None
         return Task(
             place,
             self.study.setting,
@@ -117,7 +118,7 @@ class _Running:
             cut=not self.study.by_seeds,
             draw=self.draw,
             timeline=self.draw and place.seed == self._first,
-            requests=home / "requests.parquet" if home is not None and self.requests else None,
+            rows=self.requests and self.store is not None,
         )
 
     def _made(self, load: float, seed: int) -> Workload:
@@ -137,7 +138,7 @@ class _Running:
     def _offer(self, loads: set[float], still: set[float]) -> None:
         """Say what the requests of `loads` are, but of those whose first seed is `still` to be made."""
         for load in loads - set(self.comparison.offered):
-            found = self.store.find_load(load) if self.store is not None else None
+            found = self.store.said(load) if self.store is not None else None
             if found is not None:
                 self.comparison.offered[load] = found
             elif load not in still:
@@ -148,40 +149,15 @@ class _Running:
         told: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
         self.comparison.offered[load] = told
         if self.store is not None:
-            self.store.save_load(load, told)
+            self.store.say(load, told)
 
 
 def _collapses(comparison: Comparison) -> dict[str, Collapse]:
     """What every load that was tried under each policy says, where all of its seeds are done."""
     study = comparison.study
-    loads = sorted({place.load for place in comparison.cells})
-    found = {}
-    for name in study.policies:
-        whole = [load for load in loads if len(comparison.of(name, load)) == len(study.seeds)]
-        probes = [
-            probe(
-                load,
-                comparison.interval(name, ATTAINMENT.name, load),
-                comparison.growth(name, load),
-                study.setting.slo,
-                study.target,
-            )
-            for load in whole
-        ]
-        if known := [each for each in probes if each is not None]:
-            found[name] = collapse(known)
-    return found
 
+    def judged(policy: str, load: float) -> Probe | None:
+        met, growth = comparison.interval(policy, ATTAINMENT.name, load), comparison.growth(policy, load)
+        return probe(load, met, growth, study.setting.slo, study.target)
 
-def _probes(comparison: Comparison) -> list[Place]:
-    """The cells to simulate next in search of the collapse of every policy."""
-    wanted = {name: each.next_load() for name, each in _collapses(comparison).items()}
-    loads = sorted({load for load in wanted.values() if load is not None})
-    places = [
-        Place(load, name, seed)
-        for load in loads
-        for seed in comparison.study.seeds
-        for name, own in wanted.items()
-        if own == load
-    ]
-    return [place for place in places if place not in comparison.cells]
+    return {policy: collapse(probes) for policy, probes in tried(comparison, judged).items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from poise.core.spec import Belief, Cluster, ReplicaSpec, Slo
 from poise.policies import Policies
-from poise.report.figures import Figure
+from poise.report.figures import Figure, deciding
 
 if TYPE_CHECKING:
     from poise.scenario.simulate import Cost
@@ -62,6 +62,20 @@ class Study:
     def by_seeds(self) -> bool:
         """Whether intervals come from seeds: the load is generated, and there are two or more."""
         return not self.recorded and len(self.seeds) > 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The policies."""
+        return tuple(self.policies)
+
+    @property
+    def at(self) -> tuple[float, ...]:
+        """The loads."""
+        return self.loads
+
+    def figure(self, name: str) -> Figure:
+        """The figure of a name; UserError where there is none."""
+        return deciding(name)
 
     def places(self) -> list[Place]:
         """All cells, load by load, those that share a workload one after the other."""

@@ -73,7 +73,7 @@ def show_live(wish: DemoWish) -> bool:
     need_live("poise demo-live")
     import webbrowser
 
-    from poise.scenario.meter import Bars
+    from poise.experiment.meter import Bars
     from poise.scenario.serve.demo import demo_live, summary
 
     with Bars() as bars:

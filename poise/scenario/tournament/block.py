@@ -7,18 +7,19 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from poise.experiment.store import digest
+from poise.experiment.tournament.factor import Combination, alone, label, reference
 from poise.policies import Policies
 from poise.scenario.build import Problem, build
 from poise.scenario.checks import check, decides_by
 from poise.scenario.compare.cell import Task
 from poise.scenario.compare.folder import basis, foreign
-from poise.scenario.compare.store import digest
 from poise.scenario.compare.study import Place, Setting, Study
 from poise.scenario.load import Loaded, validated
 from poise.scenario.override import apply_override
 from poise.scenario.policy import build_policies
 from poise.scenario.resolve import provenance
-from poise.scenario.tournament.factor import Combination, alone, label, reference
+from poise.scenario.tournament.factor import is_slot, override
 from poise.scenario.tournament.read import Asked
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class Block:
         kept = self._part(chosen, slots=False)
         if kept not in self._common:
             self._common[kept] = basis(provenance(self._problem(chosen), self.make(0, 1.0)))
-        values = [each.values[level] for each, level in zip(self.asked.factors, chosen, strict=True) if each.slot]
-        slots = [each.name for each in self.asked.factors if each.slot]
+        values = [each.values[level] for each, level in zip(self.asked.factors, chosen, strict=True) if is_slot(each)]
+        slots = [each.name for each in self.asked.factors if is_slot(each)]
         own = list(foreign(self.policies(chosen)))
         base = self._base.loaded.scenario.policies.model_dump()
         return digest([self._common[kept], base, slots, values, own, load, seed])[:24]
@@ -107,7 +108,9 @@ class Block:
 
     def _part(self, chosen: Combination, *, slots: bool) -> Combination:
         """A combination with the factors at their reference that are policies, or that are not."""
-        return tuple(level if each.slot == slots else 0 for each, level in zip(self.asked.factors, chosen, strict=True))
+        return tuple(
+            level if is_slot(each) == slots else 0 for each, level in zip(self.asked.factors, chosen, strict=True)
+        )
 
     def _problem(self, chosen: Combination) -> Problem:
         kept = self._part(chosen, slots=False)
@@ -120,7 +123,7 @@ class Block:
         merged, places = self.asked.data(self.names)
         data = deepcopy(merged)
         for each, level in zip(self.asked.factors, chosen, strict=True):
-            apply_override(data, places, *each.override(level))
+            apply_override(data, places, *override(each, level))
         _lengthen(data, self.longer)
         loaded = Loaded(validated(data, places), places, self.asked.folder)
         check(loaded.scenario, places)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Slo
+from poise.experiment.tournament.contest import Trial
+from poise.experiment.tournament.factor import Combination
+from poise.experiment.tournament.hall import Hall
 from poise.report.figures import ATTAINMENT
 from poise.report.intervals import Interval
 from poise.scenario.compare.collapse import Collapse, Probe, collapse, probe
 from poise.scenario.tournament.block import Block
-from poise.scenario.tournament.factor import Combination
-from poise.scenario.tournament.work import Hall, Trial
 
 
-def calibrated(hall: Hall, reference: Combination, seed: int) -> list[float]:
+def calibrated(hall: Hall[Any, Any], blocks: Sequence[Block], reference: Combination, seed: int) -> list[float]:
     """For each block the load between the last that the reference carries and the first that it does not.
 
     All blocks are searched at once, a load of each at a time. ScenarioError where there is no such load.
     """
-    tried: list[dict[float, Probe]] = [{} for _ in hall.blocks]
-    wanted: dict[int, float] = dict.fromkeys(range(len(hall.blocks)), 1.0)
+    tried: list[dict[float, Probe]] = [{} for _ in blocks]
+    wanted: dict[int, float] = dict.fromkeys(range(len(blocks)), 1.0)
     while wanted:
         trials = {at: Trial(at, load, seed, reference) for at, load in wanted.items()}
-        hall.fill("loads that the reference carries", list(trials.values()))
-        if not all(hall.has(trial) for trial in trials.values()):
+        if not hall.fill("loads that the reference carries", list(trials.values())):
             return []  # the user stopped it
         for at, trial in trials.items():
-            tried[at][trial.load] = _probe(hall, trial, reference)
-        following = {at: _collapse(tried[at]).next_load() for at in wanted}
-        wanted = {at: load for at, load in following.items() if load is not None and _any(hall.blocks[at], load, seed)}
-    return [_load(hall, at, _collapse(probes)) for at, probes in enumerate(tried)]
+            tried[at][trial.at] = _probe(hall, blocks[at], trial, reference)
+        following = {at: _collapse(tried[at]).next_at() for at in wanted}
+        wanted = {at: load for at, load in following.items() if load is not None and _any(blocks[at], load, seed)}
+    return [_load(block, _collapse(probes)) for block, probes in zip(blocks, tried, strict=True)]
 
 
 def _any(block: Block, load: float, seed: int) -> bool:
@@ -43,23 +46,22 @@ def _collapse(probes: dict[float, Probe]) -> Collapse:
     return collapse(list(probes.values()))
 
 
-def _probe(hall: Hall, trial: Trial, reference: Combination) -> Probe:
+def _probe(hall: Hall[Any, Any], block: Block, trial: Trial, reference: Combination) -> Probe:
     """What came of one load: the SLO decides where there is one, else the queue."""
-    block = hall.blocks[trial.block]
     slo = block.setting(reference).slo
     met = Interval(hall.value(trial, ATTAINMENT.name))
-    growth = Interval(None if slo != Slo() else hall.growth(trial))
-    found = probe(trial.load, met, growth, slo, block.target)
+    row = hall.told(trial)
+    growth = Interval(None if slo != Slo() or row is None else row["backlog_growth"])
+    found = probe(trial.at, met, growth, slo, block.target)
     if found is None:
-        said = f"nothing can be told of its load {trial.load:g}: none of its requests counts"
+        said = f"nothing can be told of its load {trial.at:g}: none of its requests counts"
         raise ScenarioError(f"block {block.name}: {said}; make its traffic longer, or shorten run.warmup_s")
     return found
 
 
-def _load(hall: Hall, at: int, found: Collapse) -> float:
+def _load(block: Block, found: Collapse) -> float:
     if found.load is not None:
         return float(f"{found.load:.4g}")
-    block = hall.blocks[at]
     said, cure = ("every", "tighten") if found.carried else ("no", "loosen")
     raise ScenarioError(
         f"block {block.name}: the reference carries {said} load that was tried, so there is none to go by; {cure} "

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
-from poise.scenario.crew import Crew
-from poise.scenario.meter import Bars
-from poise.scenario.run import interrupts
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Bars, Meter, silent
+from poise.experiment.run import Shard
+from poise.experiment.tournament.factor import reference
+from poise.experiment.tournament.hall import Hall
+from poise.experiment.tournament.ledger import opened
+from poise.experiment.tournament.result import Outcome
+from poise.experiment.tournament.screen import finalists, screened
+from poise.experiment.workers import Workers, crew
 from poise.scenario.tournament.block import blocks
 from poise.scenario.tournament.calibrate import calibrated
-from poise.scenario.tournament.factor import reference
 from poise.scenario.tournament.finals import played_out
-from poise.scenario.tournament.ledger import opened
 from poise.scenario.tournament.read import Asked, read
-from poise.scenario.tournament.result import Outcome
-from poise.scenario.tournament.screen import finalists, screened
-from poise.scenario.tournament.work import Hall, Keyed, Meter, Played, played
+from poise.scenario.tournament.work import played, row, tasks
 from poise.scenario.write import check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.scenario.compare.command import Wish
 
 
-def tournament_file(wish: Wish, jobs: int) -> bool:
+def tournament_file(wish: Wish, workers: Workers, shard: Shard | None = None) -> bool:
     """Run the tournament that a file asks for, print and write it; returns whether it was interrupted."""
     _check(wish)
     asked = read(wish.scenario, wish.sets)
     with Bars() as bars:
-        outcome = play(asked, jobs=jobs, folder=wish.out, resume=wish.resume, meter=_silent if wish.quiet else bars)
+        outcome = play(
+            asked,
+            workers=workers,
+            shard=shard,
+            folder=wish.out,
+            resume=wish.resume,
+            meter=silent if wish.quiet else bars,
+        )
+    if shard is not None:
+        from poise.scenario.compare.command import part_done
+
+        return part_done(wish, shard, outcome.runs, outcome.interrupted)
     if not wish.quiet and wish.json != "-":
-        from poise.scenario.tournament.show import show_outcome
+        from poise.experiment.tournament.show import show_outcome
 
         show_outcome(outcome)
     put_json(outcome.as_dict(), wish.json)
@@ -45,31 +59,36 @@ def tournament_file(wish: Wish, jobs: int) -> bool:
 
 
 def play(
-    asked: Asked, *, jobs: int = 1, folder: Path | None = None, resume: bool = False, meter: Meter | None = None
+    asked: Asked,
+    *,
+    workers: Workers | None = None,
+    shard: Shard | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    meter: Meter = silent,
 ) -> Outcome:
-    """The whole tournament; Ctrl-C ends it with what is whole by then. The result does not depend on `jobs`."""
-    meter = meter or _silent
-    short = blocks(asked)
+    """The whole tournament; Ctrl-C ends it with what is whole by then. The result does not depend on `workers`.
+
+    shard: only that part of the short runs.
+    """
+    short, contest = blocks(asked), asked.contest
     ledger = opened(folder, resume=resume)
-    outcome = Outcome(asked, short[0].by, interrupted=True)
-    with interrupts() as stop, Crew[Keyed, Played](jobs, stop, played) as crew:
-        hall = Hall(short, ledger, crew, meter)
-        outcome.carried = calibrated(hall, reference(asked.factors), asked.file.screen.seed)
+    outcome = Outcome(contest, short[0].by, interrupted=True)
+    with interrupts() as stop, crew(workers or Workers(), stop, played) as hands:
+        hall = Hall(short, ledger, hands, partial(tasks, short), partial(row, short), meter, shard)
+        outcome.carried = calibrated(hall, short, reference(asked.factors), contest.seed)
         if not outcome.carried:
             return outcome
-        outcome.screen = screened(hall, asked, outcome.carried)
-        if outcome.screen is None:
+        outcome.screen = screened(hall, contest, outcome.carried)
+        if outcome.screen is None or shard is not None:
+            outcome.runs, outcome.interrupted = len(ledger.rows), stop.is_set()
             return outcome
         chosen = finalists(outcome.screen, asked.factors, asked.file.finals.finalists)
         loads = [[float(f"{each * own:.4g}") for each in asked.file.loads] for own in outcome.carried]
         long = blocks(asked, asked.file.finals.longer)
-        outcome.finals = played_out(long, loads, chosen, asked.file.finals.seeds, crew, folder, meter)
+        outcome.finals = played_out(long, loads, chosen, asked.file.finals.seeds, hands, folder, meter)
         outcome.interrupted = outcome.finals is None
     return outcome
-
-
-def _silent(label: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
 
 
 def _check(wish: Wish) -> None:

@@ -8,11 +8,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
+from poise.experiment.tournament.contest import Contest
+from poise.experiment.tournament.factor import Factor, alone
 from poise.scenario.override import apply_override, parse_override
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 from poise.scenario.read import Kind, read_yaml
-from poise.scenario.tournament.factor import Factor, alone, factor
+from poise.scenario.tournament.factor import factor
 from poise.scenario.tournament.schema import TournamentFile
 
 At = TypeVar("At", int, str)
@@ -32,6 +34,12 @@ class Asked:
     def names(self) -> list[tuple[str, ...]]:
         """The blocks: one name of each kind, in every combination."""
         return list(product(*self.file.blocks.values()))
+
+    @property
+    def contest(self) -> Contest:
+        """What is asked, without what it is asked of."""
+        screen = self.file.screen
+        return Contest(self.factors, tuple(self.names()), tuple(self.file.loads), screen.runs, screen.seed)
 
     def data(self, names: Sequence[str]) -> tuple[dict[str, Any], Places]:
         """The scenario of a block, what all share under what each of its names adds, and where its values stand."""

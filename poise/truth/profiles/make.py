@@ -16,7 +16,7 @@ from poise.core.spec import Device
 from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
 from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
-from poise.truth.calibrate import Meter
+from poise.experiment.meter import Meter
 from poise.truth.profiles.bounds import known_device
 from poise.truth.profiles.bulk import predict
 from poise.truth.profiles.fitting import START, Fitted, Floats, fit_table

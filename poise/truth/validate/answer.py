@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from typing import NamedTuple
 
 from poise.catalogue.assumptions import meant_metric
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import PoiseError
 from poise.core.spec import Pool
 from poise.cost import kv_blocks
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Meter, silent
+from poise.experiment.workers import Workers, crew
 from poise.scenario.engine_cost import cost_for
 from poise.truth.validate.batch import decode_s, prefill_s, static_outcome
 from poise.truth.validate.condition import Condition, NotCoveredError, Reading, read_condition
@@ -25,8 +26,6 @@ from poise.truth.validate.served import served_outcome
 
 BATCH = 8
 """Conditions that one process gets at a time."""
-
-Meter = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +52,18 @@ Told = tuple[Outcome | None, Outcome | None, str]
 """The outcome of a condition and the naive one, or why there is none."""
 
 
-def answer_rows(rows: Sequence[Row], jobs: int = 1, meter: Meter | None = None) -> list[Answer]:
-    """An answer for each row; conditions that rows share are worked out once, in `jobs` processes."""
+class _Batch(NamedTuple):
+    """Conditions that one process gets at a time, from the number of the first on."""
+
+    begin: int
+    conditions: Sequence[Condition]
+
+
+def answer_rows(rows: Sequence[Row], workers: Workers | None = None, meter: Meter | None = None) -> list[Answer]:
+    """An answer for each row; conditions that rows share are worked out once. Ctrl-C ends it without any."""
     readings = [_read(row) for row in rows]
     conditions = list(dict.fromkeys(found.condition for found in readings if isinstance(found, Reading)))
-    outcomes: dict[Condition, Told] = {}
-    for condition, told in zip(conditions, _worked_out(conditions, jobs), strict=True):
-        outcomes[condition] = told
-        if meter is not None:
-            meter("Measured configurations", len(outcomes), len(conditions))
+    outcomes = _worked_out(conditions, workers or Workers(), meter or silent)
     return [_answer(row, found, outcomes) for row, found in zip(rows, readings, strict=True)]
 
 
@@ -72,21 +74,31 @@ def _read(row: Row) -> Reading | str:
         return str(error)
 
 
-def _worked_out(conditions: Sequence[Condition], jobs: int) -> Iterator[Told]:
-    if jobs == 1 or len(conditions) <= BATCH:
-        yield from map(work_out, conditions)
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin) as pool:
-        try:
-            yield from pool.map(work_out, conditions, chunksize=BATCH)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _worked_out(conditions: Sequence[Condition], workers: Workers, meter: Meter) -> dict[Condition, Told]:
+    """The outcome of each condition."""
+    found: dict[Condition, Told] = {}
+    size = 1 if workers == Workers() else BATCH
+    batches = [_Batch(begin, conditions[begin : begin + size]) for begin in range(0, len(conditions), size)]
+
+    def done(came: tuple[int, list[Told]]) -> None:
+        begin, told = came
+        found.update(zip(batches[begin // size].conditions, told, strict=True))
+        meter("Measured configurations", len(found), len(conditions))
+
+    with interrupts() as stop, crew(workers.at_most(len(batches)), stop, _batch) as hands:
+        hands.work(batches, done)
+        if stop.is_set():
+            raise KeyboardInterrupt
+    return found
 
 
-def _begin() -> None:
-    """Processes leave Ctrl-C to the one that began them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Told]] | None:
+    told = []
+    for condition in batch.conditions:
+        if stopped():
+            return None
+        told.append(work_out(condition))
+    return batch.begin, told
 
 
 def work_out(condition: Condition) -> Told:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.experiment.meter import Bars
+from poise.experiment.workers import workers_of
 from poise.report.files import replacing
-from poise.scenario.compare.command import jobs_of
-from poise.scenario.meter import Bars
 from poise.scenario.write import check_writable
 from poise.truth.spoken import spoken
 from poise.truth.validate.against import TOLERANCE, read_scores, worse
@@ -38,16 +38,17 @@ class Wish:
     answers: Path | None = None
     spread: Path | None = None
     jobs: str | None = None
+    ray: str | None = None
     quiet: bool = False
 
 
 def validate_folder(wish: Wish) -> bool:
     """Answer what a folder holds, print and write what was asked for; returns whether accuracy fell."""
-    jobs = jobs_of(wish.jobs)
+    workers = workers_of(wish.jobs, wish.ray)
     before = read_scores(wish.against) if wish.against is not None else None
     _check_places(wish)
     with Bars() as bars:
-        found = answer_folder(_folder(wish), jobs, None if wish.quiet else bars)
+        found = answer_folder(_folder(wish), workers, None if wish.quiet else bars)
     scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
     if found.training:
         scored += training_scores(found.training)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from poise.core.errors import UserError
+from poise.experiment.meter import Meter
+from poise.experiment.workers import Workers
 from poise.truth.profiles.read import LAYOUTS, any_profiles
-from poise.truth.validate.answer import Answer, Meter, answer_rows
+from poise.truth.validate.answer import Answer, answer_rows
 from poise.truth.validate.borrow import borrow
 from poise.truth.validate.contradict import contradicted
 from poise.truth.validate.operators import operator_scores
@@ -41,7 +43,7 @@ class Answered:
     training: list[Trained] = field(default_factory=list)
 
 
-def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> Answered:
+def answer_folder(folder: Path, workers: Workers | None = None, meter: Meter | None = None) -> Answered:
     """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is."""
     if not folder.is_dir():
         raise UserError(f"{folder}: is no folder; give the folder of measurements, or set POISE_DATA")
@@ -56,7 +58,7 @@ def answer_folder(folder: Path, jobs: int = 1, meter: Meter | None = None) -> An
         raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
         rows, found.faults = read_rows(table)
-        found.answers += answer_rows(borrow(contradicted(rows)), jobs, meter)
+        found.answers += answer_rows(borrow(contradicted(rows)), workers, meter)
     for number, run in enumerate(runs, 1):
         found.answers += replay(run)
         if meter is not None:

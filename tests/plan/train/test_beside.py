@@ -16,8 +16,8 @@ from poise.cost.training.stages import stages_of
 from poise.pipeline import make, time
 from poise.plan.train.beside import TRIED, alternatives, rescheduled
 from poise.plan.train.search import search
-from poise.plan.train.simulate import GRAIN, costs_of, timed
 from poise.plan.train.space import Space
+from poise.sim.step.layout import GRAIN, costs_of, timed
 
 JOB = Job(shape(24, 4096, 32), device("A100"), 16, 2048, 64)
 SPACE = Space(tensor=(2, 4), pipeline=(4,), zero=(1,), recompute=("none",))

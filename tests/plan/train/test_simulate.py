@@ -8,7 +8,7 @@ from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, predict, shape
 from poise.cost.training.columns import columns
 from poise.cost.training.stages import Stages, stages_of
-from poise.plan.train.simulate import GRAIN, simulated, timed
+from poise.sim.step.layout import GRAIN, simulated, timed
 
 JOB = Job(shape(30, 4096, 32, vocab=128), device("H100"), 64, 2048, 512)
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.spec import Slo
+from poise.experiment.search import CLOSE, FAR
 from poise.report.intervals import Interval
-from poise.scenario.compare.collapse import CLOSE, FAR, Collapse, Probe, between, collapse, probe
+from poise.scenario.compare.collapse import Collapse, Probe, between, collapse, probe
 
 SLO = Slo(ttft_s=1.0)
 
@@ -18,7 +19,7 @@ SLO = Slo(ttft_s=1.0)
 def searched(threshold: float, loads: list[float]) -> Collapse:
     """What the search comes to when exactly the loads up to `threshold` are carried, begun with `loads`."""
     probes = [_judged(load, threshold) for load in loads]
-    while (load := collapse(probes).next_load()) is not None:
+    while (load := collapse(probes).next_at()) is not None:
         assert load not in [each.load for each in probes] and len(probes) < 60
         probes.append(_judged(load, threshold))
     return collapse(probes)
@@ -43,7 +44,7 @@ def test_the_search_closes_in_on_the_threshold(threshold: float, loads: list[flo
 @pytest.mark.parametrize("threshold", [0.0, math.inf])
 def test_the_search_for_what_is_not_there_ends(threshold: float) -> None:
     found = searched(threshold, [1.0])
-    assert found.load is None and found.next_load() is None
+    assert found.load is None and found.next_at() is None
     ends = [each.load for each in found.probes]
     assert FAR / 2 <= max(ends) <= FAR if threshold else 1 / FAR <= min(ends) <= 2 / FAR
 

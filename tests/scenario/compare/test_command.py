@@ -153,6 +153,43 @@ def test_an_interrupted_comparison_goes_on_to_the_same_bytes(
     assert contents(out) == contents(home / "whole")
 
 
+def test_parts_are_merged_to_the_same_bytes(home: Path, tmp_path: Path) -> None:
+    """Also the files that only the whole has, but for the wall times of the cells."""
+    parts = [tmp_path / str(number) for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        shard = ["--shard", f"{number}/3", "--out", str(part), "--jobs", "1", "--requests"]
+        assert main([*COMMAND, *shard]) == 0
+        assert len(list(part.glob("cells/*/*/*/cell.json"))) == CELLS // 3
+        assert not (part / "result.json").exists()
+    assert main(["merge", str(tmp_path / "out"), *map(str, reversed(parts)), "--quiet", "--jobs", "1"]) == 0
+    assert contents(tmp_path / "out") == contents(home / "whole")
+
+
+@pytest.fixture(scope="module")
+def half(home: Path) -> Path:
+    """The first of two parts."""
+    assert main([*COMMAND, "--shard", "1/2", "--out", "half", "--jobs", "1", "--loads", "1", "--seeds", "1"]) == 0
+    return home / "half"
+
+
+def test_parts_that_do_not_make_a_whole_are_refused(
+    half: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert main([*COMMAND, "--shard", "2/2", "--out", str(other), "--jobs", "1", "--loads", "1", "--seeds", "2"]) == 0
+    wrong = {
+        (half,): "part 2/2 is missing; run it with --shard",
+        (half, half): "is part 1/2, as",
+        (half, other): "(seeds is '2' and not '1'); give parts of one run",
+        (half, tmp_path): "is no finished part (part.json is missing)",
+    }
+    for parts, said in wrong.items():
+        assert main(["merge", str(tmp_path / "out"), *map(str, parts)]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*COMMAND, "--shard", "1/2"]) == 2
+    assert "--shard 1/2: needs a folder that keeps the part; give --out DIR" in capsys.readouterr().err
+
+
 def test_what_is_there_is_not_simulated_again(copied: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {file: file.stat().st_mtime_ns for file in copied.rglob("cell.json")}
     shutil.rmtree(copied / "cells" / "load-1" / "round_robin" / "seed-1")

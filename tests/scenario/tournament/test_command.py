@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from poise.cli import main
+from poise.experiment.tournament.factor import alone
+from poise.experiment.workers import Workers
 from poise.scenario.tournament.command import play
-from poise.scenario.tournament.factor import alone
 from poise.scenario.tournament.read import read
 
 FILE = """\
@@ -114,7 +115,21 @@ SMALL = ("screen.runs=16", "loads=[1]", "factors={router: [least_requests, round
 @pytest.mark.slow
 def test_processes_change_nothing(home: Path) -> None:
     asked = read(home / "tournament.yaml", SMALL)
-    assert play(asked, jobs=1).as_dict() == play(asked, jobs=2).as_dict()
+    assert play(asked).as_dict() == play(asked, workers=Workers(2)).as_dict()
+
+
+@pytest.mark.slow
+def test_parts_are_merged_to_the_same_result(home: Path, tmp_path: Path) -> None:
+    """The short runs are done in parts; what depends on all of them, the finals, by the merge."""
+    options = [word for each in SMALL for word in ("--set", each)]
+    assert played(home, *options, "--out", str(tmp_path / "alone")) == 0
+    parts = [str(tmp_path / str(number)) for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        assert played(home, *options, "--out", part, "--shard", f"{number}/2") == 0
+    assert main(["merge", str(tmp_path / "out"), *parts, "--quiet", "--jobs", "1"]) == 0
+    assert told(tmp_path / "out") == told(tmp_path / "alone")
+    alone, joined = ((tmp_path / each / "runs.jsonl").read_text().splitlines() for each in ("alone", "out"))
+    assert sorted(json.loads(line)["print"] for line in alone) == sorted(json.loads(line)["print"] for line in joined)
 
 
 def test_the_table_says_who_is_best(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

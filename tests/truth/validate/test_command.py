@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from poise.cli import DONE, FAILED, MISTAKEN, main
+from poise.experiment.workers import Workers
 from poise.truth.validate.answer import answer_rows
 from poise.truth.validate.condition import NotCoveredError, read_condition
 from poise.truth.validate.row import read_rows
@@ -83,7 +84,7 @@ def test_no_folder_at_all_is_the_user_s_mistake(
 
 def test_processes_do_not_change_answers() -> None:
     rows = [row(load=f"concurrency={n}", metric=metric) for n in range(1, 10) for metric in ("ttft_ms", "tpot_ms")]
-    assert answer_rows(rows, jobs=2) == answer_rows(rows, jobs=1)
+    assert answer_rows(rows, Workers(2)) == answer_rows(rows)
 
 
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[3] / "../shared/data")) / "fidelity/serving_e2e.csv"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from poise.scenario.meter import PATIENCE_S, Bars
+from poise.experiment.meter import PATIENCE_S, Bars
 
 
 class Terminal(io.StringIO):

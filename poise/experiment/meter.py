@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+Meter = Callable[[str, int, int], None]
+"""Told now and then what is running, how much of it is done and how much there is."""
+
 PATIENCE_S = 1.0
 """Seconds before a bar is drawn."""
+
+
+def silent(label: str, done: int, total: int) -> None:
+    """Tells of no progress."""
 
 
 class Bars:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from poise.scenario.tournament.factor import Combination
+from poise.experiment.tournament.factor import Combination
 
 TRIES = 40
 """Exchanges that are tried for each run."""

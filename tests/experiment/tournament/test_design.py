@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from poise.scenario.tournament.design import balanced, imbalance
-from poise.scenario.tournament.factor import alone, every, factor, label
+from poise.experiment.tournament.design import balanced, imbalance
+from poise.experiment.tournament.factor import alone, every, label
+from poise.scenario.tournament.factor import factor
 
 LEVELS = (5, 3, 2, 2)
 

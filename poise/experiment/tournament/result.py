@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from poise.core.version import version
+from poise.experiment.tournament.contest import Contest
+from poise.experiment.tournament.finals import Finals
+from poise.experiment.tournament.screen import Screen, active
 from poise.report.figures import Figure
 from poise.report.intervals import Interval
-from poise.scenario.tournament.finals import Finals
-from poise.scenario.tournament.read import Asked
-from poise.scenario.tournament.screen import Screen, active
 
 
 @dataclass(slots=True)
 class Outcome:
-    """by: the figure that decides.  carried: for each block the load that the reference just carries.
+    """by: the figure that decides.  carried: for each block the setting that the reference just carries.
 
-    screen, finals: None where the user stopped it before they were whole.
+    runs: that a part of it has done.  screen, finals: None where the user stopped it before they were whole.
     """
 
-    asked: Asked
+    contest: Contest
     by: Figure
     carried: Sequence[float] = ()
     screen: Screen | None = None
     finals: Finals | None = None
-    interrupted: bool = field(default=False)
+    interrupted: bool = False
+    runs: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
 
-        names = [" / ".join(each) for each in self.asked.names()]
+        names = self.contest.names
         return {
             "poise": version(),
             "by": self.by.name,
             "interrupted": self.interrupted,
-            "factors": {each.name: list(each.levels) for each in self.asked.factors},
-            "loads": self.asked.file.loads,
+            "factors": {each.name: list(each.levels) for each in self.contest.factors},
+            "loads": list(self.contest.at),
             "carried": dict(zip(names, self.carried, strict=False)),
             "screen": None if self.screen is None else self._screen(self.screen),
             "finals": None if self.finals is None else self._finals(self.finals),
         }
 
     def _screen(self, screen: Screen) -> dict[str, Any]:
-        factors = self.asked.factors
+        factors = self.contest.factors
         return {
             "runs": screen.runs,
             "lacking": screen.lacking,
@@ -67,7 +68,7 @@ class Outcome:
     def _effects(self, screen: Screen) -> dict[str, Any]:
         """Each level against the reference: on average, alone, and alone in each part of the blocks."""
         told: dict[str, Any] = {}
-        for at, factor in enumerate(self.asked.factors):
+        for at, factor in enumerate(self.contest.factors):
             told[factor.name] = {
                 level: _told(screen.whole.against(at, number))
                 | ({"alone": _told(screen.alone[at, number])} if number else {})
@@ -84,7 +85,7 @@ class Outcome:
                     "name": each.name,
                     "levels": {
                         factor.name: factor.levels[level]
-                        for factor, level in zip(self.asked.factors, each.levels, strict=True)
+                        for factor, level in zip(self.contest.factors, each.levels, strict=True)
                     },
                     "mean": each.mean,
                     "to_best": _told(each.to_best),

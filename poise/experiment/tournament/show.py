@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
+from poise.experiment.tournament.finals import Finals
+from poise.experiment.tournament.result import Outcome
+from poise.experiment.tournament.screen import Screen, active
 from poise.report.intervals import Interval
 from poise.report.table import show
 from poise.report.wording import MISSING, Kind, significant, write
-from poise.scenario.tournament.finals import Finals
-from poise.scenario.tournament.result import Outcome
-from poise.scenario.tournament.screen import Screen, active
 
 MOST = 12
 """Interactions that are listed, the largest first."""
@@ -29,10 +29,10 @@ def show_outcome(outcome: Outcome, file: TextIO | None = None) -> None:
 
 def show_screen(outcome: Outcome, screen: Screen, out: TextIO) -> None:
     """The effect of every level, alone and on average over the other factors, and the interactions beyond chance."""
-    kind, factors = outcome.by.kind, outcome.asked.factors
+    kind, factors = outcome.by.kind, outcome.contest.factors
     blocks = len(outcome.carried)
     out.write(
-        f"{screen.runs:,} short runs in {blocks} blocks at {len(outcome.asked.file.loads)} loads; differences in "
+        f"{screen.runs:,} short runs in {blocks} blocks at {len(outcome.contest.at)} loads; differences in "
         f"{outcome.by.label} to the first level, more being better; ± is half of a 95 % interval over blocks.\n\n"
     )
     for at, factor in enumerate(factors):
@@ -48,7 +48,7 @@ def show_screen(outcome: Outcome, screen: Screen, out: TextIO) -> None:
 
 
 def _show_pairs(outcome: Outcome, screen: Screen, out: TextIO) -> None:
-    factors, kind = outcome.asked.factors, outcome.by.kind
+    factors, kind = outcome.contest.factors, outcome.by.kind
     found = [(screen.whole.joint(*pair), pair) for pair in screen.pairs]
     found.sort(key=lambda each: -abs(each[0].value or 0.0))
     rows = [
@@ -72,7 +72,7 @@ def show_finals(outcome: Outcome, finals: Finals, out: TextIO) -> None:
     show("Finals", heads, rows, out)
     together = finals.together()
     said = f"Best: {together[0]}." if len(together) == 1 else f"Indistinguishable: {', '.join(together)}."
-    out.write(f"The reference is {', '.join(each.levels[0] for each in outcome.asked.factors)}. {said}\n")
+    out.write(f"The reference is {', '.join(each.levels[0] for each in outcome.contest.factors)}. {said}\n")
 
 
 def gap(found: Interval, kind: Kind, *, bare: bool = False) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from poise.experiment.tournament.contest import Contest, Trial
+from poise.experiment.tournament.design import balanced, imbalance
+from poise.experiment.tournament.effects import Fit, Row, Term, fit
+from poise.experiment.tournament.factor import Combination, Factor, alone, every, reference
+from poise.experiment.tournament.hall import Hall
 from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
-from poise.scenario.tournament.design import balanced, imbalance
-from poise.scenario.tournament.effects import Fit, Row, Term, fit
-from poise.scenario.tournament.factor import Combination, Factor, alone, every, reference
-from poise.scenario.tournament.read import Asked
-from poise.scenario.tournament.work import Hall, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +33,33 @@ class Screen:
     imbalance: float
 
 
-def trials(asked: Asked, loads: Sequence[float]) -> tuple[list[Trial], list[Trial]]:
-    """Those that change one factor at a time, and the balanced ones; `loads`: what each block's reference carries."""
-    cells = [(block, float(f"{factor * own:.4g}")) for block, own in enumerate(loads) for factor in asked.file.loads]
-    seed, single = asked.file.screen.seed, alone(asked.factors)
-    each = (asked.file.screen.runs - len(cells) * len(single)) // len(cells)
-    chosen = balanced([len(factor.levels) for factor in asked.factors], len(cells), each, seed) if each else []
-    one = [Trial(block, load, seed, levels) for block, load in cells for levels in single]
+def trials(contest: Contest, carried: Sequence[float]) -> tuple[list[Trial], list[Trial]]:
+    """Those that change one factor at a time, and the balanced ones; `carried`: by each block's reference."""
+    cells = [(block, float(f"{factor * own:.4g}")) for block, own in enumerate(carried) for factor in contest.at]
+    seed, single = contest.seed, alone(contest.factors)
+    each = (contest.runs - len(cells) * len(single)) // len(cells)
+    chosen = balanced([len(factor.levels) for factor in contest.factors], len(cells), each, seed) if each else []
+    one = [Trial(block, at, seed, levels) for block, at in cells for levels in single]
     several = [
-        Trial(block, load, seed, levels)
-        for (block, load), some in zip(cells, chosen, strict=False)
+        Trial(block, at, seed, levels)
+        for (block, at), some in zip(cells, chosen, strict=False)
         for levels in dict.fromkeys(some)
     ]
     return one, several
 
 
-def screened(hall: Hall, asked: Asked, loads: Sequence[float]) -> Screen | None:
-    """Run the screening; None where the user stopped it."""
-    one, several = trials(asked, loads)
-    hall.fill("short runs", [*one, *several])
-    if not all(hall.has(trial) for trial in (*one, *several)):
+def screened(hall: Hall[Any, Any], contest: Contest, carried: Sequence[float]) -> Screen | None:
+    """Run the screening; None where the user stopped it, or other shards have the rest of it."""
+    one, several = trials(contest, carried)
+    if not hall.fill("short runs", [*one, *several], apart=True):
         return None
     first, rows = _rows(hall, one), _rows(hall, several)
-    levels = [len(factor.levels) for factor in asked.factors]
+    levels = [len(factor.levels) for factor in contest.factors]
     whole = fit([*first, *rows], levels, interactions=bool(rows))
     return Screen(
-        _alone(first, asked.factors),
+        _alone(first, contest.factors),
         whole,
-        _parts(asked, first),
+        _parts(contest, first),
         _beyond(whole),
         len({*one, *several}),
         len(one) + len(several) - len(first) - len(rows),
@@ -67,14 +67,14 @@ def screened(hall: Hall, asked: Asked, loads: Sequence[float]) -> Screen | None:
     )
 
 
-def _rows(hall: Hall, some: Sequence[Trial]) -> list[Row]:
+def _rows(hall: Hall[Any, Any], some: Sequence[Trial]) -> list[Row]:
     by = hall.blocks[0].by
     sign = -1 if by.better == "less" else 1
     found = []
     for trial in some:
         value = hall.value(trial, by.name)
         if value is not None:
-            found.append(Row(trial.block, round(trial.load * 1e6), trial.levels, sign * value))
+            found.append(Row(trial.block, round(trial.at * 1e6), trial.levels, sign * value))
     return found
 
 
@@ -92,12 +92,11 @@ def _alone(rows: Sequence[Row], factors: Sequence[Factor]) -> dict[tuple[int, in
     return found
 
 
-def _parts(asked: Asked, rows: Sequence[Row]) -> dict[str, dict[tuple[int, int], Interval]]:
+def _parts(contest: Contest, rows: Sequence[Row]) -> dict[str, dict[tuple[int, int], Interval]]:
     """What each level changes by itself in the blocks of each name of the first kind."""
-    names = asked.names()
     return {
-        name: _alone([row for row in rows if names[row.block][0] == name], asked.factors)
-        for name in next(iter(asked.file.blocks.values()))
+        name: _alone([row for row in rows if contest.blocks[row.block][0] == name], contest.factors)
+        for name in contest.parts
     }
 
 

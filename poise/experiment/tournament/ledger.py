@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.report.figures import DECIDING
-from poise.scenario.compare.cell import Cell
 
 FILE = "runs.jsonl"
 
@@ -21,20 +19,13 @@ class Ledger:
     folder: Path | None = None
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, key: str, block: str, cell: Cell) -> None:
+    def add(self, key: str, told: dict[str, Any]) -> None:
         """Note a run, at once also in the file."""
-        told = {
-            "print": key,
-            "block": block,
-            **cell.place._asdict(),
-            "figures": {figure.name: figure.value(cell.figures) for figure in DECIDING.values()},
-            "backlog_growth": cell.growth,
-            "cpu_s": round(cell.cpu_s, 4),
-        }
-        self.rows[key] = told
+        row = {"print": key, **told}
+        self.rows[key] = row
         if self.folder is not None:
             with (self.folder / FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(told) + "\n")
+                file.write(json.dumps(row) + "\n")
 
 
 def opened(folder: Path | None, *, resume: bool) -> Ledger:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from poise.experiment.tournament.design import balanced
+from poise.experiment.tournament.effects import Fit, Row, fit
 from poise.report.intervals import over_seeds
-from poise.scenario.tournament.design import balanced
-from poise.scenario.tournament.effects import Fit, Row, fit
 
 LEVELS = (4, 3, 2)
 MAIN = ((0.0, 0.1, -0.2, 0.3), (0.0, 0.2, 0.0), (0.0, 0.0))

@@ -15,9 +15,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from poise.experiment.tournament.factor import Combination
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE, t_quantile
-from poise.scenario.tournament.factor import Combination
 
 Floats = NDArray[np.float64]
 Term = tuple[int, ...]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from poise.core.errors import PoiseError
+from poise.core.errors import PoiseError, ScenarioError
 from poise.cost.training.figures import Figures
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
@@ -20,6 +21,32 @@ MOST = 60_000
 """Operations up to which a schedule is simulated; beyond, its closed form stands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What chance does to one pipeline: factors on the work of each of its ranks, and of each microbatch."""
+
+    rank: tuple[Fraction, ...]
+    microbatch: tuple[Fraction, ...]
+
+
+def jittered(job: Job, found: Prediction, draws: Sequence[Draw], use: Figures | None = None) -> Prediction:
+    """The prediction with a draw for each of the pipelines that are summed behind them: the slowest decides.
+
+    ScenarioError for more than `MOST` operations, and for counts that the schedule does not allow.
+    """
+    layout = found.layout
+    microbatches = layout.microbatches(job)
+    if (count := 3 * microbatches * layout.stages * len(draws)) > MOST:
+        raise ScenarioError(
+            f"jitter: {layout.label()} has {count:,} operations, and no more than {MOST:,} are run one by one; give "
+            "fewer microbatches or pipelines, or leave jitter"
+        )
+    stages = stages_of(job, layout, use)
+    timings = [timed(layout, microbatches, stages, each) for each in draws]
+    slowest = max(timings, key=lambda timing: timing.makespan)
+    return _with_span(found, float(slowest.makespan) * GRAIN, float(max(slowest.busy)) * GRAIN)
+
+
 def simulated(job: Job, found: Prediction, use: Figures | None = None) -> Prediction:
     """The prediction with the makespan of its schedule in place of the closed form; unchanged where it has none."""
     layout = found.layout
@@ -30,7 +57,12 @@ def simulated(job: Job, found: Prediction, use: Figures | None = None) -> Predic
         timing = timed(layout, microbatches, stages_of(job, layout, use))
     except PoiseError:  # a schedule that these counts do not allow keeps its closed form
         return found
-    parts = parts_of(found.parts, float(timing.makespan) * GRAIN, float(max(timing.busy)) * GRAIN)
+    return _with_span(found, float(timing.makespan) * GRAIN, float(max(timing.busy)) * GRAIN)
+
+
+def _with_span(found: Prediction, span: float, busy: float) -> Prediction:
+    """The prediction with a pipeline that takes `span` seconds, of which its busiest rank works `busy`."""
+    parts = parts_of(found.parts, span, busy)
     seconds = sum(parts.values())
     scale = found.seconds / seconds
     return replace(
@@ -52,10 +84,11 @@ def parts_of(closed: Mapping[str, float], span: float, busy: float) -> dict[str,
     return {**closed, **work, "messages": messages, "bubble": span - busy - messages}
 
 
-def timed(layout: Layout, microbatches: int, stages: Stages) -> Timing:
-    """A layout's schedule, run with these times per stage."""
+def timed(layout: Layout, microbatches: int, stages: Stages, draw: Draw | None = None) -> Timing:
+    """A layout's schedule, made for these times per stage, and run with them or with what chance makes of them."""
     costs = costs_of(stages)
-    return time(make(layout.schedule, layout.pipeline, microbatches, costs=costs, **options(layout)), costs)
+    schedule = make(layout.schedule, layout.pipeline, microbatches, costs=costs, **options(layout))
+    return time(schedule, costs if draw is None else replace(costs, rank=draw.rank, microbatch=draw.microbatch))
 
 
 def options(layout: Layout) -> dict[str, Any]:

@@ -1,0 +1,44 @@
+"""Every cell exactly once: those that are kept are found again, the others are done by a crew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from poise.core.errors import PoiseError
+from poise.experiment.meter import Meter
+from poise.experiment.workers import Crew
+
+Key = TypeVar("Key")
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+
+def fill(
+    label: str,
+    wanted: Sequence[Key],
+    has: Callable[[Key], bool],
+    tasks: Callable[[list[Key]], Iterable[Task]],
+    crew: Crew[Task, Done],
+    note: Callable[[Done], Key],
+    meter: Meter,
+) -> bool:
+    """Do what is `wanted` and not there; whether all of it is there then.
+
+    tasks: of what is left, in an order of its own.  note: keeps what came of one and says which it is.
+    PoiseError where one comes back that nobody asked for, or comes twice.
+    """
+    wanted = list(dict.fromkeys(wanted))
+    left = [each for each in wanted if not has(each)]
+    open_ = set(left)
+
+    def done(came: Done) -> None:
+        key = note(came)
+        if key not in open_:
+            raise PoiseError(f"{label}: {key} came back without being asked for")
+        open_.remove(key)
+        meter(label, len(wanted) - len(open_), len(wanted))
+
+    meter(label, len(wanted) - len(open_), len(wanted))
+    crew.work(tasks(left), done)
+    return not open_

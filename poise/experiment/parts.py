@@ -1,0 +1,97 @@
+"""Parts of an experiment that ran apart, each into a folder of its own, and how they become one folder again.
+
+FOLDER/part.json   which part of what was asked; written when the part is whole
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from poise.core.errors import UserError
+from poise.experiment.run import Shard
+from poise.experiment.store import flat
+from poise.experiment.tournament.ledger import FILE as LEDGER
+from poise.report.files import replacing, to_json
+
+PART = "part.json"
+
+
+def finish(folder: Path, shard: Shard, asked: Mapping[str, Any]) -> None:
+    """Say that a part is whole, and of what."""
+    with replacing(folder / PART) as file:
+        file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(asked)}).encode())
+
+
+def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
+    """Bring the cells and runs of all parts into `out`, and say what was asked.
+
+    UserError where a part is missing, given twice, not finished, or of something else than the first.
+    """
+    told = [_read(part) for part in parts]
+    _check(parts, told)
+    for part in parts:
+        for file in sorted(part.rglob("*")):
+            place = out / file.relative_to(part)
+            if file.is_file() and not file.name.startswith(".") and file.name not in (PART, LEDGER):
+                _bring(file, place)
+    _bring_runs([part / LEDGER for part in parts], out / LEDGER)
+    asked: dict[str, Any] = told[0]["asked"]
+    return asked
+
+
+def _read(part: Path) -> dict[str, Any]:
+    file = part / PART
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{part}: is no finished part ({PART} is missing); run it to its end with --shard and --resume"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None
+    return told
+
+
+def _check(parts: Sequence[Path], told: Sequence[Mapping[str, Any]]) -> None:
+    """UserError where the parts are not all of one experiment, each once."""
+    count, first = told[0]["of"], flat(told[0]["asked"])
+    home: dict[int, Path] = {}
+    for part, each in zip(parts, told, strict=True):
+        if each["of"] != count:
+            raise UserError(
+                f"{part}: is one of {each['of']} parts, and {parts[0]} one of {count}; give parts of one run"
+            )
+        own = flat(each["asked"])
+        for name in {**first, **own}:
+            if first.get(name) != own.get(name):
+                raise UserError(
+                    f"{part}: is of another experiment than {parts[0]} ({name} is {own.get(name)!r} and not "
+                    f"{first.get(name)!r}); give parts of one run"
+                )
+        if each["part"] in home:
+            raise UserError(f"{part}: is part {each['part']}/{count}, as {home[each['part']]} is; give each part once")
+        home[each["part"]] = part
+    if missing := [f"{number}/{count}" for number in range(1, count + 1) if number not in home]:
+        raise UserError(f"part {', '.join(missing)} is missing; run it with --shard, and give its folder as well")
+
+
+def _bring(file: Path, place: Path) -> None:
+    """Copy a file; UserError where there is another one in its place."""
+    content = file.read_bytes()
+    if not place.exists():
+        with replacing(place) as made:
+            made.write(content)
+    elif place.read_bytes() != content:
+        raise UserError(f"{file}: is not what {place} is; merge into a folder of its own, and run parts alike")
+
+
+def _bring_runs(files: Sequence[Path], place: Path) -> None:
+    """The lines of the ledgers that are there, each run once."""
+    lines = [line for file in (place, *files) if file.exists() for line in file.read_text("utf-8").splitlines()]
+    if lines:
+        runs = {json.loads(line)["print"]: line for line in reversed(lines)}
+        with replacing(place) as made:
+            made.write("".join(f"{line}\n" for line in reversed(runs.values())).encode())

@@ -1,0 +1,176 @@
+"""Tasks in parallel processes: started afresh (spawn), deaf to Ctrl-C, stopped by word of this process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import chain, islice
+from types import TracebackType
+from typing import Any, Generic, NamedTuple
+
+from poise.core.errors import PoiseError, UserError
+from poise.experiment.workers import LOST, Do, Done, Task
+
+AHEAD = 2
+"""Tasks given out for each process: one under way and one to go on with, so that few workloads wait in memory."""
+
+POLL_S = 0.1
+"""Seconds between two looks at whether the user wants to stop."""
+
+_told_to_stop: Callable[[], bool] = bool
+
+
+class _Errand(NamedTuple):
+    """A task, and how often it was lost with its process."""
+
+    task: Any
+    lost: int = 0
+
+
+class Processes(Generic[Task, Done]):
+    """So many processes; see `Crew`. With one job nothing leaves this process."""
+
+    def __init__(self, jobs: int, stop: threading.Event, do: Do[Task, Done]) -> None:
+        self._jobs = jobs
+        self._stop = stop
+        self._do = do
+        self._context = multiprocessing.get_context("spawn")
+        self._told = self._context.Event()
+        self._begun = self._context.Event()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Processes[Task, Done]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._told.set()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def work(self, tasks: Iterable[Task], done: Callable[[Done], None]) -> None:
+        """See `Crew.work`."""
+        if self._jobs > 1:
+            self._hand_out(map(_Errand, tasks), done)
+            return
+        for task in tasks:
+            came = None if self._stop.is_set() else self._do(task, self._stop.is_set)
+            if came is None:
+                return
+            done(came)
+
+    def _hand_out(self, errands: Iterator[_Errand], done: Callable[[Done], None]) -> None:
+        under_way: dict[Future[Done | None], _Errand] = {}
+        again: list[_Errand] = []
+        while not self._stop.is_set():
+            self._give(chain(_emptied(again), errands), under_way, again)
+            if not under_way and not again:
+                return
+            _collect(wait(under_way, POLL_S, FIRST_COMPLETED).done, under_way, again, done)
+            if again:  # a pool that lost a process ends what all of them are doing
+                _collect(wait(under_way).done, under_way, again, done)
+                self._renew(again)
+
+    def _give(
+        self, errands: Iterator[_Errand], under_way: dict[Future[Done | None], _Errand], again: list[_Errand]
+    ) -> None:
+        """Hand out errands; one that finds a process gone is to be done again."""
+        for errand in islice(errands, AHEAD * self._jobs - len(under_way)):
+            blob = _packed(self._do, errand.task)
+            try:
+                under_way[self._submit(blob)] = errand
+            except BrokenProcessPool:
+                again.append(errand)
+                return
+
+    def _renew(self, again: list[_Errand]) -> None:
+        """Leave the processes, so that new ones begin; PoiseError where none ever did, or a task was lost too often."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        again[:] = [errand._replace(lost=errand.lost + 1) for errand in again]
+        if not self._begun.is_set() or any(errand.lost >= LOST for errand in again):
+            raise PoiseError(
+                "a process ended before its simulation did; give fewer jobs if memory is short, and keep a script "
+                "that compares or plans under `if __name__ == '__main__':`"
+            )
+
+    def _submit(self, blob: bytes) -> Future[Done | None]:
+        with _deaf():
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self._jobs, self._context, _begin, (self._told, self._begun))
+            return self._pool.submit(_done, blob)
+
+
+def _collect(
+    ended: Iterable[Future[Done | None]],
+    under_way: dict[Future[Done | None], _Errand],
+    again: list[_Errand],
+    done: Callable[[Done], None],
+) -> None:
+    """Tell what came of errands that ended; those that were lost are to be done again."""
+    for each in ended:
+        errand = under_way.pop(each)
+        try:
+            came = each.result()
+        except BrokenProcessPool:
+            again.append(errand)
+            continue
+        if came is not None:
+            done(came)
+
+
+def _emptied(again: list[_Errand]) -> Iterator[_Errand]:
+    while again:
+        yield again.pop(0)
+
+
+def _packed(do: Any, task: Any) -> bytes:
+    """A task as it travels; UserError where it cannot."""
+    try:
+        return pickle.dumps((do, task), pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"jobs: a part of a simulation cannot be sent to another process ({error}); define it at the top of a "
+            "module, or give one job"
+        ) from None
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Within the block Ctrl-C waits, and processes that begin here never hear it, not even while they import."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(told: Any, begun: Any) -> None:
+    """The first thing that a process does: it leaves Ctrl-C to the one that began it, and ends when that one does."""
+    global _told_to_stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _told_to_stop = told.is_set
+    threading.Thread(target=_follow, daemon=True).start()
+    begun.set()
+
+
+def _follow() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _done(blob: bytes) -> Any:
+    do, task = pickle.loads(blob)
+    return do(task, _told_to_stop)

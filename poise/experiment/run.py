@@ -1,0 +1,85 @@
+"""Run an experiment: the cells of its grid by a crew, then those that what has come of them asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from poise.core.errors import UserError
+from poise.experiment.fill import fill
+from poise.experiment.interrupts import interrupts
+from poise.experiment.meter import Meter, silent
+from poise.experiment.workers import Do, Workers, crew
+
+Key = TypeVar("Key")
+Task = TypeVar("Task")
+Cell = TypeVar("Cell")
+
+
+class World(Protocol[Key, Task, Cell]):
+    """What an experiment asks of a world; a cell is known by its key."""
+
+    @property
+    def do(self) -> Do[Task, Cell]:
+        """A function of a module that does a task."""
+
+    @property
+    def cells(self) -> Mapping[Key, Cell]:
+        """The cells that are done."""
+
+    def keys(self) -> Sequence[Key]:
+        """The cells of the grid, in the order in which they are best done."""
+
+    def seek(self, keys: Sequence[Key]) -> None:
+        """Find those of some cells that were kept before."""
+
+    def tasks(self, keys: Sequence[Key], left: Sequence[Key]) -> Iterable[Task]:
+        """The tasks of the cells of `keys` that are `left`, made as they are asked for."""
+
+    def keep(self, cell: Cell) -> Key:
+        """Keep what came of a task, and say which cell it is."""
+
+    def more(self) -> Sequence[Key]:
+        """The cells that what is known by now asks for."""
+
+
+class Shard(NamedTuple):
+    """The i-th of n parts of an experiment, counted from 1."""
+
+    number: int
+    parts: int
+
+    def of(self, keys: Sequence[Key]) -> list[Key]:
+        """Its cells: every n-th one, so that parts are alike in what they cost."""
+        return list(keys[self.number - 1 :: self.parts])
+
+
+def shard_of(text: str | None) -> Shard | None:
+    """What `--shard` asks for; UserError where it is none."""
+    if text is None:
+        return None
+    number, _, count = text.partition("/")
+    if not number.isdecimal() or not count.isdecimal() or not 1 <= int(number) <= int(count):
+        raise UserError(f"--shard {text}: must be I/N with I from 1 to N; give a part, as in 2/8")
+    return Shard(int(number), int(count))
+
+
+def run(
+    world: World[Key, Task, Cell], *, workers: Workers | None = None, shard: Shard | None = None,
+    label: str = "simulations", meter: Meter | None = None,
+) -> bool:  # fmt: skip
+    """Do every cell that is not kept, then the more that is asked for; whether Ctrl-C ended it with what was done.
+
+    workers: where; the result does not depend on it.  shard: only that part of the grid, and nothing more.
+    """
+    with interrupts() as stop, crew(workers or Workers(), stop, world.do) as hands:
+        keys: Sequence[Key] = world.keys() if shard is None else shard.of(world.keys())
+        while keys and not stop.is_set():
+            world.seek(keys)
+            fill(label, keys, world.cells.__contains__, _of(world, keys), hands, world.keep, meter or silent)
+            keys = [] if shard is not None or stop.is_set() else world.more()
+        return stop.is_set()
+
+
+def _of(world: World[Key, Task, Cell], keys: Sequence[Key]) -> Callable[[list[Key]], Iterable[Task]]:
+    return lambda left: world.tasks(keys, left)

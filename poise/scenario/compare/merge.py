@@ -1,0 +1,34 @@
+"""`poise merge`: the parts of a comparison or a tournament, as if one process had run all of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from poise.experiment.parts import finish, join
+from poise.experiment.run import Shard
+from poise.scenario.compare.command import Wish, compare_file
+from poise.scenario.write import check_writable
+
+_OWN = ("jobs", "ray", "out", "resume", "json", "quiet", "shard")
+"""Options in which parts may differ."""
+
+
+def finish_part(wish: Wish, shard: Shard, out: Path) -> None:
+    """Say in the folder of a part that it is whole, and of what."""
+    asked = {name: value for name, value in asdict(wish).items() if name not in _OWN}
+    finish(out, shard, {**asked, "scenario": str(wish.scenario.resolve())})
+
+
+def merge_parts(
+    out: Path, parts: list[Path], *, jobs: str | None, ray: str | None, json: str | None, quiet: bool
+) -> bool:
+    """Join the parts in `out`, run what could not be known before all were there, and write the result.
+
+    Returns whether it was interrupted.
+    """
+    check_writable(out, "OUT", folder=True)
+    asked: dict[str, Any] = join(out, parts)
+    asked["scenario"] = Path(asked["scenario"])
+    return compare_file(Wish(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None))

@@ -1,0 +1,1 @@
+"""Steps of training as experiments: `kind: step` in a scenario file."""

@@ -1,0 +1,141 @@
+"""`poise compare` and `poise simulate` of a step file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poise import __version__
+from poise.core.errors import UserError
+from poise.experiment.compare import Comparison, compare
+from poise.experiment.meter import Bars
+from poise.experiment.run import Shard
+from poise.experiment.store import Store, check_free, check_same, digest
+from poise.experiment.workers import Workers
+from poise.report.files import replacing, to_json
+from poise.scenario.read import parse_value
+from poise.scenario.step.read import Asked, read
+from poise.scenario.step.show import as_dict, show_all, show_one
+from poise.scenario.write import check_writable, put_json, write_json
+
+if TYPE_CHECKING:
+    from poise.scenario.command import Wish as SimulateWish
+    from poise.scenario.compare.command import Wish
+    from poise.scenario.override import Override
+
+BASIS = "step.json"
+"""What the cells of a folder depend on."""
+
+
+def compare_steps(wish: Wish, workers: Workers, shard: Shard | None) -> bool:
+    """Compare the layouts and schedules of a step file; returns whether it was interrupted."""
+    _refuse(wish.scenario, {
+        "--policies": wish.policies, "--loads": wish.loads, "--find-collapse": wish.find_collapse,
+        "--requests": wish.requests, "--skip-bad": wish.skip_bad,
+    })  # fmt: skip
+    asked = read(wish.scenario, wish.sets, list(_shorthands(wish)))
+    if wish.resume and wish.out is None:
+        raise UserError("--resume: needs a folder that keeps the cells; give --out DIR")
+    _check_places(wish.json, wish.out)
+    store = None if wish.out is None else _store(wish.out, asked, resume=wish.resume)
+    with Bars() as bars:
+        comparison = compare(
+            asked.experiment,
+            workers=workers.at_most(len(asked.experiment.places())),
+            shard=shard,
+            store=store,
+            meter=None if wish.quiet else bars,
+        )
+    if shard is not None:
+        from poise.scenario.compare.command import part_done
+
+        return part_done(wish, shard, len(comparison.cells), comparison.interrupted)
+    if not wish.quiet and wish.json != "-":
+        show_all(asked, comparison)
+    _write(asked, comparison, wish.json, wish.out, wish.quiet)
+    return comparison.interrupted
+
+
+def simulate_step(wish: SimulateWish) -> bool:
+    """Simulate a step file that has one layout; returns whether it was interrupted."""
+    _refuse(wish.scenario, {
+        "--router": wish.routers, "--skip-bad": wish.skip_bad, "--trace-events": wish.trace_events,
+        "--blame": wish.blame,
+    })  # fmt: skip
+    more: list[Override] = []
+    if wish.seed is not None:
+        more.append((("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"))
+    asked = read(wish.scenario, wish.sets, more)
+    if (count := len(asked.experiment.names) * len(asked.experiment.settings)) > 1:
+        raise UserError(f"{wish.scenario}: has {count} steps; compare them by `poise compare`, or give one layout")
+    _check_places(wish.json, wish.out)
+    comparison = compare(asked.experiment)
+    if not wish.quiet and wish.json != "-" and comparison.complete:
+        show_one(asked, comparison)
+    _write(asked, comparison, wish.json, wish.out, wish.quiet)
+    return comparison.interrupted
+
+
+def _refuse(file: Path, given: dict[str, Any]) -> None:
+    """UserError for an option that means nothing here."""
+    for option, value in given.items():
+        if value:
+            raise UserError(f"{option}: has no part in a step of training, which {file} is; leave it")
+
+
+def _shorthands(wish: Wish) -> Iterator[Override]:
+    """Options that stand for a field of the file."""
+    if wish.seeds is not None:
+        yield ("run", "seeds"), parse_value(wish.seeds, f"--seeds {wish.seeds}"), f"--seeds {wish.seeds}"
+    if wish.by is not None:
+        yield ("compare", "by"), wish.by, f"--by {wish.by}"
+
+
+def _check_places(json: str | None, out: Path | None) -> None:
+    """Find out what cannot be written before any work is done."""
+    if json is not None and json != "-":
+        check_writable(Path(json), "--json")
+    if out is not None:
+        check_writable(out, "--out", folder=True)
+
+
+def _store(folder: Path, asked: Asked, *, resume: bool) -> Store:
+    """Where the cells are kept; UserError where it has others that are not to be used, or cannot be."""
+    common = _basis(asked)
+    study = asked.experiment
+    prints = {case.label: digest([common, case.parameters["layout"]]) for case in study.cases}
+    store = Store(folder, prints, axis=study.axis)
+    there = store.finished()
+    check_free(folder, there, resume=resume)
+    if there:
+        check_same(folder, _before(folder / BASIS), common)
+    with replacing(folder / BASIS) as file:
+        file.write(to_json(common).encode())
+    return store
+
+
+def _before(file: Path) -> dict[str, Any]:
+    import json
+
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read ({error}); name another folder with --out") from None
+    return found
+
+
+def _basis(asked: Asked) -> dict[str, Any]:
+    """What the figures of a cell depend on beside its layout, setting and seed."""
+    told = asked.file.model_dump(mode="json", exclude={"layout", "schedule", "run", "compare"})
+    return {"poise": __version__, **told}
+
+
+def _write(asked: Asked, comparison: Comparison, json: str | None, out: Path | None, quiet: bool) -> None:
+    told = as_dict(asked, comparison)
+    put_json(told, json)
+    if out is not None:
+        write_json(told, out / "result.json")
+        if not quiet:
+            print(f"Wrote to {out}: result.json", file=sys.stderr if json == "-" else sys.stdout)

@@ -1,0 +1,121 @@
+"""Steps as tables and as data."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from poise import __version__
+from poise.experiment.compare import Comparison
+from poise.report.figures import Figure
+from poise.report.intervals import Interval
+from poise.report.seeds import CONFIDENCE
+from poise.report.table import show
+from poise.report.wording import significant, write
+from poise.scenario.step.read import ALONE, Asked
+from poise.scenario.step.world import FIGURES, MEMORY, laid
+
+GIB = 2**30
+
+
+def show_all(asked: Asked, comparison: Comparison, file: TextIO | None = None) -> None:
+    """Print what a step is, what ± means, and a table with its verdict for each setting."""
+    out, study = file or sys.stdout, comparison.study
+    out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
+    if comparison.interrupted:
+        done, planned = len(comparison.cells), len(study.places())
+        out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n\n")
+    for at in study.settings:
+        if names := comparison.named(at):
+            rows = [(name, *(text(comparison, name, figure, at) for figure in FIGURES)) for name in names]
+            heads = ("layout", *(figure.label for figure in FIGURES))
+            show(_setting(comparison, at), heads, rows, out)
+            out.write("".join(f"{line}\n" for line in too_large(comparison, at)))
+            if said := str(comparison.best(at)):
+                out.write(f"{said}\n\n")
+
+
+def show_one(asked: Asked, comparison: Comparison, file: TextIO | None = None) -> None:
+    """Print the figures of one step."""
+    out = file or sys.stdout
+    (at,), (name,) = comparison.study.settings, comparison.study.names
+    rows = [(figure.label, text(comparison, name, figure, at), figure.meaning) for figure in FIGURES]
+    show(f"{title(asked)}: {name}", ("figure", "value", "what it is"), rows, out)
+    out.write("".join(f"{line}\n" for line in [*too_large(comparison, at), chance_line(comparison)]))
+
+
+def title(asked: Asked) -> str:
+    """The job in words."""
+    job = asked.job
+    sizes = f"{job.batch:,} sequences of {job.sequence:,} tokens"
+    return f"A step of {job.model.name} on {job.devices:,} × {job.device.name}, {sizes}, {job.precision}"
+
+
+def chance_line(comparison: Comparison) -> str:
+    """What ± means, or that there is no chance."""
+    count = len(comparison.study.seeds)
+    if not comparison.study.chance:
+        return "There is no chance in these steps: figures are what the model says, and differences are exact."
+    return (
+        f"Means over {count} seeds; ± is half of a {write(CONFIDENCE, 'share')} interval of chance among them, "
+        "differences paired by seed."
+    )
+
+
+def too_large(comparison: Comparison, at: float) -> list[str]:
+    """Which cases need more memory than a device has."""
+    lines = []
+    for name in comparison.named(at):
+        job, _ = laid(comparison.study.case(name, at).parameters)
+        needs, room = MEMORY.value(comparison.of(name, at)[0].figures), job.device.memory_bytes / GIB
+        if needs is not None and needs > room:
+            lines.append(f"{name} does not fit: {significant(needs)} GiB of {significant(room)} GiB.")
+    return lines
+
+
+def text(comparison: Comparison, name: str, figure: Figure, at: float) -> str:
+    """A figure, with its half-width where chance moves it."""
+    found = _interval(comparison, name, figure, at)
+    half = f" ± {write(found.half, figure.kind, 2)}" if found.half else ""
+    return f"{write(found.value, figure.kind)}{half}"
+
+
+def _interval(comparison: Comparison, name: str, figure: Figure, at: float) -> Interval:
+    return comparison.single(comparison.of(name, at), figure, CONFIDENCE)
+
+
+def _setting(comparison: Comparison, at: float) -> str:
+    axis, count = comparison.study.axis, len(comparison.study.seeds)
+    told = "Layouts" if axis == ALONE else f"{axis} {at:,g}"
+    whole = all(len(comparison.of(name, at)) == count for name in comparison.study.names)
+    return told if whole else f"{told} (interrupted: partial)"
+
+
+def as_dict(asked: Asked, comparison: Comparison) -> dict[str, Any]:
+    """The result JSON of a step file."""
+    study = comparison.study
+    return {
+        "kind": "step",
+        "by": study.by.name,
+        "complete": comparison.complete,
+        "interrupted": comparison.interrupted,
+        "chance": study.chance,
+        "settings": [
+            {
+                **({} if study.axis == ALONE else {study.axis: at}),
+                "cases": {name: _case(comparison, name, at) for name in comparison.named(at)},
+                "verdict": comparison.best(at).as_dict(),
+            }
+            for at in study.settings
+        ],
+        "provenance": {"poise": __version__, "scenario": asked.file.model_dump(mode="json")},
+    }
+
+
+def _case(comparison: Comparison, name: str, at: float) -> dict[str, Any]:
+    found = {figure.name: _interval(comparison, name, figure, at) for figure in FIGURES}
+    return {
+        **{figure: each.value for figure, each in found.items()},
+        "interval": {figure: each.half for figure, each in found.items()},
+        "per_seed": [{"seed": cell.place[2], **cell.figures} for cell in comparison.of(name, at)],
+    }
