@@ -1,4 +1,4 @@
-"""Print the load that mixed and split replicas carry on recorded traffic: the tables of docs/when-to-disaggregate.md.
+"""Print the load that mixed and split replicas carry on recorded traffic: the tables of docs/choose-a-policy.md.
 
 Each cell is one search as `poise compare --find-collapse` makes it, of `disaggregate.yaml` beside this file with what
 the table says in its place. Some 120 searches: half an hour of one core. Reads traces under POISE_DATA (default

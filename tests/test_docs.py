@@ -247,8 +247,8 @@ def test_field_tables_are_those_of_the_schemas(root: Any) -> None:
     assert doc_fields.PLACES[root].read() == doc_fields.table(root), "run `python -m tests.doc_fields`"
 
 
-def test_parts_of_blame_are_told_as_they_are() -> None:
-    page = (ROOT / "docs" / "blame.md").read_text(encoding="utf-8")
+def test_parts_of_blame_are_listed_with_their_meaning() -> None:
+    page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     assert "".join(f"| `{part}` | {meaning} |\n" for part, meaning in MEANING.items()) in page
 
 
@@ -258,9 +258,9 @@ def test_readme_is_short_and_shows_a_figure_early() -> None:
     assert re.search(r"\d+(\.\d+)? ?%", "\n".join(lines[:15]))
 
 
-def test_readme_states_the_errors_that_fidelity_quotes() -> None:
+def test_readme_states_the_errors_that_validation_quotes() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "validate.md").read_text(encoding="utf-8")
     found = re.search(r"median absolute error ([\d.]+)% over (\d+) runs", page)
     assert found
     assert f"In {found[2]} comparisons with measured step times the roofline is off by {found[1]} %" in readme

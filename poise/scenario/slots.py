@@ -20,7 +20,7 @@ USE: Final = {
     SIMULATION: "in a scenario (poise simulate)",
     GATEWAY: "in a gateway (poise serve)",
     PROXY: "in a gateway with the section envoy",
-    INSIDE: "inside vLLM (docs/inside-vllm.md)",
+    INSIDE: "inside vLLM (docs/integrations.md)",
 }
 """How each world is named to a user, and how a policy is used there."""
 

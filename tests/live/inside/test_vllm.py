@@ -35,7 +35,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "preempted": {"crowded": True, "caching": False},
 }
 EVICTED: Final = {"crowded": True, "caching": True}
-"""Not in all of these are all steps as simulated (docs/inside-vllm.md says why); in those tried here they are."""
+"""Not in all of these are all steps as simulated (docs/integrations.md says why); in those tried here they are."""
 
 OWN, STEERED = TOLD[:2]
 
