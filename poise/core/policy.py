@@ -1,4 +1,4 @@
-"""What a policy is: one protocol of one method for each decision.
+"""What a policy is: one protocol of one method for each decision, and the bundle of all of them.
 
 A policy is built from its parameters alone, may keep its own (deep-copyable) state, changed only in its own methods,
 and sees nothing but the views it is handed. One object may serve several slots.
@@ -6,13 +6,17 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self
 
 from poise.core.action import Batch, Convert, Hold, Lend, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
+from poise.core.errors import PolicyError
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
+from poise.core.slot import SCENARIO, SLOTS, Side, asked_by, check_policy
 from poise.core.view import ClusterView, FleetView, LaneView, SequenceView
 
 
@@ -352,20 +356,56 @@ class Knob(Protocol):
         ...
 
 
-class Policies(Protocol):
-    """A bundle with one policy for each slot; `None` where the mechanism's own rule holds."""
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One policy for each slot of a scenario, as `slot.SLOTS` has them; None where the mechanism's own rule holds.
+
+    Each is checked: it has its slot's method, and no method that is almost one (PolicyError). `poise.policies.Policies`
+    is this with defaults, and with policies by name.
+    """
 
     router: Router
-    mover: Mover | None
-    lender: Lender | None
-    order: Order | None
-    admission: Sequence[Admission]
-    predictor: Predictor | None
-    hedge: Hedger | None
-    scaler: Scaler | None
-    forecast: Forecaster | None
-    recovery: Recovery | None
-    queue: Queue | None
+    mover: Mover | None = None
+    lender: Lender | None = None
+    order: Order | None = None
+    admission: tuple[Admission, ...] = ()
+    predictor: Predictor | None = None
+    hedge: Hedger | None = None
+    scaler: Scaler | None = None
+    forecast: Forecaster | None = None
+    recovery: Recovery | None = None
+    queue: Queue | None = None
     batcher: Batcher
     preempt: Preempt
-    cache: Cache | None
+    cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        for name in SCENARIO:
+            for policy in self.of(name):
+                check_policy(name, policy)
+        if self.queue is not None and hasattr(self.preempt, "place"):
+            raise PolicyError(
+                f"{type(self.preempt).__name__} (preempt) orders the queue by its own priorities; leave queue out, not "
+                f"{type(self.queue).__name__}"
+            )
+
+    def of(self, name: str) -> tuple[Any, ...]:
+        """The policies of a slot: none, one, or where several may fill it all of them."""
+        held = getattr(self, name)
+        if SLOTS[name].several:
+            if not isinstance(held, tuple):
+                raise PolicyError(f"{name} is {held!r}; give a tuple of policies, as in (Ceiling(64),)")
+            return held
+        return () if held is None else (held,)
+
+    def all(self) -> tuple[Any, ...]:
+        """All of its policies, slot by slot."""
+        return tuple(policy for name in SCENARIO for policy in self.of(name))
+
+    def copies(self, side: Side) -> dict[str, Any]:
+        """What the slots of one side hold, by slot: copies, of which one object in several slots has one."""
+        return copy.deepcopy({name: getattr(self, name) for name in asked_by(side) if name in SCENARIO})
+
+    def for_engine(self) -> Self:
+        """The same with copies of the policies that an engine asks, for each engine has its own."""
+        return replace(self, **self.copies("engine"))

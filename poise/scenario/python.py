@@ -201,24 +201,18 @@ def simulate(
     blame: charge the time of every request to its parts, for `Result.metrics` and `Result.save_requests`.
     """
     from poise.scenario import simulate as room
+    from poise.sim.terms import Saving, Stopping, Watching
 
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
     once = partial(
-        room.simulate,
-        cluster,
-        workload,
-        policies,
-        cost=cost,
-        belief=belief,
-        seed=seed,
-        until=until,
-        drain=drain,
-    )
+        room.simulate, cluster, workload, policies,
+        cost=cost, belief=belief, seed=seed, stopping=Stopping(until, drain),
+    )  # fmt: skip
 
     def again() -> Trace:
         record = Trace({"seed": seed})
-        once(trace=record)
+        once(saving=Saving(trace=record))
         return record
 
-    run = once(sample_s=sample_s, slices=slices, trace=kept, blame=blame, progress=progress)
+    run = once(saving=Saving(sample_s, slices, kept, blame), watching=Watching(progress))
     return Result(run, cluster, kept, again)

@@ -1,7 +1,7 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
-Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
-`check_order`, `check_admission`, `check_lender`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`,
+Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`, `a_bundle`.  Contracts:
+`check_policy` for any slot, and one of its own for each, as `check_router`.  Invariants: `check_replica` and
 `check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises
 `RuleBroken`, which names the policy, the rule and the input. The names are loaded when they are first asked for, and
 nothing here needs a test framework.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poise.testing.admission import check_admission as check_admission
     from poise.testing.batcher import check_batcher as check_batcher
+    from poise.testing.builders import a_bundle as a_bundle
     from poise.testing.builders import a_chance as a_chance
     from poise.testing.builders import a_cluster as a_cluster
     from poise.testing.builders import a_flight as a_flight
@@ -37,6 +38,7 @@ _HOMES = {
     "Client": "solo",
     "LinearCost": "cost",
     "RuleBroken": "rule",
+    "a_bundle": "builders",
     "a_chance": "builders",
     "a_cluster": "builders",
     "a_flight": "builders",

@@ -13,6 +13,7 @@ from poise.core.policy import Batcher, Victim
 from poise.core.replica import Replica
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.view import LaneView
+from poise.testing.builders import a_bundle
 from poise.testing.invariants import check_replica
 from poise.testing.rule import RuleBroken, asked
 from poise.testing.solo import Log, drive
@@ -58,8 +59,7 @@ def _run(batcher: Batcher, case: Case, one_step: bool) -> tuple[Log, tuple[int, 
         case.engine,
         cast("Estimator", case.cost),
         case.blocks,
-        batcher=watched,
-        preempt=watched,
+        a_bundle(batcher=watched, preempt=watched),
         layers=case.layers,
         one_step=one_step,
     )

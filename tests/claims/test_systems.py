@@ -14,7 +14,8 @@ from poise.claims import find, groups, record, show
 from poise.claims.bench import Bench
 from poise.claims.claim import verdict
 from poise.claims.picture import picture
-from poise.policies.find import PLANNING, SLOTS, build
+from poise.core.slot import SLOTS
+from poise.policies.find import build
 from tests import doc_claims
 
 NAMES = find.names()
@@ -25,7 +26,7 @@ FILES = sorted(record.FOLDER.glob("*.json"))
 @pytest.mark.parametrize("name", NAMES)
 def test_a_claim_is_well_formed(name: str) -> None:
     claim = find.claim(name)
-    assert claim.slot in {*SLOTS, *PLANNING, *find.MODELS}
+    assert claim.slot in {*SLOTS, *find.MODELS}
     assert claim.policies
     for policy in claim.policies:
         if claim.slot not in find.MODELS:

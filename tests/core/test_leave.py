@@ -13,8 +13,8 @@ from poise.core.request import RequestView
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import a_lane, a_request
 from poise.testing.cost import LinearCost
 from poise.testing.solo import Client, drive
@@ -85,9 +85,7 @@ class Urgent:
 
 def driven(one_step: bool) -> tuple[list[tuple[int, str, int]], Urgent]:
     batcher = Urgent()
-    replica = Replica(
-        Engine(prefix_caching=False), COST, 100, batcher=batcher, preempt=LastAdmitted(), layers=10, one_step=one_step
-    )
+    replica = Replica(Engine(prefix_caching=False), COST, 100, Policies(batcher=batcher), layers=10, one_step=one_step)
     clients = [Client(RequestView(0, 0, 100), 1), Client(RequestView(1, ps(3.5), 10), 1)]
     return drive(replica, clients), batcher
 
@@ -105,7 +103,7 @@ def test_decodes_cannot_be_left_between_layers() -> None:
         def compose(self, lane: LaneView) -> Batch:
             return Urgent.compose(self, lane)._replace(decode=ALL)
 
-    replica = Replica(Engine(), COST, 100, batcher=Careless(), preempt=LastAdmitted(), layers=10)
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Careless()), layers=10)
     clients = [Client(RequestView(0, 0, 10), 9), Client(RequestView(1, ps(3.5), 10), 1)]
     with pytest.raises(PolicyError, match="give decode=NONE, or leave=False"):
         drive(replica, clients)
@@ -123,7 +121,7 @@ class Patient(Chunked):
 
 @pytest.mark.parametrize("one_step", [False, True])
 def test_a_lane_waits_until_an_instant(one_step: bool) -> None:
-    replica = Replica(Engine(), COST, 100, batcher=Patient(), preempt=LastAdmitted(), layers=10, one_step=one_step)
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Patient()), layers=10, one_step=one_step)
     log = drive(replica, [Client(RequestView(0, ps(1.0), 10), 1)])
     assert (ps(7.0), "first token", 0) in log
 
@@ -133,7 +131,7 @@ def test_an_instant_that_is_over_is_refused() -> None:
         def compose(self, lane: LaneView) -> Batch:
             return Batch((), ALL, wake_at=lane.now)
 
-    replica = Replica(Engine(), COST, 100, batcher=Late(), preempt=LastAdmitted())
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Late()))
     with pytest.raises(PolicyError, match="give a later wake_at, or 0"):
         drive(replica, [Client(RequestView(0, 5, 10), 1)])
 

@@ -20,9 +20,11 @@ from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.round_robin import RoundRobin
+from poise.sim.terms import Saving
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
@@ -73,17 +75,21 @@ def simulated(
     joining = {fault.replica for fault in faults if fault.kind == "join"}
     replicas = [
         Replica(
-            engine, cost, blocks, batcher=batcher or Chunked(), preempt=LastAdmitted(swap), sends=role == "prefill",
+            engine,
+            cost,
+            blocks,
+            Policies(batcher=batcher or Chunked(), preempt=LastAdmitted(swap)),
+            sends=role == "prefill",
             one_step=one_step,
         )
         for role in roles
-    ]  # fmt: skip
+    ]
     specs = [ReplicaSpec(role=role, capacity_tokens=blocks, up=at not in joining) for at, role in enumerate(roles)]  # type: ignore[arg-type]
-    control = Control(router or RoundRobin(), specs, mover=mover, belief=Belief(0), resume=resume)
+    control = Control(Policies(router=router or RoundRobin(), mover=mover), specs, belief=Belief(0), resume=resume)
     pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
     limits = [blocks] * len(roles)
     whole = Cluster(pools, faults=faults, **cluster)
-    return World(whole, load, control, replicas, limits, blame=True, diary=diary).simulate()
+    return World(whole, load, control, replicas, limits, saving=Saving(blame=True, diary=diary)).simulate()
 
 
 def told(run: Run, row: int) -> tuple[dict[str, float], dict[str, float]]:

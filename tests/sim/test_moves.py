@@ -17,9 +17,9 @@ from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.round_robin import RoundRobin
+from poise.sim.terms import Saving, Watching
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -96,21 +96,23 @@ def run(
     runs = []
     for one_step in (True, False):
         replicas = [
-            Replica(
-                engine, COST, each, batcher=Chunked(), preempt=LastAdmitted(), sends=role == "prefill",
-                one_step=one_step,
-            )
+            Replica(engine, COST, each, Policies(), sends=role == "prefill", one_step=one_step)
             for each, role in zip(blocks, roles, strict=True)
         ]  # fmt: skip
         specs = [
             ReplicaSpec(role=role, capacity_tokens=limit, blocks=each)  # type: ignore[arg-type]
             for each, limit, role in zip(blocks, limits, roles, strict=True)
         ]
-        control = Control(router or First(), specs, mover=mover, belief=BELIEF)
+        control = Control(Policies(router=router or First(), mover=mover), specs, belief=BELIEF)
         world = World(
-            cluster, workload, control, replicas, limits, after_event=check_world,
-            trace=None if one_step else trace,
-        )  # fmt: skip
+            cluster,
+            workload,
+            control,
+            replicas,
+            limits,
+            saving=Saving(trace=None if one_step else trace),
+            watching=Watching(after_event=check_world),
+        )
         runs.append(world.simulate())
     assert_equal(*runs)
     return runs[0]

@@ -11,21 +11,15 @@ from poise.core.replica import Replica
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import Client, LinearCost, RuleBroken, a_request, check_replica, drive
 
 COST = LinearCost(step_s=0.5, decode_s=0.25, prompt_s=0.125, kv_s=0.0625)
 
 
 def a_lone_replica(batcher: object = None, cost: LinearCost = COST, blocks: int = 100, **engine: int) -> Replica:
-    return Replica(
-        Engine(**engine),  # type: ignore[arg-type]
-        cost,  # type: ignore[arg-type]
-        blocks,
-        batcher=batcher or Chunked(),  # type: ignore[arg-type]
-        preempt=LastAdmitted(),
-    )
+    return Replica(Engine(**engine), cost, blocks, Policies(batcher=batcher or Chunked()))
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(1, 20), st.integers(0, 50))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.errors import PolicyError
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.core.request import RequestView
 from poise.live.inside.lane import InsideLane, Inward
 from poise.live.inside.pinned import Pinned
@@ -48,13 +48,11 @@ class Driver:
     pinned: the prefixes that a cache policy keeps, None without one.
     """
 
-    def __init__(
-        self, outward: Outward, lane: InsideLane, batcher: Batcher, preempt: Preempt, pinned: Pinned | None = None
-    ) -> None:
+    def __init__(self, outward: Outward, lane: InsideLane, policies: Bundle, pinned: Pinned | None = None) -> None:
         self.lane = lane
         self._outward = outward
-        self._batcher = batcher
-        self._preempt = preempt
+        self._batcher = batcher = policies.batcher
+        self._preempt = policies.preempt
         self._pinned = pinned
         self._served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self._alone: bool = getattr(batcher, "decodes_alone", False)

@@ -44,7 +44,7 @@ class Sarathi(Chunked):
     def compose(self, lane: LaneView) -> Batch:
         """As `Chunked`, within the budget that was found."""
         if not self.tokens and not self._found:
-            self._found = self.budget(lane)
+            self._found = self.profiled(lane)
             self.tokens = self._found
         if not self.mixed and lane.decoding and self._prompted:
             self._prompted = False
@@ -56,7 +56,7 @@ class Sarathi(Chunked):
         computes = any(entry.tokens for entry in batch.entries)
         return batch._replace(decode=NONE if computes else ALL)
 
-    def budget(self, lane: LaneView) -> int:
+    def profiled(self, lane: LaneView) -> int:
         """The largest multiple of `tile` whose step stays within `tbt_s`, not above the engine's own budget."""
         limit, most = ps(self.tbt_s), lane.engine.token_budget
         low, high = 1, max(1, most // self.tile)

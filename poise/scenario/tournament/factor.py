@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from poise.policies.find import SLOTS
+from poise.core.slot import SCENARIO
 from poise.scenario.choice import chosen_in, labels
 from poise.scenario.override import Override
 
@@ -26,7 +26,7 @@ class Factor:
     @property
     def slot(self) -> bool:
         """Whether it is a slot of policies."""
-        return self.name in SLOTS
+        return self.name in SCENARIO
 
     def override(self, level: int) -> Override:
         """What sets a level in a scenario."""
@@ -39,7 +39,7 @@ def factor(name: str, values: Sequence[Any]) -> Factor:
     """A factor by its name and levels; ValueError where a level names no policy or stands twice."""
     if any(value in values[:at] for at, value in enumerate(values)):
         raise ValueError("a level stands twice; keep it once, or give it other parameters")
-    told = labels(chosen_in(name, list(values))) if name in SLOTS else [str(value) for value in values]
+    told = labels(chosen_in(name, list(values))) if name in SCENARIO else [str(value) for value in values]
     return Factor(name, tuple(told), tuple(values))
 
 

@@ -18,8 +18,8 @@ from poise.core.units import SECOND
 from poise.core.view import LaneView, SequenceView
 from poise.cost.fitted import Fitted, save_fitted
 from poise.live.inside.refuse import refuse
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from tests.live.inside.shape import AsyncScheduler, PauseState, Request, Scheduler, play, pretended
 from tests.live.inside.worlds import Ask, Step, World, a_world, in_order
 
@@ -366,7 +366,7 @@ class Ranks(Keeps):
 
 def test_another_vllm_is_refused() -> None:
     with pytest.raises(UserError, match=r"use 0\.32"):
-        refuse(_Older(), LastAdmitted())
+        refuse(_Older(), Policies())
 
 
 class _Older(Scheduler):

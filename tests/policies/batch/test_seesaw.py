@@ -12,8 +12,8 @@ from poise.core.replica import Replica
 from poise.core.request import RequestView
 from poise.core.spec import Engine, Lane
 from poise.core.units import SECOND, ps
+from poise.policies import Policies
 from poise.policies.batch.seesaw import Seesaw
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import a_lane
 from poise.testing.cost import LinearCost
 from poise.testing.solo import Client, Log, drive
@@ -33,7 +33,7 @@ ENGINE = Engine(block_tokens=4, token_budget=64, prefix_caching=False)
 
 
 def run(*clients: Client, blocks: int = 1000, cost: LinearCost = COST, until: float = 0.0) -> Log:
-    replica = Replica(ENGINE, cost, blocks, batcher=Seesaw(until=until), preempt=LastAdmitted())
+    replica = Replica(ENGINE, cost, blocks, Policies(batcher=Seesaw(until=until)))
     return drive(replica, list(clients))
 
 

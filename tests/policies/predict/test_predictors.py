@@ -94,7 +94,7 @@ def test_policies_see_what_is_foretold_and_the_predictor_learns_what_came() -> N
             seen.append(request)
             return super().route(request, cluster, chance)
 
-    control = Control(Watching(), [ReplicaSpec()], predictor=History(least=1, first=9))
+    control = Control(Policies(router=Watching(), predictor=History(least=1, first=9)), [ReplicaSpec()])
     for number in range(2):
         control.handle(Arrived(number, a_request(id=number)))
         control.handle(Finished(number, number, 40))
