@@ -48,6 +48,7 @@ from poise.core.scaling import Scaling
 from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
 from poise.core.tried import Tried
+from poise.core.within import Within
 
 Actions = Sequence[Action]
 Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -182,11 +183,7 @@ class Control:
         able = state.able(request)
         if not able or any(state.replicas[replica].role != "prefill" for replica in able):
             return bool(able)
-        state.stage = "decode"
-        try:
-            return bool(state.able(request))
-        finally:
-            state.stage = "serve"
+        return bool(state.partners(request))
 
     # Requests --------------------------------------------------------------------------------------------------------
 
@@ -296,33 +293,24 @@ class Control:
             able = answer  # type: ignore[assignment]
         if not able:
             return Hold("no replica may be sent more now"), able
-        self.state.narrow = able
-        try:
-            return self.router.route(request, self.state, self.chance), able
-        finally:
-            self.state.narrow = None
+        return self.router.route(request, Within(self.state, able), self.chance), able
 
     def _decode(self, request: RequestView, route: Route) -> int | None:
         """The decode half of a P/D pair: the router's own choice, or the router asked again for that stage."""
-        state = self.state
-        state.stage, narrow, state.narrow = "decode", state.narrow, None
-        try:
-            able = state.able(request)
-            if not able:
+        able = self.state.partners(request)
+        if not able:
+            return None
+        chosen = route.decode
+        if chosen is None:
+            decision = self.router.route(request, Within(self.state, able, "decode"), self.chance)
+            if type(decision) is not Route:
                 return None
-            chosen = route.decode
-            if chosen is None:
-                decision = self.router.route(request, state, self.chance)
-                if type(decision) is not Route:
-                    return None
-                chosen = decision.replica
-            if chosen not in able:
-                raise PolicyError(
-                    f"{self._name} paired request {request.id} with replica {chosen}, not among the able {able}"
-                )
-            return chosen
-        finally:
-            state.stage, state.narrow = "serve", narrow
+            chosen = decision.replica
+        if chosen not in able:
+            raise PolicyError(
+                f"{self._name} paired request {request.id} with replica {chosen}, not among the able {able}"
+            )
+        return chosen
 
     def _finished(self, event: Finished) -> Actions:
         request = self.books.end(event.request).request

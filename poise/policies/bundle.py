@@ -38,8 +38,8 @@ class Policies(Bundle):
 
     def __init__(
         self,
-        *,
         router: Router | Name | None = None,
+        *,
         mover: Mover | Name | None = None,
         lender: Lender | Name | None = None,
         order: Order | Name | None = None,

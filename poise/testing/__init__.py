@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from poise.core.slot import SLOTS
+
 if TYPE_CHECKING:
     from poise.testing.admission import check_admission as check_admission
     from poise.testing.batcher import check_batcher as check_batcher
@@ -23,38 +25,41 @@ if TYPE_CHECKING:
     from poise.testing.builders import a_pool as a_pool
     from poise.testing.builders import a_replica as a_replica
     from poise.testing.builders import a_request as a_request
+    from poise.testing.cache import check_cache as check_cache
     from poise.testing.cost import LinearCost as LinearCost
+    from poise.testing.forecast import check_forecast as check_forecast
+    from poise.testing.hedge import check_hedge as check_hedge
     from poise.testing.invariants import check_replica as check_replica
     from poise.testing.invariants import check_world as check_world
+    from poise.testing.knob import check_knob as check_knob
     from poise.testing.lender import check_lender as check_lender
+    from poise.testing.mover import check_mover as check_mover
     from poise.testing.order import check_order as check_order
+    from poise.testing.placer import check_placer as check_placer
+    from poise.testing.policy import check_policy as check_policy
+    from poise.testing.predictor import check_predictor as check_predictor
+    from poise.testing.preempt import check_preempt as check_preempt
+    from poise.testing.queue import check_queue as check_queue
+    from poise.testing.recovery import check_recovery as check_recovery
     from poise.testing.router import check_router as check_router
     from poise.testing.rule import RuleBroken as RuleBroken
     from poise.testing.scaler import check_scaler as check_scaler
     from poise.testing.solo import Client as Client
     from poise.testing.solo import drive as drive
 
+_BUILDERS = (
+    "a_bundle", "a_chance", "a_cluster", "a_flight", "a_lane", "a_pool", "a_replica", "a_request",
+)  # fmt: skip
 _HOMES = {
     "Client": "solo",
     "LinearCost": "cost",
     "RuleBroken": "rule",
-    "a_bundle": "builders",
-    "a_chance": "builders",
-    "a_cluster": "builders",
-    "a_flight": "builders",
-    "a_lane": "builders",
-    "a_pool": "builders",
-    "a_replica": "builders",
-    "a_request": "builders",
-    "check_admission": "admission",
-    "check_batcher": "batcher",
-    "check_lender": "lender",
-    "check_order": "order",
+    "check_policy": "policy",
     "check_replica": "invariants",
-    "check_router": "router",
-    "check_scaler": "scaler",
     "check_world": "invariants",
     "drive": "solo",
+    **dict.fromkeys(_BUILDERS, "builders"),
+    **{f"check_{slot}": slot for slot in SLOTS},
 }
 
 __all__ = sorted(_HOMES)

@@ -14,6 +14,7 @@ from poise.core.replica import Replica
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.view import LaneView
 from poise.testing.builders import a_bundle
+from poise.testing.engine import picture, unchanged
 from poise.testing.invariants import check_replica
 from poise.testing.rule import RuleBroken, asked
 from poise.testing.solo import Log, drive
@@ -96,7 +97,7 @@ class _Watched:
         here = {id(sequence): sequence for sequence in lane.replica.sequences.values()}  # the lane's, not the batcher's
         twin = copy.deepcopy(self.batcher, here)
         batch = self.batcher.compose(lane)
-        _unchanged(lane, before)
+        unchanged(lane, before)
         again = twin.compose(lane)
         if batch != again:
             raise RuleBroken(
@@ -123,33 +124,6 @@ class _Watched:
                 f"admits requests {admitted} whose KV blocks are not free; ask `lane.room` for all blocks together"
             )
         return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id, self.swap)
-
-
-def picture(lane: LaneState) -> dict[str, Any]:
-    """What a batcher may read of a lane, copied, to compare with later."""
-    pool, group = lane.replica.pool, lane.group
-    return {
-        "prefilling": [_seen(each) for each in lane.prefilling],
-        "queue": [_seen(each) for each in lane.queue()],
-        "decodes": [_seen(each) for each in lane.decodes()],
-        "running": (lane.running, lane.decoding, lane.waiting, lane.preempted),
-        "blocks": (pool.held, pool.cached, pool.explicit, list(pool.lru), group.offsets, group.step),
-        "engine": (lane.engine, lane.spec, lane.model_layers),
-    }
-
-
-def _seen(sequence: Sequence) -> tuple[Any, ...]:
-    return (
-        sequence.request, sequence.phase, sequence.computed, sequence.produced, sequence.chunk, sequence.layer,
-        sequence.source, sequence.swapped, sequence.shared, sequence.output_tokens, sequence.cancelled,
-    )  # fmt: skip
-
-
-def _unchanged(lane: LaneState, before: dict[str, Any]) -> None:
-    after = picture(lane)
-    for name, value in before.items():
-        if after[name] != value:
-            raise RuleBroken(f"changed the lane's {name} from {value!r} to {after[name]!r}; the view is not its own")
 
 
 def _check_batch(lane: LaneState, batch: Any) -> None:

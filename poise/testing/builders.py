@@ -176,7 +176,12 @@ class _Nothing:
         return Batch(decode=NONE)
 
     def victim(self, lane: LaneView) -> Victim:
-        return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
+        return newest(lane)
+
+
+def newest(lane: LaneView) -> Victim:
+    """Who was admitted last: the last prompt under way, else the newest decode."""
+    return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
 
 
 def a_lane(

@@ -96,7 +96,7 @@ def test_the_router_chooses_among_those_that_admissions_leave() -> None:
     for number in range(3):
         assert control.handle(Arrived(number, request(number))) == (Dispatch(number, number, number, True),)
     assert control.router.able == [(0, 1, 2), (1, 2), (2,)]
-    assert control.state.narrow is None
+    assert control.state.able(request(9)) == (0, 1, 2), "what one decision is shown stays with it"
 
 
 def test_who_is_not_admitted_waits_and_is_sent_when_there_is_room() -> None:
