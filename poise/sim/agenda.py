@@ -1,4 +1,4 @@
-"""What happens when: a heap of integers, each an instant, a kind and a number in one.
+"""What happens when: a heap of entries, each an instant, a kind and a number.
 
 At one instant things go by kind, then by number (a replica, a request, or a count of what was asked for), so a run
 repeats itself whatever the order in which they were entered.
@@ -24,14 +24,11 @@ STEP: Final = 8
 SAMPLE: Final = 9
 """Kinds of things that happen, in their order at one instant."""
 
-ID_BITS: Final = 36
-AT_BITS: Final = ID_BITS + 4
-ID_MASK: Final = (1 << ID_BITS) - 1
-TAIL_MASK: Final = (1 << AT_BITS) - 1
-STEP_KEY: Final = STEP << ID_BITS
-ARRIVE_KEY: Final = ARRIVE << ID_BITS
-END: Final = NEVER << AT_BITS
-"""A key behind all others."""
+Entry = tuple[int, int, int]
+"""An instant in picoseconds, a kind, and a number (a replica, a request, or a count of what was asked for)."""
+
+END: Final[Entry] = (NEVER, 0, 0)
+"""An entry behind all others."""
 
 
 class Agenda:
@@ -41,13 +38,13 @@ class Agenda:
 
     def __init__(self) -> None:
         self.now = 0
-        self.heap: list[int] = []
+        self.heap: list[Entry] = []
         self._laters: dict[int, Callable[[], None]] = {}
         self._count = 0
 
     def push(self, at: int, kind: int, number: int = 0) -> None:
         """Enter something of `kind` at `at`."""
-        heappush(self.heap, at << AT_BITS | kind << ID_BITS | number)
+        heappush(self.heap, (at, kind, number))
 
     def later(self, at: int, kind: int, call: Callable[[], None]) -> None:
         """Do `call` at `at`; calls of one instant and kind go in the order in which they were asked for."""

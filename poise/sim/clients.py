@@ -11,7 +11,7 @@ from poise.core.made import made
 from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
 from poise.core.request import RequestView
 from poise.core.units import SECOND
-from poise.sim.agenda import ARRIVE, ARRIVE_KEY, AT_BITS, END, TIMEOUT, Agenda
+from poise.sim.agenda import ARRIVE, END, TIMEOUT, Agenda, Entry
 from poise.sim.arrivals import Arrivals
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Clients:
     until: nobody arrives later.  turn: tells the control side of an event.
     news: brings what it believes up to date, as before a decision, so that none is made for who has just left.
     progress: output tokens that a request has by now.
-    next_key, next_row: the next arrival by the clock, as a key of the agenda (END: none).
+    next_arrival, next_row: the next arrival by the clock, as an entry of the agenda (END: none).
     accounts: where the time of requests is charged, if anybody asked.
     open: whether every request comes by its own stamp, and waits for no other.  all_in: called with the last one.
     arrived, ended: how many did so far; last_at: when the last one ended.
@@ -45,7 +45,7 @@ class Clients:
         self.arrivals = Arrivals(workload)
         self._order, self._stamps = self.arrivals.order, self.arrivals.arrival
         self.records = Records(self.arrivals.rows)
-        self.next_key = END
+        self.next_arrival: Entry = END
         self.next_row = -1
         self.arrived = 0
         self.ended = 0
@@ -76,9 +76,9 @@ class Clients:
             at = self._stamps[row]
             if at <= self._until:
                 self.next_row = row
-                self.next_key = at << AT_BITS | ARRIVE_KEY
+                self.next_arrival = (at, ARRIVE, 0)
                 return
-        self.next_key = END
+        self.next_arrival = END
         if self.open:
             self._all_in()
 

@@ -27,22 +27,18 @@ from poise.core.state import DRAINING
 from poise.core.units import NEVER, ps
 from poise.sim.agenda import (
     ARRIVE,
-    AT_BITS,
     DELIVER,
     END,
     FAULT,
-    ID_BITS,
-    ID_MASK,
     MEASURE,
     SAMPLE,
     START,
     STEP,
-    STEP_KEY,
-    TAIL_MASK,
     TIMEOUT,
     TRANSFER,
     WAKE,
     Agenda,
+    Entry,
 )
 from poise.sim.arrivals import programs_of, reusable
 from poise.sim.clients import Clients
@@ -193,7 +189,7 @@ class World:
         agenda, clients, replicas = self.agenda, self.clients, self.replicas
         heap = agenda.heap
         status = self.control.state.status
-        stop = END if self._drain else (self._until + 1) << AT_BITS
+        stop = END if self._drain else (self._until + 1, FAULT, 0)
         after_event, tell, enough = self._after_event, self._tell, self._enough
         counts = tell is not None or enough is not None
         direct = self.direct
@@ -211,23 +207,21 @@ class World:
         }
         count = 0
         while True:
-            key = heap[0] if heap else END
-            if clients.next_key < key:
-                key = clients.next_key
-                if key >= stop:
+            entry = heap[0] if heap else END
+            if clients.next_arrival < entry:
+                if clients.next_arrival >= stop:
                     return
-                agenda.now = key >> AT_BITS
+                agenda.now = clients.next_arrival[0]
                 row = clients.next_row
                 clients.find_next()
                 if direct:
                     self._arrive(row)
                 else:
                     clients.arrive(row)
-            elif key >= stop:
+            elif entry >= stop:
                 return
             else:
-                now, tail = key >> AT_BITS, key & TAIL_MASK
-                kind, number = tail >> ID_BITS, tail & ID_MASK
+                now, kind, number = entry
                 if kind == STEP:
                     replica = replicas[number]
                     if replica.next_at != now:
@@ -239,7 +233,7 @@ class World:
                         self._stepped_at, self._stepped = now, number
                     out = replica.turn(now, passed)
                     if replica.next_at < NEVER:
-                        heapreplace(heap, replica.next_at << AT_BITS | STEP_KEY | number)
+                        heapreplace(heap, (replica.next_at, STEP, number))
                     else:
                         heappop(heap)
                     if lends and not replica.running and replica.waiting:
@@ -426,7 +420,7 @@ class World:
         now = self.agenda.now
         replica.add(running, now, now == self._stepped_at and number <= self._stepped)
         if replica.next_at != before:
-            heappush(self.agenda.heap, replica.next_at << AT_BITS | STEP_KEY | number)
+            heappush(self.agenda.heap, (replica.next_at, STEP, number))
 
     def _refuse(self, action: Refuse) -> None:
         if self.records.status[action.request] != UNFINISHED:
@@ -553,17 +547,17 @@ class World:
 
     def _goes_on(self) -> bool:
         """Whether anything but reports, samples and beats is still to come."""
-        if self.clients.next_key < END or any(map(self._matters, self.agenda.heap)):
+        if self.clients.next_arrival < END or any(map(self._matters, self.agenda.heap)):
             self._beats = 0
             return True
         return self.scaling is not None and self._may_be_served(self.scaling)
 
-    def _matters(self, key: int) -> bool:
-        kind = key >> ID_BITS & 15
+    def _matters(self, entry: Entry) -> bool:
+        at, kind, number = entry
         if kind == STEP:  # an entry of a batch that was cut since is void
-            return self.replicas[key & ID_MASK].next_at == key >> AT_BITS
+            return self.replicas[number].next_at == at
         if kind == WAKE:
-            return key & ID_MASK != BEAT
+            return number != BEAT
         return kind not in (START, MEASURE, DELIVER, SAMPLE)
 
     def _may_be_served(self, scaling: Scaling) -> bool:
