@@ -14,9 +14,9 @@ HOOKS_AT = Marked("write-a-policy.md", "hooks")
 
 def _asked(slot: Slot) -> str:
     """The method with its arguments, as a built-in policy has it."""
-    method = getattr(find(slot.name, names(slot.name)[0]), slot.method)
+    method = getattr(find(slot.name, names(slot.name)[0]), slot.verb)
     given = [each for each in inspect.signature(method).parameters if each != "self"]
-    return f"{slot.method}({', '.join(given)})"
+    return f"{slot.verb}({', '.join(given)})"
 
 
 def slots() -> str:
@@ -26,7 +26,7 @@ def slots() -> str:
         "|---|---|---|---|---|---|",
     ]
     for slot in SLOTS.values():
-        folder = f"[`{slot.folder}`](../poise/policies/{slot.folder})"
+        folder = f"[`{slot.verb}`](../poise/policies/{slot.verb})"
         without = f"{folder}; {slot.without}" if slot.without else folder
         worlds = ", ".join(slot.worlds)
         lines.append(f"| `{slot.name}` | `{_asked(slot)}` | {slot.purpose} | {slot.asked} | {worlds} | {without} |")

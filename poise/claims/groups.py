@@ -34,7 +34,7 @@ _BY_SLOT = {
     "placer": PARALLEL,
     "scaler": CAPACITY,
     "forecast": CAPACITY,
-    "knob": CAPACITY,
+    "cap": CAPACITY,
     "workload": CAPACITY,
     "cost": COSTS,
 }

@@ -59,7 +59,7 @@ class Control:
     """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
     policies: those of the slots that `slot.CONTROL` names are asked; deep-copied, so that two controls never share
-    their state.  A router that can `rebalance` is its own mover where none is given; several admissions narrow one
+    their state.  A router that can `move` requests is its own mover where none is given; several admissions narrow one
     another's choice.
     replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: times that a request is
     sent before it is refused for good, where engines refuse it in a way that another may not; one whose replicas cannot
@@ -191,7 +191,7 @@ class Control:
         request = event.request
         if self.predictor is not None:
             self.chance.key = request.id
-            request = request._replace(predicted_tokens=self.predictor.foretell(request, self.chance))
+            request = request._replace(predicted_tokens=self.predictor.predict(request, self.chance))
         for enter in self._enters:
             answer = enter(request, self.state)
             if answer is not None:
@@ -395,7 +395,7 @@ class Control:
     def _rebalance(self) -> list[Move]:
         """The moves that the mover wants now, entered in the books."""
         assert self.mover is not None
-        moves = list(self.mover.rebalance(self.state))
+        moves = list(self.mover.move(self.state))
         self._enter(self.mover, moves)
         return moves
 

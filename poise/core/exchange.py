@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def mover_of(own: Mapping[str, Any]) -> Any:
     """Who moves requests: the policy of that slot, or the router where it can."""
-    if own["mover"] is None and hasattr(own["router"], "rebalance"):
+    if own["mover"] is None and hasattr(own["router"], "move"):
         return own["router"]
     return own["mover"]
 

@@ -49,7 +49,7 @@ class Order(Protocol):
         """Its place in that queue, the least first; asked with the flow. Ties go by arrival, then id."""
         ...
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> Any:
+    def order(self, flow: Hashable, cluster: ClusterView) -> Any:
         """Which of several flows goes first, the least; it may change from one decision to the next."""
         ...
 
@@ -82,7 +82,7 @@ class Predictor(Protocol):
     Where a class has `reveal(truth)`, the simulator hands it a function from a request's id to its true output tokens.
     """
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """Output tokens, at least 1 (0: unsaid); asked once, when the request arrives."""
         ...
 
@@ -102,7 +102,7 @@ class Mover(Protocol):
         """The columns read; a class attribute will do."""
         ...
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The moves to begin now, of requests that `cluster.flights` shows and that are not moving."""
         ...
 
@@ -143,7 +143,7 @@ class Hedger(Protocol):
         """
         ...
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         """One of the `able` replicas, to which a copy goes; None for none now. `replica` has the request."""
@@ -184,7 +184,7 @@ class Forecaster(Protocol):
     to the number of requests that arrive from the first until before the second.
     """
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """Requests a second from `now` until `until`, picoseconds."""
         ...
 
@@ -208,7 +208,7 @@ class Recovery(Protocol):
         """Whether a request that was lost goes on behind the tokens that its client has, or starts again."""
         ...
 
-    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+    def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """The moves to begin now, of requests that `cluster.flights(replica)` shows, which will be gone at `gone_at`.
 
         Asked when that is told, after reports and wakes, and when a request there has its first token.
@@ -224,7 +224,7 @@ class Queue(Protocol):
     `FlowQueue`.
     """
 
-    def key(self, request: RequestView) -> Any:
+    def queue(self, request: RequestView) -> Any:
         """A value to sort by, the least first; fixed while the request waits. Ties go by arrival, then id."""
         ...
 
@@ -272,7 +272,7 @@ class Batcher(Protocol):
     `waits` was never called) leaves it to look.
     """
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The next batch; an empty one lets the lane idle until something changes."""
         ...
 
@@ -308,7 +308,7 @@ class Preempt(Protocol):
     - `place(sequence)`, a queue's: then it orders the queue where no queue policy does, anew after each review.
     """
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         """One of the lane's running requests; asked until the step fits."""
         ...
 
@@ -332,7 +332,7 @@ class Cache(Protocol):
       the next request of its session arrives, -1 for none.
     """
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Picoseconds for which the prefix of `request` must not be evicted; 0 leaves it to LRU."""
         ...
 
@@ -348,10 +348,10 @@ class Placer(Protocol):
         ...
 
 
-class Knob(Protocol):
+class Cap(Protocol):
     """The clocks of a row's devices, by priority; asked at every reading of the row's power."""
 
-    def tune(self, power: float, now_s: float) -> tuple[float, float]:
+    def cap(self, power: float, now_s: float) -> tuple[float, float]:
         """Clocks of low and of high priority, as parts of the full one; `power` is a part of the row's budget."""
         ...
 

@@ -322,7 +322,7 @@ class Replica:
         if pool.lru or sequence.nodes or sequence.output_id >= 0:
             keep = 0
             if self.cache is not None and not sequence.cancelled:
-                keep = self.cache.keep(sequence.request, sequence, lane)
+                keep = self.cache.cache(sequence.request, sequence, lane)
             nodes = pool.release(sequence, sequence.output_id)
             if keep > 0 and nodes:
                 place = None if self._gives_way is None else self._gives_way(sequence.request)

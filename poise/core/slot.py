@@ -56,8 +56,8 @@ CLOSE: Final = 0.75
 class Slot:
     """One decision.
 
-    name: in files, and of the bundle's field.  folder: of the built-in policies, under `poise/policies`.
-    method: what a class must have to fill it.  purpose: whom or what it decides on, in a few words.
+    name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
+    the built-in policies under `poise/policies`.  purpose: whom or what it decides on, in a few words.
     asked: when.  hears: the events upon which the method may be asked; a planner and an engine ask without events.
     on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: who asks it.
     example, without: a policy for it, and what holds where none is given.
@@ -69,8 +69,7 @@ class Slot:
     """
 
     name: str
-    folder: str
-    method: str
+    verb: str
     purpose: str
     asked: str
     on: str
@@ -89,11 +88,11 @@ class Slot:
     @property
     def known(self) -> tuple[str, ...]:
         """All names of methods and attributes by which a class for this slot is asked."""
-        return (self.method, *self.also, *self.hooks, *_ANY)
+        return (self.verb, *self.also, *self.hooks, *_ANY)
 
     def fills(self, policy: Any) -> bool:
         """Whether an object, or a class, has the method."""
-        return callable(getattr(policy, self.method, None))
+        return callable(getattr(policy, self.verb, None))
 
 
 _ANY: Final = {
@@ -121,7 +120,7 @@ _FREES: Final = (
 
 _TABLE: Final = (
     Slot(
-        "router", "route", "route", "which replica gets a request", "for each request at the gateway",
+        "router", "route", "which replica gets a request", "for each request at the gateway",
         "at the gateway", _EVERYWHERE, "control", "prefix_cache",
         without="the least loaded of the replicas that have most of its prompt",
         default="cache_aware", needed=True, hears=(Arrived, *_FREES), exchangeable=True,
@@ -129,24 +128,24 @@ _TABLE: Final = (
         hooks={
             **_OBSERVE,
             "group": "group(request): who waits for the same; groups do not wait for one another",
-            "rebalance": "a mover's method: then the router moves requests too, where no mover is given",
+            "move": "a mover's method: then the router moves requests too, where no mover is given",
             "eager": "a mover's attribute",
             "without_prefixes": "what it goes by where requests have no prefix identity, in words",
         },
     ),
     Slot(
-        "mover", "move", "rebalance", "which requests change their replica after they were sent",
+        "mover", "move", "which requests change their replica after they were sent",
         "after reports and wakes; a router may have the method too", _SENT, ("simulation", "gateway"), "control",
         "central_search", without="the router, if it can move requests", hears=(Arrived, *_NEWS), exchangeable=True,
         hooks={**_OBSERVE, "eager": "True to be asked after each arrival too"},
     ),
     Slot(
-        "lender", "lend", "lend", "which replicas use KV blocks of others", "after reports and wakes",
+        "lender", "lend", "which replicas use KV blocks of others", "after reports and wakes",
         "between engines that lend KV blocks", ("simulation",), "control", "infinite_llm",
         without="no replica uses KV blocks of another", hears=_NEWS, hooks=_OBSERVE,
     ),
     Slot(
-        "order", "order", "rank", "whom the gateway sends first of those it holds",
+        "order", "order", "whom the gateway sends first of those it holds",
         "when the gateway holds requests", "at the gateway", _EVERYWHERE, "control", "virtual_token_counter",
         without="first come, first served", hears=(Arrived, *_FREES), exchangeable=True,
         also={
@@ -157,7 +156,7 @@ _TABLE: Final = (
         hooks={**_OBSERVE, **_TURNS, "without_prefixes": "as a router's"},
     ),
     Slot(
-        "admission", "admit", "admit", "which requests may be sent, and where to",
+        "admission", "admit", "which requests may be sent, and where to",
         "before the router, for each request", "at the gateway", _EVERYWHERE, "control", "ceiling",
         without="all are admitted", hears=(Arrived, *_FREES), several=True, exchangeable=True,
         hooks={
@@ -166,21 +165,21 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "predictor", "predict", "foretell", "how many output tokens a request will have",
+        "predictor", "predict", "how many output tokens a request will have",
         "when a request arrives", "at the gateway", ("simulation", "gateway", "proxy"), "control", "history",
         without="nothing is predicted", hears=(Arrived,), exchangeable=True,
         also={"learn": "learn(request, output_tokens): told of each that finished"},
         hooks={**_OBSERVE, **_REVEAL},
     ),
     Slot(
-        "hedge", "hedge", "second", "which requests are sent to a second replica too",
+        "hedge", "hedge", "which requests are sent to a second replica too",
         "when a request waited for its first token as long as `wait` said", _SENT, ("simulation", "gateway"),
         "control", "tail", without="none is sent twice", hears=(Tick,), exchangeable=True,
         also={"wait": "wait(request, replica, cluster): picoseconds until a copy is asked for, 0 for never"},
         hooks={**_OBSERVE, "taken": _TURNS["taken"], "ended": _TURNS["ended"]},
     ),
     Slot(
-        "scaler", "scale", "scale", "how many replicas each pool has, and in which role",
+        "scaler", "scale", "how many replicas each pool has, and in which role",
         "every `period_s` seconds", "at the gateway", ("simulation", "gateway", "proxy"), "control", "kpa",
         without="as many as at the start", hears=(Tick,),
         also={"period_s": "seconds between two decisions"},
@@ -192,12 +191,12 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "forecast", "forecast", "foresee", "how many requests will come, for a scaler", "before the scaler",
+        "forecast", "forecast", "how many requests will come, for a scaler", "before the scaler",
         "at the gateway", ("simulation", "gateway", "proxy"), "control", "recent", without="nothing is forecast",
         hears=(Tick,), hooks={**_OBSERVE, **_REVEAL},
     ),
     Slot(
-        "recovery", "recover", "leave", "what becomes of the requests of a replica that goes",
+        "recovery", "recover", "what becomes of the requests of a replica that goes",
         "while a replica drains that will be gone at an instant", "on replicas that are told when they go",
         ("simulation",), "control", "migrate", without="they are computed again, as by recompute",
         hears=(Draining, FirstToken, *_NEWS),
@@ -205,7 +204,7 @@ _TABLE: Final = (
         hooks={**_OBSERVE, "patience_s": "seconds after which KV on its way is given up"},
     ),
     Slot(
-        "queue", "queue", "key", "in which order an engine admits requests", "once for each that joins the queue",
+        "queue", "queue", "in which order an engine admits requests", "once for each that joins the queue",
         "inside engines", ("simulation", "inside"), "engine", "priority", without="first come, first served",
         hooks={
             "place": "place(sequence): asked instead, so that it can tell who was preempted or pinned",
@@ -216,7 +215,7 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "batcher", "batch", "compose", "which work shares the next step of an engine",
+        "batcher", "batch", "which work shares the next step of an engine",
         "when a lane is free and something changed", "inside engines", ("simulation", "inside"), "engine", "sarathi",
         without="chunked prefill, as vLLM has it", default="chunked",
         hooks={
@@ -232,7 +231,7 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "preempt", "preempt", "victim", "who gives way when the KV cache is full",
+        "preempt", "preempt", "who gives way when the KV cache is full",
         "when KV blocks run out, until the step fits", "inside engines", ("simulation", "inside"), "engine",
         "last_admitted", without="who was admitted last, computed again", default="last_admitted",
         hooks={
@@ -243,7 +242,7 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "cache", "cache", "keep", "how long the KV of a request that ended stays pinned", "when a request ends",
+        "cache", "cache", "how long the KV of a request that ended stays pinned", "when a request ends",
         "inside engines and on engines that take hints", ("simulation", "gateway", "inside"), "engine", "fixed_ttl",
         without="LRU alone",
         hooks={
@@ -255,11 +254,11 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "placer", "place", "place", "how many of which units serve a demand", "before anything runs",
+        "placer", "place", "how many of which units serve a demand", "before anything runs",
         "before anything runs", ("planner",), "planner", "melange",
     ),
     Slot(
-        "knob", "knob", "tune", "how fast the devices of a row may run, by priority",
+        "cap", "cap", "how fast the devices of a row may run, by priority",
         "at each reading of a row's power", "over the power of a row", ("planner",), "planner", "polca",
     ),
 )  # fmt: skip
@@ -306,7 +305,7 @@ def check_policy(name: str, policy: Any) -> None:
         raise PolicyError(f"{name} is the class {policy.__name__}; give an object of it, as in {policy.__name__}()")
     if not slot.fills(policy):
         raise PolicyError(
-            f"{name} is {policy!r}, which has no method {slot.method!r}; give an object of a class that has it"
+            f"{name} is {policy!r}, which has no method {slot.verb!r}; give an object of a class that has it"
         )
     kind: type = type(policy)
     check_names(name, kind)

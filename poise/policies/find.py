@@ -24,7 +24,7 @@ def find(slot: str, name: str) -> type:
     if ":" in name:
         return _outside(slot, name)
     if name in _built_in(slot):
-        module = importlib.import_module(f"poise.policies.{SLOTS[slot].folder}.{name}")
+        module = importlib.import_module(f"poise.policies.{SLOTS[slot].verb}.{name}")
         kinds = vars(module).values()
         own = [kind for kind in kinds if _fills(kind, SLOTS[slot]) and kind.__module__ == module.__name__]
         found: type = own[0]
@@ -138,7 +138,7 @@ def _alike(value: Any, default: Any) -> bool:
 
 
 def _built_in(slot: str) -> list[str]:
-    package = importlib.import_module(f"poise.policies.{SLOTS[slot].folder}")
+    package = importlib.import_module(f"poise.policies.{SLOTS[slot].verb}")
     return [module.name for module in pkgutil.iter_modules(package.__path__)]
 
 
@@ -173,6 +173,6 @@ def _outside(slot: str, name: str) -> type:
             f"policies.{slot}: module {module_name} has no {class_name!r}; name a class in it"
         ) from None
     if not _fills(kind, SLOTS[slot]):
-        method = SLOTS[slot].method
+        method = SLOTS[slot].verb
         raise ScenarioError(f"policies.{slot}: {name} has no method {method!r}, which a {slot} must have")
     return kind  # type: ignore[no-any-return]

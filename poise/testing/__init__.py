@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from poise.testing.builders import a_replica as a_replica
     from poise.testing.builders import a_request as a_request
     from poise.testing.cache import check_cache as check_cache
+    from poise.testing.cap import check_cap as check_cap
     from poise.testing.cost import LinearCost as LinearCost
     from poise.testing.forecast import check_forecast as check_forecast
     from poise.testing.hedge import check_hedge as check_hedge
     from poise.testing.invariants import check_replica as check_replica
     from poise.testing.invariants import check_world as check_world
-    from poise.testing.knob import check_knob as check_knob
     from poise.testing.lender import check_lender as check_lender
     from poise.testing.mover import check_mover as check_mover
     from poise.testing.order import check_order as check_order

@@ -91,14 +91,14 @@ class _Watched:
         self.lane: LaneView | None = None
         self.admitted: tuple[Sequence, ...] = ()
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         assert isinstance(lane, LaneState)
         before = picture(lane)
         here = {id(sequence): sequence for sequence in lane.replica.sequences.values()}  # the lane's, not the batcher's
         twin = copy.deepcopy(self.batcher, here)
-        batch = self.batcher.compose(lane)
+        batch = self.batcher.batch(lane)
         unchanged(lane, before)
-        again = twin.compose(lane)
+        again = twin.batch(lane)
         if batch != again:
             raise RuleBroken(
                 f"composes {batch!r} but its deep copy, asked the same, {again!r}; keep no state outside the object"
@@ -117,7 +117,7 @@ class _Watched:
         self.admitted = tuple(waiting[entry.request] for entry in batch.entries if entry.request in waiting)
         return batch
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         admitted = [sequence.id for sequence in self.admitted if sequence.phase == Phase.PREFILL]
         if admitted and lane is self.lane and not lane.preempted:
             raise RuleBroken(

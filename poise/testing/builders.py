@@ -172,10 +172,10 @@ def a_bundle(**policies: Any) -> Bundle:
 class _Nothing:
     """A batcher and a preemption rule for lanes that only stand still."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch(decode=NONE)
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         return newest(lane)
 
 

@@ -66,7 +66,7 @@ def _run(watched: _Watched, case: Case, one_step: bool) -> Log:
 class Plain:
     """A batcher that takes one prompt at a time beside all decodes, cut to the token budget."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The prompt under way, or the head of the queue once its whole prompt has room."""
         budget = lane.engine.token_budget - lane.decoding
         if lane.prefilling:
@@ -88,7 +88,7 @@ class Plain:
 class Newest:
     """A preemption rule: who was admitted last gives way, and is computed again."""
 
-    def victim(self, lane: LaneView) -> Any:
+    def preempt(self, lane: LaneView) -> Any:
         """The last prompt under way, or the newest decode."""
         return newest(lane)
 
@@ -106,10 +106,10 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._ask if name == SLOTS[self.slot].method else getattr(self._policy, name)
+        return self._ask if name == SLOTS[self.slot].verb else getattr(self._policy, name)
 
     def _ask(self, *given: Any) -> Any:
-        method = SLOTS[self.slot].method
+        method = SLOTS[self.slot].verb
         lane = given[-1] if isinstance(given[-1], LaneState) else None
         kept: dict[int, Any] = {}
         before: dict[str, Any] = {}

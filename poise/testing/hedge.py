@@ -49,7 +49,7 @@ def _play(both: Twins, needs: tuple[str, ...], rng: random.Random, session: list
         others = tuple(each for each in able if each != replica)
         if others:
             second = both.ask(
-                SLOTS["hedge"].method, request, replica, others, view=view, then=(a_chance(key=request.id),)
+                SLOTS["hedge"].verb, request, replica, others, view=view, then=(a_chance(key=request.id),)
             )
             if second is not None and second not in others:
                 raise RuleBroken(f"{both.who} answers {second!r}; it must be one of {others}, or None; {both.where}")

@@ -32,7 +32,7 @@ def check_mover(make: Callable[[], Mover], *, seed: int = 0) -> None:
             both.join_copy()
         both.where = f"round {number}"
         replicas = a_fleet(rng, _REPLICAS, number * SECOND)
-        answer = both.ask(SLOTS["mover"].method, view=view_of(replicas, needs, number * SECOND))
+        answer = both.ask(SLOTS["mover"].verb, view=view_of(replicas, needs, number * SECOND))
         if not isinstance(answer, list | tuple):
             raise RuleBroken(f"{both.who} answers {answer!r}; it must be a list of Move; {both.where}")
         check_moves(both, list(answer), replicas)

@@ -74,7 +74,7 @@ def _ask(placer: Any, who: str, where: str, *given: Any) -> Placement | None:
     """What it answers; None where it says that there is no placement, or that it does not take such a demand."""
     with asked(who, where):
         try:
-            found: Placement = getattr(placer, SLOTS["placer"].method)(*given)
+            found: Placement = getattr(placer, SLOTS["placer"].verb)(*given)
         except UserError:
             return None
     if not isinstance(found, Placement):

@@ -41,7 +41,7 @@ def check_recovery(make: Callable[[], Recovery], *, seed: int = 0) -> None:
         both.where = f"round {number}, of replica {goes}, gone at {gone_at} ps"
         replicas = a_fleet(rng, _REPLICAS, now)
         replicas[goes] = replicas[goes]._replace(able=False)
-        answer = both.ask(SLOTS["recovery"].method, goes, gone_at, view=view_of(replicas, needs, now))
+        answer = both.ask(SLOTS["recovery"].verb, goes, gone_at, view=view_of(replicas, needs, now))
         if not isinstance(answer, list | tuple):
             raise RuleBroken(f"{both.who} answers {answer!r}; it must be a list of Move or Wake; {both.where}")
         late = [each for each in answer if type(each) is Wake and each.at <= now]

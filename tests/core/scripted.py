@@ -47,7 +47,7 @@ class Hasty:
         self.asked[request.id] += 1
         return self.after * (request.id % 3) if self.asked[request.id] <= 4 else 0
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         return chance.pick(able) if (cluster.now // self.after + request.id) % 4 else None

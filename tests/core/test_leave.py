@@ -73,7 +73,7 @@ class Urgent:
     def served(self, request: RequestView, tokens: int, now: int) -> None:
         self.told.append((request.id, tokens, now))
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         known = [*lane.prefilling, *lane.queue()]
         if not known:
             return Batch((), ALL, UNTIL_CHANGE)
@@ -100,8 +100,8 @@ def test_a_newcomer_is_heard_at_the_next_layer() -> None:
 
 def test_decodes_cannot_be_left_between_layers() -> None:
     class Careless(Urgent):
-        def compose(self, lane: LaneView) -> Batch:
-            return Urgent.compose(self, lane)._replace(decode=ALL)
+        def batch(self, lane: LaneView) -> Batch:
+            return Urgent.batch(self, lane)._replace(decode=ALL)
 
     replica = Replica(Engine(), COST, 100, Policies(batcher=Careless()), layers=10)
     clients = [Client(RequestView(0, 0, 10), 9), Client(RequestView(1, ps(3.5), 10), 1)]
@@ -112,11 +112,11 @@ def test_decodes_cannot_be_left_between_layers() -> None:
 class Patient(Chunked):
     """Lets prompts wait until the fifth second of each ten."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         begin = -(-lane.now // ps(5.0)) * ps(5.0)
         if lane.waiting and lane.now != begin:
             return Batch((), ALL, UNTIL_CHANGE, wake_at=begin)
-        return Chunked.compose(self, lane)
+        return Chunked.batch(self, lane)
 
 
 @pytest.mark.parametrize("one_step", [False, True])
@@ -128,7 +128,7 @@ def test_a_lane_waits_until_an_instant(one_step: bool) -> None:
 
 def test_an_instant_that_is_over_is_refused() -> None:
     class Late(Chunked):
-        def compose(self, lane: LaneView) -> Batch:
+        def batch(self, lane: LaneView) -> Batch:
             return Batch((), ALL, wake_at=lane.now)
 
     replica = Replica(Engine(), COST, 100, Policies(batcher=Late()))

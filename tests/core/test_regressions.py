@@ -109,9 +109,9 @@ def test_view_of_decodes_is_current() -> None:
     class Looks(Chunked):
         decodes_alone = False
 
-        def compose(self, lane):
+        def batch(self, lane):
             seen.append([(s.computed, s.produced) for s in lane.decodes()])
-            return Chunked.compose(self, lane)._replace(hold=ONE_STEP)
+            return Chunked.batch(self, lane)._replace(hold=ONE_STEP)
 
     drive(
         Replica(Engine(), LinearCost(), 100, Policies(batcher=Looks())),

@@ -104,7 +104,7 @@ def test_a_forecast_looks_as_far_as_a_start_takes() -> None:
     rates: list[float] = []
 
     class Seer:
-        def foresee(self, now: int, until: int, chance: Chance) -> float:
+        def forecast(self, now: int, until: int, chance: Chance) -> float:
             spans.append((until - now) // SECOND)
             return 7.5
 

@@ -33,7 +33,7 @@ def test_the_bundle_has_a_field_for_each_slot_of_a_scenario() -> None:
 
 def test_every_folder_of_policies_is_a_slots() -> None:
     folders = [each.name for each in pkgutil.iter_modules([str(ROOT / "policies")]) if each.ispkg]
-    assert sorted(folders) == sorted(slot.folder for slot in SLOTS.values())
+    assert sorted(folders) == sorted(slot.verb for slot in SLOTS.values())
 
 
 def test_every_hook_is_asked_for_somewhere() -> None:
@@ -77,7 +77,7 @@ def _noting(handle: Any, now: list[Any]) -> Any:
 
 
 def _listen(patch: pytest.MonkeyPatch, slot: str, kind: type, note: Any) -> None:
-    method = SLOTS[slot].method
+    method = SLOTS[slot].verb
     inner = getattr(kind, method)
 
     def asked(self: Any, *given: Any) -> Any:
@@ -110,7 +110,7 @@ CALLED = [
 def test_a_misspelt_hook_is_an_error_that_names_the_right_one(slot: str, hook: str) -> None:
     known = {each for other in SLOTS.values() for each in other.known}
     for slip in sorted(_slips(hook) - known):
-        kind = type("Slip", (), {SLOTS[slot].method: lambda self: None, slip: lambda self: None})
+        kind = type("Slip", (), {SLOTS[slot].verb: lambda self: None, slip: lambda self: None})
         with pytest.raises(PolicyError, match=rf"Slip\.{slip} is almost '\w+', by which a {slot} is asked"):
             check_policy(slot, kind())
 
@@ -173,10 +173,10 @@ def test_what_cannot_fill_a_slot_is_refused(slot: str, wrong: Any, said: str) ->
 
 def test_one_object_in_several_slots_of_an_engine_stays_one() -> None:
     class Both:
-        def key(self, request: Any) -> int:
+        def queue(self, request: Any) -> int:
             return 0
 
-        def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+        def cache(self, request: Any, sequence: Any, lane: Any) -> int:
             return 0
 
     both = Both()

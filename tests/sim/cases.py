@@ -195,7 +195,7 @@ class Restless:
         self.eager = eager
         self.moved: dict[int, int] = {}
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         moves = []
         for replica in range(len(cluster.total_blocks)):
             for flight in cluster.flights(replica):
@@ -322,7 +322,7 @@ class KeepSessions:
     def __init__(self, ttl: int) -> None:
         self.ttl = ttl
 
-    def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+    def cache(self, request: Any, sequence: Any, lane: Any) -> int:
         return self.ttl if request.session >= 0 else 0
 
 
@@ -346,7 +346,7 @@ class RankSessions(KeepSessions):
 class PinnedFirst:
     """Who gave way, then whose KV is pinned, then by priority."""
 
-    def key(self, request: Any) -> int:
+    def queue(self, request: Any) -> int:
         return 0
 
     def place(self, sequence: Any) -> tuple[bool, bool, int]:

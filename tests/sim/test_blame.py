@@ -257,7 +257,7 @@ class Once:
     needs = ("flights",)
     eager = True
 
-    def rebalance(self, cluster: Any) -> list[Move]:
+    def move(self, cluster: Any) -> list[Move]:
         return [Move(0, 0, 1) for each in cluster.flights(0) if each.sent_at < cluster.now and each.target < 0]
 
 
@@ -279,7 +279,7 @@ def test_a_move_is_its_own_part_only_while_the_request_stands_still() -> None:
 class Napper:
     """Lets the lane idle between a prompt's two halves until the next arrival."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         for sequence in lane.prefilling:
             return Batch((Entry(sequence.id, sequence.need - sequence.computed),)) if lane.waiting else Batch()
         for sequence in lane.queue():
@@ -296,8 +296,8 @@ def test_an_engine_that_idles_is_told_apart() -> None:
 class SetUp(Chunked):
     """Sets up for prompts."""
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch = Chunked.compose(self, lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = Chunked.batch(self, lane)
         return batch._replace(setup=7 * S if batch.entries else 0)
 
 

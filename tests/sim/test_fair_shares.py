@@ -111,7 +111,7 @@ def _foretold(crowd: Crowd, trace: Trace) -> dict[int, int]:
         if isinstance(event, Arrived):
             chance.key = event.request.id
             requests[event.request.id] = event.request
-            told[event.request.id] = predictor.foretell(event.request, chance)
+            told[event.request.id] = predictor.predict(event.request, chance)
         elif isinstance(event, Finished):
             predictor.learn(requests[event.request], event.output_tokens)
     return told

@@ -48,7 +48,7 @@ class Script:
     def __init__(self, **targets: tuple[int, float]) -> None:
         self.targets = {int(name.removeprefix("r")): where for name, where in targets.items()}
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         moves = []
         for replica in range(len(cluster.total_blocks)):
             for flight in cluster.flights(replica):
@@ -65,7 +65,7 @@ class Evacuate:
 
     needs = ("flights",)
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         away = [each for each in cluster.flights(0) if each.first_token_at >= 0 and each.target < 0]
         return [Move(each.request.id, 0, cluster.peers(each.request, 0)[0]) for each in away]
 
@@ -242,7 +242,7 @@ def test_an_impossible_move_is_the_policys_mistake(move: Move, said: str) -> Non
     class Wrong:
         needs = ("flights",)
 
-        def rebalance(self, cluster: ClusterView) -> list[Move]:
+        def move(self, cluster: ClusterView) -> list[Move]:
             return [move]
 
     with pytest.raises(PolicyError, match=said):
@@ -253,7 +253,7 @@ def test_a_move_is_ordered_once() -> None:
     class Twice:
         needs = ("flights",)
 
-        def rebalance(self, cluster: ClusterView) -> list[Move]:
+        def move(self, cluster: ClusterView) -> list[Move]:
             return [Move(each.request.id, 0, 1) for each in cluster.flights(0)] * 2
 
     with pytest.raises(PolicyError, match="is moving to replica 1 already"):

@@ -42,7 +42,7 @@ class Layered:
 
     groups: int = 2
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         depth = lane.model_layers // self.groups
         for sequence in lane.prefilling:
             first = sequence.layer
@@ -65,7 +65,7 @@ class KeepForTool:
     def __init__(self, ttl_s: float) -> None:
         self.ttl = round(ttl_s * SECOND)
 
-    def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+    def cache(self, request: Any, sequence: Any, lane: Any) -> int:
         return self.ttl if request.session >= 0 else 0
 
 

@@ -27,7 +27,7 @@ def _lies(slot: str, answer: Any, **attributes: Any) -> type:
         return answer(*given) if callable(answer) else answer
 
     also = {"needs": (), **{name: asked for name in SLOTS[slot].also if name != "needs"}, **attributes}
-    return type("Liar", (), {**also, SLOTS[slot].method: asked})
+    return type("Liar", (), {**also, SLOTS[slot].verb: asked})
 
 
 BROKEN = {
@@ -40,7 +40,7 @@ BROKEN = {
     "preempt": (_lies("preempt", Victim(10**6)), "those that run here are"),
     "cache": (_lies("cache", -5), "0 to leave it to LRU"),
     "placer": (_lies("placer", Placement((1,), (), (), 0.0, 0.0)), "one for each of"),
-    "knob": (_lies("knob", (1.0, 1.5)), "at most 1"),
+    "cap": (_lies("cap", (1.0, 1.5)), "at most 1"),
 }
 KNOWN = {"router", "order", "admission", "lender", "scaler", "batcher"}
 """Those whose kits have tests of their own."""
@@ -61,20 +61,20 @@ def test_a_broken_rule_is_found(slot: str) -> None:
 
 @pytest.mark.parametrize("slot", [slot for slot in SLOTS if slot not in KNOWN])
 def test_what_is_no_policy_of_the_slot_is_told_so(slot: str) -> None:
-    with pytest.raises(RuleBroken, match=f"no method '{SLOTS[slot].method}'"):
+    with pytest.raises(RuleBroken, match=f"no method '{SLOTS[slot].verb}'"):
         check_policy(slot, object)
 
 
 @pytest.mark.parametrize("slot", [slot for slot in BROKEN if set(SLOTS[slot].also) - {"needs"}])
 def test_what_a_slot_must_have_besides_is_asked_for(slot: str) -> None:
-    lacking = type("Lacking", (), {"needs": (), SLOTS[slot].method: lambda self, *given: None})
+    lacking = type("Lacking", (), {"needs": (), SLOTS[slot].verb: lambda self, *given: None})
     with pytest.raises(RuleBroken, match=f"which a {slot} must have"):
         check_policy(slot, lacking)
 
 
 def test_a_pin_by_chance_and_a_price_that_is_wrong_are_found() -> None:
     class Fickle(FixedTtl):
-        def keep(self, *given: Any) -> int:
+        def cache(self, *given: Any) -> int:
             return next(_CALLS)
 
     class Cheap(Melange):

@@ -53,14 +53,14 @@ def test_every_happening_can_be_checked() -> None:
 
 
 class Asleep:
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch()
 
 
 class Restless:
     """Starts nothing, yet has the lane look again at once."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         lane.until = 0  # type: ignore[attr-defined]
         return Batch()
 
@@ -70,8 +70,8 @@ class Plodding(Chunked):
 
     decodes_alone = False
 
-    def compose(self, lane: LaneView) -> Batch:
-        return super().compose(lane)._replace(hold=ONE_STEP)
+    def batch(self, lane: LaneView) -> Batch:
+        return super().batch(lane)._replace(hold=ONE_STEP)
 
 
 def test_what_is_left_for_ever_is_told() -> None:

@@ -13,14 +13,14 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Criterion, Curve, Findings, Point
 from poise.core.power import capped
 from poise.cost.row import Played, Row
-from poise.policies.knob.polca import FULL_MHZ, Polca
+from poise.policies.cap.polca import FULL_MHZ, Polca
 from poise.report.wording import write
 
 CLAIM = Claim(
     system="POLCA",
     paper="arXiv 2308.12908",
     year=2023,
-    slot="knob",
+    slot="cap",
     policies=("polca",),
     headline="30 % more servers in a row of 40 within its power, no power brake in six weeks; less than 1 % slower for "
     "high priority and less than 2 % for low",

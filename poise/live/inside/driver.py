@@ -121,7 +121,7 @@ class Driver:
         if self._alone and not (lane.prefilling or lane.waiting or lane.paused or lane.preempted):
             batch = Batch()
         else:
-            batch = self._batcher.compose(lane)
+            batch = self._batcher.batch(lane)
             cannot = impossible(batch, lane.model_layers)
             if cannot:
                 raise self._wrong(cannot)
@@ -181,7 +181,7 @@ class Driver:
             self._outward.preempt(leaver)
             lane.left()
             return None
-        victim = self._preempt.victim(lane)
+        victim = self._preempt.preempt(lane)
         seat = lane.seats.find(victim.request)
         if seat is None or not seat.admitted:
             raise PolicyError(f"{type(self._preempt).__name__} names {victim}, which does not run")

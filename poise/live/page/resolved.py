@@ -16,7 +16,7 @@ from poise.live.page.merge import Json
 from poise.live.page.seen import plain
 
 PLAIN = (bool, int, float, str)
-PARTS = tuple(SLOTS[slot].method for slot in acting("gateway"))
+PARTS = tuple(SLOTS[slot].verb for slot in acting("gateway"))
 """Methods by which a parameter is known to be a policy itself."""
 
 

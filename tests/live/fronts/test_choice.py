@@ -52,7 +52,7 @@ def test_what_the_router_settles_itself_stays(decision: Route | Hold) -> None:
 def test_it_has_what_its_router_has_and_nothing_else() -> None:
     plain, pulls, moves = Fallback(LeastRequests()), Fallback(Pull()), Fallback(DualMap())
     assert [hasattr(each, "group") for each in (plain, pulls)] == [False, True]
-    assert [hasattr(each, "rebalance") for each in (plain, moves)] == [False, True]
+    assert [hasattr(each, "move") for each in (plain, moves)] == [False, True]
     assert copy.deepcopy(moves).router is not moves.router
     assert Control(Policies(router=moves), [ReplicaSpec()] * 2).mover is not None
 

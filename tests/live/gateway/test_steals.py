@@ -65,7 +65,7 @@ class Takes:
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         return Route(0, 2)
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         source, target = self.move
         flights = [each.request.id for each in cluster.flights(source) if not self.done]
         self.done += flights

@@ -27,13 +27,13 @@ def test_the_budget_is_the_largest_whose_step_is_in_time() -> None:
 
 def test_it_is_chunked_under_that_budget() -> None:
     lane = a_lane(waiting=prompts(900, 50), decoding=decoding(10), cost=COST)
-    assert Sarathi(decodes=32, context=4000).compose(lane) == Chunked(768).compose(lane)
+    assert Sarathi(decodes=32, context=4000).batch(lane) == Chunked(768).batch(lane)
 
 
 def test_prompts_and_decodes_take_turns_where_they_do_not_mix() -> None:
     batcher = Sarathi(64, mixed=False)
     lane = a_lane(waiting=prompts(900), decoding=decoding(10))
-    assert [batcher.compose(lane).decode for _ in range(3)] == [NONE, ALL, NONE]
+    assert [batcher.batch(lane).decode for _ in range(3)] == [NONE, ALL, NONE]
 
 
 def test_parameters() -> None:

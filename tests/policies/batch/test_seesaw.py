@@ -47,17 +47,17 @@ def when(log: Log, what: str) -> dict[int, float]:
 
 def test_prompts_come_alone_and_go_on_past_decodes() -> None:
     lane = a_lane(waiting=prompts(5, 6), decoding=decoding(1), cost=COST)
-    assert Seesaw().compose(lane) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
+    assert Seesaw().batch(lane) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
 
 
 def test_without_a_store_changes_take_no_time_and_all_decode() -> None:
-    assert Seesaw().compose(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_HEAD)
+    assert Seesaw().batch(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_HEAD)
 
 
 def test_a_lane_that_shares_its_device_has_no_store() -> None:
     lanes = (Lane("d", prefill=False, share=0.5), Lane("p", decode=False, share=0.5))
     lane = a_lane(decoding=decoding(2), engine=Engine(lanes=lanes), cost=COST)
-    assert Seesaw().compose(lane) == Batch((), ALL, UNTIL_HEAD)
+    assert Seesaw().batch(lane) == Batch((), ALL, UNTIL_HEAD)
 
 
 def test_who_waits_while_decodes_go_on_waits_for_the_last_of_them() -> None:

@@ -18,11 +18,11 @@ from tests.policies.batch.test_chunked import decoding, prompts
 
 
 def test_a_batch_starts_with_whoever_waits() -> None:
-    assert StaticBatch(2).compose(a_lane(waiting=prompts(5, 6, 7))) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
+    assert StaticBatch(2).batch(a_lane(waiting=prompts(5, 6, 7))) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
 
 
 def test_nobody_joins_while_it_runs() -> None:
-    assert StaticBatch().compose(a_lane(waiting=prompts(5), decoding=decoding(1))) == Batch((), ALL, UNTIL_CHANGE)
+    assert StaticBatch().batch(a_lane(waiting=prompts(5), decoding=decoding(1))) == Batch((), ALL, UNTIL_CHANGE)
 
 
 def test_the_next_batch_waits_for_the_last_of_this_one() -> None:

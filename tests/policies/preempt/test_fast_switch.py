@@ -54,7 +54,7 @@ def test_who_has_the_least_priority_gives_way_to_who_has_more() -> None:
     victims, again = policy.review(lane)
     assert again == 2
     assert victims == [Victim(each.id, swap=True) for each in lane.decodes() if each is ranked[-1]]
-    assert policy.victim(lane) == Victim(max(lane.decodes(), key=policy.place).id, swap=True)
+    assert policy.preempt(lane) == Victim(max(lane.decodes(), key=policy.place).id, swap=True)
 
 
 def test_nobody_gives_way_where_nobody_waits() -> None:

@@ -12,7 +12,7 @@ from poise.testing import Client, LinearCost, a_request, drive
 
 
 def test_the_key_is_the_priority() -> None:
-    assert [Priority().key(a_request(priority=priority)) for priority in (3, -1)] == [3, -1]
+    assert [Priority().queue(a_request(priority=priority)) for priority in (3, -1)] == [3, -1]
 
 
 def test_an_engine_serves_in_that_order() -> None:
