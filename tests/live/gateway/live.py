@@ -24,7 +24,7 @@ from poise.live.wire.limits import PoolLimits
 from poise.live.wire.pool import Pool
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, turns, until
 
 MODEL = "llama-3.1-8b"
 
@@ -93,6 +93,8 @@ class Live:
     keep KV.  settle: wait until all engines have joined.
     """
 
+    until = staticmethod(until)
+
     def __init__(
         self,
         engines: int | Sequence[Options] = 2,
@@ -154,8 +156,7 @@ class Live:
         await self.gateway.stop(1.0)
         for engine in self.engines:
             await engine.stop()
-        for _ in range(5):  # connections that were being opened or accepted when their listener closed
-            await asyncio.sleep(0.001)
+        await turns(5)  # connections that were being opened or accepted when their listener closed
 
     def ask(
         self,
@@ -178,12 +179,6 @@ class Live:
         sent = [(b"content-type", b"application/json"), *headers]
         answer.call = self.pool.send(method, path, sent, body, answer)
         return answer
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        """Let the loop turn until something holds; fail if it never does."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not holds():
-                await asyncio.sleep(0.005)
 
     async def check_balance(self) -> None:
         """Nothing is left of any request: not at the gateway, not in the books, not in any engine."""
