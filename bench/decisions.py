@@ -24,6 +24,7 @@ from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import REPORTED
+from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.sim.arrivals import Arrivals
 
@@ -48,7 +49,7 @@ def mooncake() -> Iterator[RequestView]:
 def rate(router: str, requests: list[RequestView]) -> float:
     """Requests per CPU second, all of whose life the control side sees."""
     spec = ReplicaSpec(blocks=30_000, cache_tokens=480_000, prefill_rate=20_000.0, kv_token_bytes=131_072)
-    control = Control(build("router", router), [spec] * REPLICAS)
+    control = Control(Policies(router=build("router", router)), [spec] * REPLICAS)
     read = [name for name in REPORTED if name in (*control.router.needs, *getattr(control.mover, "needs", ()))]
     column = [(number * 7) % 13 for number in range(REPLICAS)]
     started: deque[tuple[int, int]] = deque()  # sent, without a first token yet

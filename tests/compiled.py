@@ -29,6 +29,7 @@ from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.scenario.simulate import build_world, simulate
+from poise.sim.terms import Saving
 from poise.testing import a_request
 from poise.workload import poisson
 from tests.sim.cases import Case
@@ -89,7 +90,7 @@ def derived() -> str:
 
 def refused() -> str:
     """What is said of a router that answers nonsense."""
-    control = Control(Nonsense(), [ReplicaSpec()])
+    control = Control(Policies(router=Nonsense()), [ReplicaSpec()])
     try:
         control.handle(Arrived(0, a_request()))
     except PolicyError as error:
@@ -100,7 +101,9 @@ def refused() -> str:
 def cloned() -> bool:
     """Whether a copy of the control side, taken in the middle of a run, decides like the original."""
     events, trace = 400, Trace()
-    world = build_world(cluster(), traffic(), Policies(router=PrefixCache()), Linear(), Belief(), seed=3, trace=trace)
+    world = build_world(
+        cluster(), traffic(), Policies(router=PrefixCache()), Linear(), Belief(), seed=3, saving=Saving(trace=trace)
+    )
     first, second = world.control.clone(), world.control.clone()
     world.simulate()
     told, decided = list(trace.events), list(trace.actions)

@@ -292,7 +292,8 @@ def test_the_list_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("  prefix_cache: "))
-    assert "router" in lines[:at] and "imbalance=16, deviations=2.0" in lines[at + 1 : at + 3][-1].strip()
+    assert "router: which replica gets a request; acts at the gateway" in lines[:at]
+    assert "imbalance=16, deviations=2.0" in lines[at + 1 : at + 3][-1].strip()
     assert max(map(len, lines)) <= 110
 
 

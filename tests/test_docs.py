@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from poise.core.blame import MEANING
-from tests import doc_fields
+from tests import doc_fields, doc_slots
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -245,6 +245,11 @@ def test_links_lead_somewhere(page: str, target: str) -> None:
 @pytest.mark.parametrize("root", doc_fields.PLACES, ids=lambda root: root.__name__)
 def test_field_tables_are_those_of_the_schemas(root: Any) -> None:
     assert doc_fields.PLACES[root].read() == doc_fields.table(root), "run `python -m tests.doc_fields`"
+
+
+def test_tables_of_slots_are_those_of_the_table() -> None:
+    assert doc_slots.SLOTS_AT.read() == doc_slots.slots(), "run `python -m tests.doc_slots`"
+    assert doc_slots.HOOKS_AT.read() == doc_slots.hooks(), "run `python -m tests.doc_slots`"
 
 
 def test_parts_of_blame_are_listed_with_their_meaning() -> None:

@@ -34,13 +34,13 @@ from poise.core.event import (
     Stayed,
     Tick,
 )
-from poise.core.exchange import asked_of, exchange, gates_of, mover_of, needs_of
+from poise.core.exchange import asked_of, exchange, hooked, mover_of, needs_of
 from poise.core.flight import Flight
 from poise.core.hedges import Hedges
 from poise.core.held import Held
 from poise.core.lending import Lending
 from poise.core.made import made
-from poise.core.policy import Admission, Forecaster, Hedger, Lender, Mover, Order, Predictor, Recovery, Router, Scaler
+from poise.core.policy import Admission, Bundle, Mover, Order, Predictor
 from poise.core.prefix import PrefixIndex
 from poise.core.recovering import Recovering
 from poise.core.request import RequestView
@@ -48,6 +48,7 @@ from poise.core.scaling import Scaling
 from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 from poise.core.state import DRAINING, GONE, SERVING, STARTING, State
 from poise.core.tried import Tried
+from poise.core.within import Within
 
 Actions = Sequence[Action]
 Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -57,9 +58,9 @@ Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class Control:
     """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
 
-    router, mover, lender, order, admission, predictor, hedge, scaler, forecast, recovery: the policies (deep-copied,
-    so that two controls never share their state); a router that can `rebalance` is its own mover where none is given;
-    several admissions narrow one another's choice.
+    policies: those of the slots that `slot.CONTROL` names are asked; deep-copied, so that two controls never share
+    their state.  A router that can `move` requests is its own mover where none is given; several admissions narrow one
+    another's choice.
     replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: times that a request is
     sent before it is refused for good, where engines refuse it in a way that another may not; one whose replicas cannot
     be reached is held, and they are asked again.
@@ -70,18 +71,9 @@ class Control:
 
     def __init__(
         self,
-        router: Router,
+        policies: Bundle,
         replicas: Sequence[ReplicaSpec],
         *,
-        mover: Mover | None = None,
-        lender: Lender | None = None,
-        order: Order | None = None,
-        admission: Sequence[Admission] = (),
-        predictor: Predictor | None = None,
-        hedge: Hedger | None = None,
-        scaler: Scaler | None = None,
-        forecast: Forecaster | None = None,
-        recovery: Recovery | None = None,
         pools: Sequence[PoolSpec] = (),
         belief: Belief | None = None,
         seed: int = 0,
@@ -89,29 +81,26 @@ class Control:
         resume: bool = True,
         index: PrefixIndex | None = None,
     ) -> None:
-        self.own: dict[str, Any] = copy.deepcopy(
-            {
-                "router": router, "mover": mover, "lender": lender, "order": order, "admission": tuple(admission),
-                "predictor": predictor, "hedge": hedge, "scaler": scaler, "forecast": forecast, "recovery": recovery,
-            }
-        )  # fmt: skip
+        self.own: dict[str, Any] = policies.copies("control")
         """The policies by slot, as they are, whatever stands before them in the attributes to look at them."""
         self.maker: Maker | None = None
         """Makes the policies that `Exchanged` names; None where policies stay what they are."""
-        hedge, scaler, forecast = self.own["hedge"], self.own["scaler"], self.own["forecast"]
-        lender, recovery = self.own["lender"], self.own["recovery"]
-        self.state = State(replicas, belief or Belief(), needs_of(asked_of(self.own)), index)
+        own = self.own
+        hedge, scaler, lender, recovery = own["hedge"], own["scaler"], own["lender"], own["recovery"]
+        self.state = State(replicas, belief or Belief(), needs_of(asked_of(own)), index)
         self.seed = seed
         self.chance = Chance(seed)
         self.tries = tries
         self.tried: dict[int, Tried] = {}
         self.resume = resume and (recovery is None or recovery.resumes)
-        self.held = Held(self.grouping(self.own["router"]), self.own["order"], self.state)
+        self.held = Held(self.grouping(own["router"]), own["order"], self.state)
         self.books = Books(self.state, False)
         self.flights = self.books.flights
         self.settle()
         self.hedges = None if hedge is None else Hedges(hedge, self)
-        self.scaling = None if scaler is None else Scaling(scaler, forecast, pools, self.state, self.held, self.chance)
+        self.scaling: Scaling | None = None
+        if scaler is not None:
+            self.scaling = Scaling(scaler, own["forecast"], pools, self.state, self.held, self.chance)
         self.lending = None if lender is None else Lending(lender, self.state)
         self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
 
@@ -125,13 +114,11 @@ class Control:
         self.admission: tuple[Admission, ...] = own["admission"]
         self.predictor: Predictor | None = own["predictor"]
         self.books.track("flights" in needs_of(asked))
-        self._observers = [policy for policy in asked if hasattr(policy, "observe")]
-        gates = gates_of(own)
-        gate = [policy for policy in asked if any(policy is each for each in gates)]
-        self._enters, self._joins, self._takes, self._ends = (
-            [getattr(policy, name) for policy in gate if hasattr(policy, name)]
-            for name in ("enter", "joined", "taken", "ended")
-        )
+        self._observers = [policy.observe for policy in hooked(own, "observe")]
+        self._enters = [policy.enter for policy in hooked(own, "enter")]
+        self._joins = [policy.joined for policy in hooked(own, "joined")]
+        self._takes = [policy.taken for policy in hooked(own, "taken")]
+        self._ends = [policy.ended for policy in hooked(own, "ended")]
         self._eager = getattr(self.mover, "eager", False)
         self.observes = bool(self._observers) or self.books.tracks or own["hedge"] is not None
         pairs = own["scaler"] is not None or bool({replica.role for replica in self.state.replicas} - {"mixed"})
@@ -148,8 +135,8 @@ class Control:
     def handle(self, event: Event) -> Actions:
         """What to do about `event`."""
         self.state.now = event.at
-        for policy in self._observers:
-            policy.observe(event)
+        for observe in self._observers:
+            observe(event)
         handler = _HANDLERS[type(event)]
         return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
 
@@ -196,11 +183,7 @@ class Control:
         able = state.able(request)
         if not able or any(state.replicas[replica].role != "prefill" for replica in able):
             return bool(able)
-        state.stage = "decode"
-        try:
-            return bool(state.able(request))
-        finally:
-            state.stage = "serve"
+        return bool(state.partners(request))
 
     # Requests --------------------------------------------------------------------------------------------------------
 
@@ -208,7 +191,7 @@ class Control:
         request = event.request
         if self.predictor is not None:
             self.chance.key = request.id
-            request = request._replace(predicted_tokens=self.predictor.foretell(request, self.chance))
+            request = request._replace(predicted_tokens=self.predictor.predict(request, self.chance))
         for enter in self._enters:
             answer = enter(request, self.state)
             if answer is not None:
@@ -310,33 +293,24 @@ class Control:
             able = answer  # type: ignore[assignment]
         if not able:
             return Hold("no replica may be sent more now"), able
-        self.state.narrow = able
-        try:
-            return self.router.route(request, self.state, self.chance), able
-        finally:
-            self.state.narrow = None
+        return self.router.route(request, Within(self.state, able), self.chance), able
 
     def _decode(self, request: RequestView, route: Route) -> int | None:
         """The decode half of a P/D pair: the router's own choice, or the router asked again for that stage."""
-        state = self.state
-        state.stage, narrow, state.narrow = "decode", state.narrow, None
-        try:
-            able = state.able(request)
-            if not able:
+        able = self.state.partners(request)
+        if not able:
+            return None
+        chosen = route.decode
+        if chosen is None:
+            decision = self.router.route(request, Within(self.state, able, "decode"), self.chance)
+            if type(decision) is not Route:
                 return None
-            chosen = route.decode
-            if chosen is None:
-                decision = self.router.route(request, state, self.chance)
-                if type(decision) is not Route:
-                    return None
-                chosen = decision.replica
-            if chosen not in able:
-                raise PolicyError(
-                    f"{self._name} paired request {request.id} with replica {chosen}, not among the able {able}"
-                )
-            return chosen
-        finally:
-            state.stage, state.narrow = "serve", narrow
+            chosen = decision.replica
+        if chosen not in able:
+            raise PolicyError(
+                f"{self._name} paired request {request.id} with replica {chosen}, not among the able {able}"
+            )
+        return chosen
 
     def _finished(self, event: Finished) -> Actions:
         request = self.books.end(event.request).request
@@ -421,7 +395,7 @@ class Control:
     def _rebalance(self) -> list[Move]:
         """The moves that the mover wants now, entered in the books."""
         assert self.mover is not None
-        moves = list(self.mover.rebalance(self.state))
+        moves = list(self.mover.move(self.state))
         self._enter(self.mover, moves)
         return moves
 

@@ -66,7 +66,7 @@ class Flows:
         """Add a sequence; whether it may head the queue now."""
         request = sequence.request
         flow = self._policy.flow(request)
-        item = self._policy.key(request), request.arrived_at, request.id, sequence
+        item = self._policy.queue(request), request.arrived_at, request.id, sequence
         items = self._items.get(flow)
         if items is None:
             items = self._items[flow] = []

@@ -111,7 +111,7 @@ class Hedges:
         if not able:
             return None
         control.chance.key = request.id
-        replica = self.hedger.second(request, flight.replica, able, state, control.chance)
+        replica = self.hedger.hedge(request, flight.replica, able, state, control.chance)
         if replica is None:
             return None
         if replica not in able:

@@ -51,7 +51,7 @@ class LaneState:
         self.spec = spec
         self.engine: Engine = replica.engine
         self.space = replica.space
-        self.compose = replica.batcher.compose
+        self.compose = replica.batcher.batch
         self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
         self.estimate: Callable[[StepShape], Piece] = replica.estimator.step
         self.model_layers = layers

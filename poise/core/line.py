@@ -92,7 +92,7 @@ class Line:
     @property
     def head(self) -> RequestView:
         """Who goes next."""
-        flows, rank, cluster = self._flows, self._order.rank, self._cluster
+        flows, rank, cluster = self._flows, self._order.order, self._cluster
         if len(flows) == 1:
             (heap,) = flows.values()
         else:

@@ -1,4 +1,4 @@
-"""What a policy is: one protocol of one method for each decision.
+"""What a policy is: one protocol of one method for each decision, and the bundle of all of them.
 
 A policy is built from its parameters alone, may keep its own (deep-copyable) state, changed only in its own methods,
 and sees nothing but the views it is handed. One object may serve several slots.
@@ -6,13 +6,17 @@ and sees nothing but the views it is handed. One object may serve several slots.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self
 
 from poise.core.action import Batch, Convert, Hold, Lend, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
+from poise.core.errors import PolicyError
 from poise.core.place import Demand, Placement, Unit
 from poise.core.request import RequestView
+from poise.core.slot import SCENARIO, SLOTS, Side, asked_by, check_policy
 from poise.core.view import ClusterView, FleetView, LaneView, SequenceView
 
 
@@ -45,7 +49,7 @@ class Order(Protocol):
         """Its place in that queue, the least first; asked with the flow. Ties go by arrival, then id."""
         ...
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> Any:
+    def order(self, flow: Hashable, cluster: ClusterView) -> Any:
         """Which of several flows goes first, the least; it may change from one decision to the next."""
         ...
 
@@ -78,7 +82,7 @@ class Predictor(Protocol):
     Where a class has `reveal(truth)`, the simulator hands it a function from a request's id to its true output tokens.
     """
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """Output tokens, at least 1 (0: unsaid); asked once, when the request arrives."""
         ...
 
@@ -98,7 +102,7 @@ class Mover(Protocol):
         """The columns read; a class attribute will do."""
         ...
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The moves to begin now, of requests that `cluster.flights` shows and that are not moving."""
         ...
 
@@ -139,7 +143,7 @@ class Hedger(Protocol):
         """
         ...
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         """One of the `able` replicas, to which a copy goes; None for none now. `replica` has the request."""
@@ -180,7 +184,7 @@ class Forecaster(Protocol):
     to the number of requests that arrive from the first until before the second.
     """
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """Requests a second from `now` until `until`, picoseconds."""
         ...
 
@@ -204,7 +208,7 @@ class Recovery(Protocol):
         """Whether a request that was lost goes on behind the tokens that its client has, or starts again."""
         ...
 
-    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+    def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """The moves to begin now, of requests that `cluster.flights(replica)` shows, which will be gone at `gone_at`.
 
         Asked when that is told, after reports and wakes, and when a request there has its first token.
@@ -220,7 +224,7 @@ class Queue(Protocol):
     `FlowQueue`.
     """
 
-    def key(self, request: RequestView) -> Any:
+    def queue(self, request: RequestView) -> Any:
         """A value to sort by, the least first; fixed while the request waits. Ties go by arrival, then id."""
         ...
 
@@ -268,7 +272,7 @@ class Batcher(Protocol):
     `waits` was never called) leaves it to look.
     """
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The next batch; an empty one lets the lane idle until something changes."""
         ...
 
@@ -304,7 +308,7 @@ class Preempt(Protocol):
     - `place(sequence)`, a queue's: then it orders the queue where no queue policy does, anew after each review.
     """
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         """One of the lane's running requests; asked until the step fits."""
         ...
 
@@ -328,7 +332,7 @@ class Cache(Protocol):
       the next request of its session arrives, -1 for none.
     """
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Picoseconds for which the prefix of `request` must not be evicted; 0 leaves it to LRU."""
         ...
 
@@ -344,28 +348,64 @@ class Placer(Protocol):
         ...
 
 
-class Knob(Protocol):
+class Cap(Protocol):
     """The clocks of a row's devices, by priority; asked at every reading of the row's power."""
 
-    def tune(self, power: float, now_s: float) -> tuple[float, float]:
+    def cap(self, power: float, now_s: float) -> tuple[float, float]:
         """Clocks of low and of high priority, as parts of the full one; `power` is a part of the row's budget."""
         ...
 
 
-class Policies(Protocol):
-    """A bundle with one policy for each slot; `None` where the mechanism's own rule holds."""
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One policy for each slot of a scenario, as `slot.SLOTS` has them; None where the mechanism's own rule holds.
+
+    Each is checked: it has its slot's method, and no method that is almost one (PolicyError). `poise.policies.Policies`
+    is this with defaults, and with policies by name.
+    """
 
     router: Router
-    mover: Mover | None
-    lender: Lender | None
-    order: Order | None
-    admission: Sequence[Admission]
-    predictor: Predictor | None
-    hedge: Hedger | None
-    scaler: Scaler | None
-    forecast: Forecaster | None
-    recovery: Recovery | None
-    queue: Queue | None
+    mover: Mover | None = None
+    lender: Lender | None = None
+    order: Order | None = None
+    admission: tuple[Admission, ...] = ()
+    predictor: Predictor | None = None
+    hedge: Hedger | None = None
+    scaler: Scaler | None = None
+    forecast: Forecaster | None = None
+    recovery: Recovery | None = None
+    queue: Queue | None = None
     batcher: Batcher
     preempt: Preempt
-    cache: Cache | None
+    cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        for name in SCENARIO:
+            for policy in self.of(name):
+                check_policy(name, policy)
+        if self.queue is not None and hasattr(self.preempt, "place"):
+            raise PolicyError(
+                f"{type(self.preempt).__name__} (preempt) orders the queue by its own priorities; leave queue out, not "
+                f"{type(self.queue).__name__}"
+            )
+
+    def of(self, name: str) -> tuple[Any, ...]:
+        """The policies of a slot: none, one, or where several may fill it all of them."""
+        held = getattr(self, name)
+        if SLOTS[name].several:
+            if not isinstance(held, tuple):
+                raise PolicyError(f"{name} is {held!r}; give a tuple of policies, as in (Ceiling(64),)")
+            return held
+        return () if held is None else (held,)
+
+    def all(self) -> tuple[Any, ...]:
+        """All of its policies, slot by slot."""
+        return tuple(policy for name in SCENARIO for policy in self.of(name))
+
+    def copies(self, side: Side) -> dict[str, Any]:
+        """What the slots of one side hold, by slot: copies, of which one object in several slots has one."""
+        return copy.deepcopy({name: getattr(self, name) for name in asked_by(side) if name in SCENARIO})
+
+    def for_engine(self) -> Self:
+        """The same with copies of the policies that an engine asks, for each engine has its own."""
+        return replace(self, **self.copies("engine"))

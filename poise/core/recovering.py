@@ -38,7 +38,7 @@ class Recovering:
         if self._state.status[replica] != DRAINING:
             del self.going[replica]
             return []
-        actions = list(self._policy.leave(replica, gone_at, self._state))
+        actions = list(self._policy.recover(replica, gone_at, self._state))
         self._enter(self._policy, [action for action in actions if isinstance(action, Move)])
         return list(actions)
 

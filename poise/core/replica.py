@@ -24,7 +24,7 @@ from poise.core.lane import LaneState
 from poise.core.loans import Loans
 from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.pins import Pins
-from poise.core.policy import Batcher, Cache, Preempt, Queue, RankExtent, Swapping
+from poise.core.policy import Bundle, Cache, Preempt, Queue, RankExtent, Swapping
 from poise.core.ranked import RankedPool
 from poise.core.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
@@ -40,7 +40,8 @@ from poise.core.waiting import Fcfs, Ordered, Told
 class Replica:
     """One engine instance, exact about its own state.
 
-    blocks: KV blocks.  layers: of the model, for batchers that work by layer ranges.
+    blocks: KV blocks.  policies: those of the slots that `slot.ENGINE` names are asked; they are the replica's own, so
+    that others take copies (`Bundle.for_engine`).  layers: of the model, for batchers that work by layer ranges.
     sends: this is the prefill half of a P/D pair: prompts end as PREFILLED here and stay until `release`.
     slices: set to a list to record each held batch as `(start, end, lane, decodes, prompt tokens)`.
     """
@@ -57,16 +58,14 @@ class Replica:
         engine: Engine,
         estimator: Estimator,
         blocks: int,
+        policies: Bundle,
         *,
-        batcher: Batcher,
-        preempt: Preempt,
-        queue: Queue | None = None,
-        cache: Cache | None = None,
         layers: int = 1,
         sends: bool = False,
         one_step: bool = False,
         listener: CacheListener | None = None,
     ) -> None:
+        batcher, preempt, queue, cache = policies.batcher, policies.preempt, policies.queue, policies.cache
         self.engine = engine
         self.estimator = estimator
         self.batcher = batcher
@@ -323,7 +322,7 @@ class Replica:
         if pool.lru or sequence.nodes or sequence.output_id >= 0:
             keep = 0
             if self.cache is not None and not sequence.cancelled:
-                keep = self.cache.keep(sequence.request, sequence, lane)
+                keep = self.cache.cache(sequence.request, sequence, lane)
             nodes = pool.release(sequence, sequence.output_id)
             if keep > 0 and nodes:
                 place = None if self._gives_way is None else self._gives_way(sequence.request)

@@ -81,7 +81,7 @@ class Scaling:
         self._look()
         self._chance.key = now // self.beat
         if self.forecast is not None:
-            state.rate = self.forecast.foresee(now, now + self._ahead, self._chance)
+            state.rate = self.forecast.forecast(now, now + self._ahead, self._chance)
         answers = self.scaler.scale(state, self._chance)
         return [done for each in answers if (done := self._taken(each)) is not None]
 

@@ -93,15 +93,15 @@ class Shadowed:
 class _Moving(Shadowed):
     """One whose `active` router moves requests as well."""
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The moves of `active`."""
-        moves: Sequence[Move] = self.active.rebalance(cluster)
+        moves: Sequence[Move] = self.active.move(cluster)
         return moves
 
 
 def shadowed(active: Router, shadow: Router) -> Shadowed:
     """`active`, with `shadow` beside it."""
-    return (_Moving if hasattr(active, "rebalance") else Shadowed)(active, shadow)
+    return (_Moving if hasattr(active, "move") else Shadowed)(active, shadow)
 
 
 def _model(request: RequestView) -> int:

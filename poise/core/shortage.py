@@ -38,7 +38,7 @@ class Shortage:
             return None
         if replica.swaps.flying and replica.swaps.wait(lane):
             return None
-        sequence = self._preempt(lane, self.preempt.victim(lane))
+        sequence = self._preempt(lane, self.preempt.preempt(lane))
         lane.preempted = True
         return sequence
 

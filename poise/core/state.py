@@ -27,14 +27,13 @@ class State:
     """The belief, as columns over replicas; it is the `ClusterView` that routers are handed.
 
     needs: the columns that the policies read; the others are neither reported nor kept.
-    narrow: while one decision is made, the only replicas that it may choose from; None: all that are able.
     index: a shared prefix index, for `belief.prefix = "oracle"`.
     """
 
     __slots__ = (
         "_able", "_common", "_corrects", "_counts", "_follows", "_since_report", "belief", "decode_rate", "free_blocks",
-        "hits", "loans", "measured_at", "named", "narrow", "now", "pools", "prefill_rate", "prefix", "queued_tokens",
-        "ranks", "rate", "replicas", "reported", "requests", "roles", "running", "sent_prefixes", "sent_to", "stage",
+        "hits", "loans", "measured_at", "named", "now", "pools", "prefill_rate", "prefix", "queued_tokens",
+        "ranks", "rate", "replicas", "reported", "requests", "roles", "running", "sent_prefixes", "sent_to",
         "status", "tokens", "total_blocks", "waiting",
     )  # fmt: skip
 
@@ -43,7 +42,6 @@ class State:
     ) -> None:
         count = len(replicas)
         self.now = 0
-        self.stage = "serve"
         self.replicas = list(replicas)
         self.belief = belief
         self.status = [SERVING if replica.up else STARTING for replica in replicas]
@@ -64,7 +62,6 @@ class State:
         """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
         self.loans: dict[tuple[int, int], int] = {}
-        self.narrow: Sequence[int] | None = None
         self.pools: Sequence[PoolView] = ()
         self.roles: Sequence[Role] = ()
         self.rate = -1.0
@@ -116,14 +113,17 @@ class State:
 
     # What routers read -----------------------------------------------------------------------------------------------
 
+    @property
+    def stage(self) -> str:
+        """What replicas are able for here; `Within` shows the other stage."""
+        return "serve"
+
     def able(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that serve its model in this stage, take new requests and can ever hold it."""
-        if self.narrow is not None:
-            return self.narrow
         ids, least = self._common
-        if request.prompt_tokens < least and request.model == 0 and request.tenant < 0 and self.stage == "serve":
+        if request.prompt_tokens < least and request.model == 0 and request.tenant < 0:
             return ids
-        return self._fit(self.stage, request)
+        return self._fit("serve", request)
 
     def partners(self, request: RequestView) -> Sequence[int]:
         """The replicas, in order, that can make its output where another computes its prompt."""

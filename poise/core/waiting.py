@@ -37,7 +37,7 @@ class Ordered:
 
     def __init__(self, policy: Queue | Preempt) -> None:
         place = getattr(policy, "place", None)
-        self._key: Callable[[Sequence], Any] = place or (lambda sequence: policy.key(sequence.request))  # type: ignore[union-attr]
+        self._key: Callable[[Sequence], Any] = place or (lambda sequence: policy.queue(sequence.request))  # type: ignore[union-attr]
         self._items: list[tuple[Any, int, int, Sequence]] = []
         self._places: dict[int, tuple[Any, int, int]] = {}
 

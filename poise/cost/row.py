@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from poise.core.errors import UserError
-from poise.core.policy import Knob
+from poise.core.policy import Cap
 from poise.core.power import Power
 
 
@@ -44,7 +44,7 @@ class Row:
         scale = float(clock**self.power.exponent)
         return scale * (self.prompts / clock + 1 - self.prompts)
 
-    def play(self, load: Sequence[float], knob: Knob | None = None) -> Played:
+    def play(self, load: Sequence[float], knob: Cap | None = None) -> Played:
         """Play a load: the power of a server over its rated power, uncapped, one value a tick, at least `floor`."""
         pending: list[tuple[float, tuple[float, float]]] = []
         clocks = asked = (1.0, 1.0)
@@ -60,7 +60,7 @@ class Row:
             spent[clocks] = spent.get(clocks, 0) + 1
             brakes += power > 1 and not over
             over = power > 1
-            wanted = asked if knob is None else knob.tune(power, now)
+            wanted = asked if knob is None else knob.cap(power, now)
             if wanted != asked:
                 asked, commands = wanted, commands + 1
                 pending.append((now + self.delay_s, asked))

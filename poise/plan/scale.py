@@ -31,6 +31,7 @@ from poise.report.metrics import measure
 from poise.report.scaling import POOL, pool_curves
 from poise.report.spending import dollars, pools_by_replica, uptime
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Stopping
 
 SHARES = (1.4, 1.0, 0.7, 0.5, 0.35)
 """Targets as parts of the most that a replica of the constant fleet had, the thriftiest first."""
@@ -166,9 +167,13 @@ class _Stage:
         bench = self.bench
         hope = Hope(bench.slo, bench.goal.attainment, bench.demand.warmup_s) if scaler else None
         return simulate(
-            fleet.cluster(), bench.demand.whole, fleet.policies(scaler, settings), cost=bench.cost,
-            belief=bench.belief, enough=None if hope is None else hope.gone,
-        )  # fmt: skip
+            fleet.cluster(),
+            bench.demand.whole,
+            fleet.policies(scaler, settings),
+            cost=bench.cost,
+            belief=bench.belief,
+            stopping=Stopping(enough=None if hope is None else hope.gone),
+        )
 
     def grown(self, fleet: Fleet, run: Run, scaler: str, settings: Mapping[str, Any]) -> Grown:
         """What a run came to."""

@@ -25,6 +25,7 @@ from poise.report.rates import best, works
 from poise.report.seeds import half_width, mean
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
+from poise.sim.terms import Stopping
 from poise.workload import Workload
 
 _ATTAINMENT: Path = ("slo_attainment",)
@@ -150,9 +151,14 @@ class Bench:
 
     def _run(self, fleet: Fleet, workload: Workload, seed: int, hope: Hope | None) -> Run:
         return simulate(
-            fleet.cluster(), workload, fleet.policies(), cost=self.cost, belief=self.belief, seed=seed,
-            enough=None if hope is None else hope.gone,
-        )  # fmt: skip
+            fleet.cluster(),
+            workload,
+            fleet.policies(),
+            cost=self.cost,
+            belief=self.belief,
+            seed=seed,
+            stopping=Stopping(enough=None if hope is None else hope.gone),
+        )
 
 
 def _share(run: Run, slo: Slo, warmup_s: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from poise.core.errors import PolicyError
 from poise.core.policy import (
     Admission,
     Batcher,
+    Bundle,
     Cache,
     Forecaster,
     Hedger,
@@ -21,43 +22,45 @@ from poise.core.policy import (
     Router,
     Scaler,
 )
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
-from poise.policies.route.cache_aware import CacheAware
+from poise.core.slot import SLOTS
+from poise.policies.find import build_named
+
+Name = str | Mapping[str, Any]
+"""A policy as files name it: NAME, `{NAME: {parameter: value}}` or `package.module:Class`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """What decides. router: which replica; mover: who changes it later (None: the router, if it can rebalance);
-    lender: which replicas use KV blocks of others (None: none);
-    order: whom the gateway sends first of those that it holds (None: first come, first served); admission: who may be
-    sent, and where to, several narrowing one another; predictor: who foretells output tokens (None: nobody);
-    hedge: who is sent to a second replica too (None: nobody); scaler: how many replicas there are (None: as many as at
-    the start); forecast: how many requests will come, for the scaler (None: unsaid);
-    recovery: what becomes of the requests of a replica that goes (None: as `Recompute`);
-    queue: an engine's order of admission (None: first come, first served); batcher: what shares a step;
-    preempt: who gives way; cache: how long KV stays pinned (None: LRU alone)."""
+class Policies(Bundle):
+    """What decides: for each slot an object, or a name as files have it; what is left out has its default.
 
-    router: Router = field(default_factory=CacheAware)
-    mover: Mover | None = None
-    lender: Lender | None = None
-    order: Order | None = None
-    admission: tuple[Admission, ...] = ()
-    predictor: Predictor | None = None
-    hedge: Hedger | None = None
-    scaler: Scaler | None = None
-    forecast: Forecaster | None = None
-    recovery: Recovery | None = None
-    queue: Queue | None = None
-    batcher: Batcher = field(default_factory=Chunked)
-    preempt: Preempt = field(default_factory=LastAdmitted)
-    cache: Cache | None = None
+    `poise policies` lists the names, and `core.slot.SLOTS` says of each slot what it decides on and what holds where
+    it is None. ScenarioError for a name that there is not, PolicyError for an object that cannot fill its slot.
+    """
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.admission, tuple):
-            raise PolicyError(f"admission is {self.admission!r}; give a tuple of admissions, as in (Ceiling(64),)")
-        if self.queue is not None and hasattr(self.preempt, "place"):
-            raise PolicyError(
-                f"{type(self.preempt).__name__} (preempt) orders the queue by its own priorities; leave queue out, not "
-                f"{type(self.queue).__name__}"
-            )
+    def __init__(
+        self,
+        router: Router | Name | None = None,
+        *,
+        mover: Mover | Name | None = None,
+        lender: Lender | Name | None = None,
+        order: Order | Name | None = None,
+        admission: Sequence[Admission | Name] | Name | None = None,
+        predictor: Predictor | Name | None = None,
+        hedge: Hedger | Name | None = None,
+        scaler: Scaler | Name | None = None,
+        forecast: Forecaster | Name | None = None,
+        recovery: Recovery | Name | None = None,
+        queue: Queue | Name | None = None,
+        batcher: Batcher | Name | None = None,
+        preempt: Preempt | Name | None = None,
+        cache: Cache | Name | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in SLOTS}
+        super().__init__(**{name: _held(name, value) for name, value in given.items()})
+
+
+def _held(name: str, given: Any) -> Any:
+    """What a slot holds, where this is given for it."""
+    slot = SLOTS[name]
+    if slot.several:
+        return build_named(name, [given] if isinstance(given, str | Mapping) else given or ())
+    return build_named(name, slot.default or None if given is None else given)

@@ -10,48 +10,26 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
-from poise.core.errors import ScenarioError
-
-SLOTS = {
-    "router": ("route", "route"),
-    "mover": ("move", "rebalance"),
-    "lender": ("lend", "lend"),
-    "order": ("order", "rank"),
-    "admission": ("admit", "admit"),
-    "predictor": ("predict", "foretell"),
-    "hedge": ("hedge", "second"),
-    "scaler": ("scale", "scale"),
-    "forecast": ("forecast", "foresee"),
-    "recovery": ("recover", "leave"),
-    "queue": ("queue", "key"),
-    "batcher": ("batch", "compose"),
-    "preempt": ("preempt", "victim"),
-    "cache": ("cache", "keep"),
-}
-"""For each slot: its folder under `policies/`, and the method that a class must have to fill it."""
-
-PLANNING = {"placer": ("place", "place"), "knob": ("knob", "tune")}
-"""The same for those that no scenario names: they decide before anything runs, or over the power of a whole row."""
-
-_ALL = SLOTS | PLANNING
+from poise.core.errors import PolicyError, ScenarioError
+from poise.core.slot import SLOTS, Slot, check_names
 
 
 def names(slot: str) -> list[str]:
     """The names of all built-in policies of a slot, and of those that other packages registered."""
-    return sorted({*_built_in(slot), *_registered(_ALL[slot][1])})
+    return sorted({*_built_in(slot), *_registered(SLOTS[slot])})
 
 
 def find(slot: str, name: str) -> type:
     """The class of the policy `name` for `slot`; ScenarioError with the nearest names if there is none."""
-    folder, method = _ALL[slot]
     if ":" in name:
-        return _outside(slot, name, method)
+        return _outside(slot, name)
     if name in _built_in(slot):
-        module = importlib.import_module(f"poise.policies.{folder}.{name}")
-        own = [kind for kind in vars(module).values() if _fills(kind, method) and kind.__module__ == module.__name__]
+        module = importlib.import_module(f"poise.policies.{SLOTS[slot].verb}.{name}")
+        kinds = vars(module).values()
+        own = [kind for kind in kinds if _fills(kind, SLOTS[slot]) and kind.__module__ == module.__name__]
         found: type = own[0]
         return found
-    registered = _registered(method)
+    registered = _registered(SLOTS[slot])
     if name in registered:
         return registered[name]
     near = get_close_matches(name, names(slot), 3, 0.5)
@@ -62,6 +40,7 @@ def find(slot: str, name: str) -> type:
 def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any:
     """The policy `name` with its parameters, which are checked against the class itself."""
     kind = find(slot, name)
+    _check_names(slot, name, kind)
     given = {parameter: _numbered(value) for parameter, value in (parameters or {}).items()}
     known = inspect.signature(kind).parameters
     for parameter, value in given.items():
@@ -84,11 +63,19 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
 
 
 def build_named(slot: str, told: Any) -> Any:
-    """A policy as recordings name it: `{name: parameters}`, a list of such as a tuple, None for none."""
+    """What a slot holds, from how files, recordings and programs name it.
+
+    NAME or `{NAME: {parameter: value}}` is that policy, a list of such is all of them, None is none, and an object that
+    is no name stands for itself. ScenarioError for what cannot be found or built.
+    """
     if isinstance(told, list | tuple):
         return tuple(build_named(slot, each) for each in told)
-    if told is None:
-        return None
+    if isinstance(told, str):
+        return build(slot, told)
+    if not isinstance(told, Mapping):
+        return told
+    if len(told) != 1:
+        raise ScenarioError(f"policies.{slot}: {told!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
     ((name, parameters),) = told.items()
     return build(slot, name, parameters)
 
@@ -96,6 +83,14 @@ def build_named(slot: str, told: Any) -> Any:
 def make_named(told: Mapping[str, Any]) -> dict[str, Any]:
     """The policies of several slots, as recordings name them."""
     return {slot: build_named(slot, each) for slot, each in told.items()}
+
+
+def _check_names(slot: str, name: str, kind: type) -> None:
+    """Raise ScenarioError for a class with a method that is almost one by which its slot is asked."""
+    try:
+        check_names(slot, kind)
+    except PolicyError as error:
+        raise ScenarioError(f"policies.{slot}: {name}: {error}") from None
 
 
 def _check_value(where: str, value: Any, parameter: inspect.Parameter) -> None:
@@ -143,31 +138,27 @@ def _alike(value: Any, default: Any) -> bool:
 
 
 def _built_in(slot: str) -> list[str]:
-    folder = _ALL[slot][0]
-    try:
-        package = importlib.import_module(f"poise.policies.{folder}")
-    except ModuleNotFoundError:
-        return []
+    package = importlib.import_module(f"poise.policies.{SLOTS[slot].verb}")
     return [module.name for module in pkgutil.iter_modules(package.__path__)]
 
 
-def _fills(kind: Any, method: str) -> bool:
-    return inspect.isclass(kind) and callable(getattr(kind, method, None)) and not getattr(kind, "_is_protocol", False)
+def _fills(kind: Any, slot: Slot) -> bool:
+    return inspect.isclass(kind) and slot.fills(kind) and not getattr(kind, "_is_protocol", False)
 
 
-def _registered(method: str) -> dict[str, type]:
+def _registered(slot: Slot) -> dict[str, type]:
     """Policies of other packages, by entry-point name; those whose class could fill the slot."""
     from importlib.metadata import entry_points  # 20 ms that a built-in name need not pay
 
     found: dict[str, type] = {}
     for entry in entry_points(group="poise.policies"):
         kind = entry.load()
-        if _fills(kind, method):
+        if _fills(kind, slot):
             found[entry.name] = kind
     return found
 
 
-def _outside(slot: str, name: str, method: str) -> type:
+def _outside(slot: str, name: str) -> type:
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
         raise ScenarioError(f"policies.{slot}: {name!r} names no class; write package.module:Class")
@@ -181,6 +172,7 @@ def _outside(slot: str, name: str, method: str) -> type:
         raise ScenarioError(
             f"policies.{slot}: module {module_name} has no {class_name!r}; name a class in it"
         ) from None
-    if not _fills(kind, method):
+    if not _fills(kind, SLOTS[slot]):
+        method = SLOTS[slot].verb
         raise ScenarioError(f"policies.{slot}: {name} has no method {method!r}, which a {slot} must have")
     return kind  # type: ignore[no-any-return]

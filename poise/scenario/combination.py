@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
 from poise.core.spec import Pool
 from poise.core.units import NEVER, SECOND
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 
 if TYPE_CHECKING:
     from poise.workload.table import Workload
@@ -86,7 +85,7 @@ def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) 
 def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> bool:
     """Whether a copy of the batcher brings one short request to its end, or its prompt to be fetched."""
     replica = Replica(
-        pool.engine, estimator, blocks, batcher=copy.deepcopy(batcher), preempt=LastAdmitted(),
+        pool.engine, estimator, blocks, Policies(batcher=batcher).for_engine(),
         layers=pool.model.layers, sends=pool.role == "prefill",
     )  # fmt: skip
     sequence = Sequence(RequestView(0, 0, 1), 2)

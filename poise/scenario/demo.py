@@ -15,6 +15,7 @@ from poise.core.version import version
 from poise.experiment.meter import Meter
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
+from poise.sim.terms import Saving
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
@@ -110,7 +111,9 @@ class Demo:
         )
         html_report(report, comparison.cases(), about, findings(comparison, self.one))
         policies = comparison.study.policies[router]
-        run = simulate(self.cluster, shown, policies, belief=self.belief, sample_s=period(shown), slices=True)
+        run = simulate(
+            self.cluster, shown, policies, belief=self.belief, saving=Saving(sample_s=period(shown), slices=True)
+        )
         timeline(run, perfetto, cluster=self.cluster)
         return report, perfetto
 

@@ -90,16 +90,17 @@ def _known(value: object) -> str:
 
 def policies() -> Listing:
     """The policies of every slot with their parameters and what they do."""
-    from poise.policies.find import PLANNING, SLOTS, find, names
+    from poise.core.slot import SLOTS
+    from poise.policies.find import find, names
 
     data: list[dict[str, Any]] = []
-    for slot in (*SLOTS, *PLANNING):
+    for slot in SLOTS:
         for name in names(slot):
             kind = find(slot, name)
             data.append({"slot": slot, "name": name, "parameters": _parameters(kind), "about": _about(kind)})
     lines = ["Policies (your own: package.module:Class)"]
     for slot, some in groupby(data, key=lambda each: str(each["slot"])):
-        lines += ["", slot]
+        lines += ["", f"{slot}: {SLOTS[slot].purpose}; acts {SLOTS[slot].on}"]
         for each in some:
             given = ", ".join(f"{key}={value}" for key, value in each["parameters"].items())
             lines.append(_wrapped(f"{each['name']}: {each['about']}", 2))

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from poise.core.errors import PolicyError, UserError
 from poise.core.reach import reach
+from poise.core.slot import SCENARIO
 from poise.policies import Policies
-from poise.policies.find import SLOTS, build, find
+from poise.policies.find import build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.scenario.choice import ALL, Choice, chosen_in, labels, members
 from poise.scenario.load import Loaded
@@ -33,12 +34,12 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
     A label names the policies of the slots that have several, else the router.
     """
     sheet = Sheet(loaded.scenario.policies, loaded.places, loaded.folder)
-    offered = [offers(sheet, slot) for slot in SLOTS]
+    offered = [offers(sheet, slot) for slot in SCENARIO]
     several = [len(options) > 1 for options in offered] if any(len(each) > 1 for each in offered) else [True]
     bundles = []
     for picked in product(*offered):
         label = " + ".join(name for (name, _), named in zip(picked, several, strict=False) if named)
-        filled = {slot: policy for slot, (_, policy) in zip(SLOTS, picked, strict=True) if policy is not None}
+        filled = {slot: policy for slot, (_, policy) in zip(SCENARIO, picked, strict=True)}
         if loaded.scenario.engine.preemption == "swap":
             filled["preempt"] = LastAdmitted(swap=True)
         try:

@@ -207,26 +207,20 @@ def simulate(
     """
     from poise.scenario import simulate as room
     from poise.scenario.idle import check_asked
+    from poise.sim.terms import Saving, Stopping, Watching
 
     if policies is not None:
         check_asked([policies], cluster)
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
     once = partial(
-        room.simulate,
-        cluster,
-        workload,
-        policies,
-        cost=cost,
-        belief=belief,
-        seed=seed,
-        until=until,
-        drain=drain,
-    )
+        room.simulate, cluster, workload, policies,
+        cost=cost, belief=belief, seed=seed, stopping=Stopping(until, drain),
+    )  # fmt: skip
 
     def again() -> Trace:
         record = Trace({"seed": seed})
-        once(trace=record)
+        once(saving=Saving(trace=record))
         return record
 
-    run = once(sample_s=sample_s, slices=slices, trace=kept, blame=blame, progress=progress)
+    run = once(saving=Saving(sample_s, slices, kept, blame), watching=Watching(progress))
     return Result(run, cluster, kept, again)

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from poise.core.header import header
+from poise.core.slot import SCENARIO
 from poise.core.spec import Belief, Cluster
 from poise.core.version import version
-from poise.policies.find import SLOTS
 from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.hazards import drawn
 from poise.scenario.policy import resolved_choice
@@ -26,7 +26,7 @@ def trace_header(problem: Problem) -> dict[str, Any]:
     from poise.scenario.resolve import resolved
 
     section, seed = problem.loaded.scenario.policies, problem.seeds[0]
-    policies = {slot: named(slot, getattr(section, slot)) for slot in SLOTS}
+    policies = {slot: named(slot, getattr(section, slot)) for slot in SCENARIO}
     workload = problem.traffic.make(seed)
     cluster = drawn(problem.cluster, workload, seed, problem.loaded.scenario.run.until_s)
     return {

@@ -8,10 +8,10 @@ from typing import Any
 
 from poise.core.built import CORE
 from poise.core.model import Model
+from poise.core.slot import SCENARIO
 from poise.core.version import version
 from poise.cost import kv_blocks
 from poise.cost.term import Termed
-from poise.policies.find import SLOTS
 from poise.scenario import place, terms
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
@@ -131,7 +131,7 @@ def _policies(problem: Problem) -> dict[str, Any]:
     """Every slot with the parameters of its policy, or of all of its list."""
     section = problem.loaded.scenario.policies
     told: dict[str, Any] = {}
-    for slot in SLOTS:
+    for slot in SCENARIO:
         value = getattr(section, slot)
         if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
             value = _DEFAULTS[slot]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from poise.core.slot import SCENARIO
 from poise.core.units import SECOND
 from poise.experiment.meter import Meter
-from poise.policies.find import SLOTS
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
 from poise.scenario.combination import check_kept
@@ -20,6 +20,7 @@ from poise.scenario.outcome import Outcome
 from poise.scenario.resolve import provenance
 from poise.scenario.simulate import simulate
 from poise.scenario.warmup import check_counted, check_warmup
+from poise.sim.terms import Saving, Stopping, Watching
 
 if TYPE_CHECKING:
     from poise.core.diary import Diaries, Diary
@@ -77,7 +78,7 @@ def only_bundle(problem: Problem) -> tuple[str, Policies]:
     if len(problem.bundles) == 1:
         return problem.bundles[0]
     section, places = problem.loaded.scenario.policies, problem.loaded.places
-    slot = next(slot for slot in SLOTS if isinstance(value := getattr(section, slot), list) and len(value) > 1)
+    slot = next(slot for slot in SCENARIO if isinstance(value := getattr(section, slot), list) and len(value) > 1)
     said = f"lists {len(getattr(section, slot))} policies, and a run has one"
     raise places.error(("policies", slot), f"{said}; compare them with `poise compare`, or name one")
 
@@ -93,9 +94,16 @@ def first_seed(
 ) -> Run:
     """The run of a problem's first seed, to look at closely."""
     return simulate(
-        problem.cluster, workload, policies, cost=problem.cost, belief=problem.belief, seed=problem.seeds[0],
-        until=problem.until_s, drain=problem.drain, blame=blame, diary=diary, progress=progress,
-    )  # fmt: skip
+        problem.cluster,
+        workload,
+        policies,
+        cost=problem.cost,
+        belief=problem.belief,
+        seed=problem.seeds[0],
+        stopping=Stopping(until_s=problem.until_s, drain=problem.drain),
+        saving=Saving(blame=blame, diary=diary),
+        watching=Watching(progress=progress),
+    )
 
 
 def _one(
@@ -117,13 +125,14 @@ def _one(
         cost=problem.cost,
         belief=problem.belief,
         seed=seed,
-        until=problem.until_s,
-        drain=problem.drain,
-        sample_s=period(workload) if drawn else 0.0,
-        slices=drawn and len(workload) <= SLICED,
-        blame=keep.blame or (drawn and len(workload) <= SLICED),
-        trace=keep.trace if is_first else None,
-        progress=progress,
+        stopping=Stopping(until_s=problem.until_s, drain=problem.drain),
+        saving=Saving(
+            sample_s=period(workload) if drawn else 0.0,
+            slices=drawn and len(workload) <= SLICED,
+            blame=keep.blame or (drawn and len(workload) <= SLICED),
+            trace=keep.trace if is_first else None,
+        ),
+        watching=Watching(progress=progress),
     )
     metrics = measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s)
     if not done.interrupted:

@@ -6,11 +6,12 @@ is in checks.py; names of models, devices and policies are looked up in build.py
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model
 
 from poise.catalogue.engines import engine_defaults
+from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
@@ -243,55 +244,49 @@ class ClusterSection(Section):
     )
 
 
-class PoliciesSection(Section):
+def _given(slot: Slot) -> str:
+    """What to give for a slot."""
+    said = f"{slot.purpose}, as in {slot.example}"
+    if slot.needed:
+        return f"{said}; this and all below may be a list to compare"
+    many = "; several at once: {all: [ceiling, early_reject]}" if slot.several else ""
+    return f"{said}{many}; null: {slot.without}"
+
+
+def _policies_fields() -> dict[str, Any]:
+    """The fields of `PoliciesSection`, one for each slot that a scenario may name."""
+    made: dict[str, Any] = {}
+    for slot in (SLOTS[name] for name in SCENARIO):
+        check = check_routers if slot.needed else check_admissions if slot.several else check_choices
+        default = None if slot.name in _SAID_ELSEWHERE else slot.default or None
+        made[slot.name] = Annotated[Any, AfterValidator(check)], Field(default=default, description=_given(slot))
+    return made
+
+
+_SAID_ELSEWHERE = {"preempt"}
+"""Slots that null leaves to another section: `engine.preemption` says how the default policy preempts."""
+
+
+class _Deciding(Section):
     """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
 
     Null takes the default. Lists in several slots are compared in all combinations. Admissions that hold at once are
     {all: [A, B]}, for a list of them would be compared.
     """
 
-    router: Annotated[Any, AfterValidator(check_routers)] = Field(
-        default="cache_aware",
-        description="a router, as in prefix_cache; this and all below may be a list to compare",
+    if TYPE_CHECKING:
+
+        def __init__(self, **slots: Any) -> None: ...
+
+        def __getattr__(self, slot: str) -> Any: ...
+
+
+if TYPE_CHECKING:
+    PoliciesSection = _Deciding
+else:
+    PoliciesSection = create_model(
+        "PoliciesSection", __base__=_Deciding, __module__=__name__, __doc__=_Deciding.__doc__, **_policies_fields()
     )
-    mover: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
-    )
-    lender: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="which replicas use KV blocks of others, as in infinite_llm; null: none"
-    )
-    order: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="whom the gateway sends first of those it holds, as in virtual_token_counter"
-    )
-    admission: Annotated[Any, AfterValidator(check_admissions)] = Field(
-        default=None,
-        description="who may be sent, and where to, as in ceiling; several at once: {all: [ceiling, early_reject]}",
-    )
-    predictor: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who foretells output tokens, as in history; null: nobody"
-    )
-    hedge: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who is sent to a second replica too, as in tail; null: nobody"
-    )
-    scaler: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who says how many instances a pool has, as in kpa; null: as many as at the start"
-    )
-    forecast: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who foretells a scaler how many requests will come, as in recent; null: nobody"
-    )
-    recovery: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="what becomes of requests whose replica goes, as in migrate; null: recompute"
-    )
-    queue: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="an engine's order of admission, as in priority"
-    )
-    batcher: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default="chunked", description="a batcher, as in chunked"
-    )
-    preempt: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who gives way when the KV cache is full, as in last_admitted"
-    )
-    cache: Annotated[Any, AfterValidator(check_choices)] = Field(default=None, description="a rule for pinning KV")
 
 
 class SloSection(Section):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +13,6 @@ from poise.core.prefix import PrefixIndex
 from poise.core.records import Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
-from poise.core.trace import Trace
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks
 from poise.cost.term import held
@@ -23,10 +21,10 @@ from poise.scenario.combination import check_batcher, check_heads, check_prefixe
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
+from poise.sim.terms import NOTHING, TO_THE_END, UNSEEN, Saving, Stopping, Watching
 from poise.sim.world import World
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diaries, Diary
     from poise.workload.table import Workload
 
 
@@ -50,44 +48,31 @@ def simulate(
     cost: Cost | None = None,
     belief: Belief | None = None,
     seed: int = 0,
-    until: float | None = None,
-    drain: bool = True,
-    sample_s: float = 0.0,
-    slices: bool = False,
-    trace: Trace | None = None,
-    blame: bool = False,
-    diary: Diary | Diaries | None = None,
+    stopping: Stopping = TO_THE_END,
+    saving: Saving = NOTHING,
+    watching: Watching = UNSEEN,
     one_step: bool = False,
     told: Sequence[ReplicaSpec] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    enough: Callable[[Run, int], bool] | None = None,
-    after_event: Callable[[World], None] | None = None,
 ) -> Run:
     """Simulate one run.
 
     policies: what decides (default: least requests, vLLM's batches).  cost: default `Roofline()`.
-    until: seconds after which nobody arrives; with `drain` what has arrived is finished.
-    sample_s, slices: keep a timeline of the replicas and of their batches.  trace: record events and actions.
-    blame: charge the time of every request to its parts, for `Run.blame`.  diary: of some requests, instead of a trace.
+    stopping: when it ends (default: when all are finished).  saving: what is kept beside the requests' records
+    (nothing).  watching: who looks on (nobody).
     one_step: the slow reference, every held batch cut to one step.
     told: what the control side is told of each replica beforehand (default: what the cost model says).
-    enough: asked now and then with the run so far and the instant (ps); true ends the run there, marked as interrupted.
     Raises CapacityError when a model does not fit, ScenarioError for faults that cannot be.
     """
     if workload.endless is not None:
-        if until is None:
+        if stopping.until_s is None:
             raise ScenarioError(
                 "workload: the arrivals have no end; give requests or duration_s, or simulate with `until`"
             )
-        workload = workload.endless(until)
+        workload = workload.endless(stopping.until_s)
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
-        seed=seed, until=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
-        one_step=one_step, told=told, progress=progress, enough=enough, after_event=after_event,
+        seed=seed, stopping=stopping, saving=saving, watching=watching, one_step=one_step, told=told,
     )  # fmt: skip
-    if slices:
-        for replica in world.replicas:
-            replica.slices = []
     run = world.simulate()
     for number, replica in enumerate(world.replicas):
         run.slices += [(start, end, number, lane, n, tokens) for start, end, lane, n, tokens in replica.slices or ()]
@@ -102,20 +87,14 @@ def build_world(
     belief: Belief,
     *,
     seed: int = 0,
-    until: float | None = None,
-    drain: bool = True,
-    sample_s: float = 0.0,
-    trace: Trace | None = None,
-    blame: bool = False,
-    diary: Diary | Diaries | None = None,
+    stopping: Stopping = TO_THE_END,
+    saving: Saving = NOTHING,
+    watching: Watching = UNSEEN,
     one_step: bool = False,
     told: Sequence[ReplicaSpec] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    enough: Callable[[Run, int], bool] | None = None,
-    after_event: Callable[[World], None] | None = None,
 ) -> World:
     """The world that `simulate` runs, for whoever wants to look inside."""
-    cluster = drawn(cluster, workload, seed, until)
+    cluster = drawn(cluster, workload, seed, stopping.until_s)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
         check_heads(pool, cost)
@@ -134,13 +113,8 @@ def build_world(
     check_scaling(cluster, policies, belief)
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
     controls = [
-        Control(
-            policies.router, specs, mover=policies.mover, lender=policies.lender, order=policies.order,
-            admission=policies.admission, predictor=policies.predictor, hedge=policies.hedge, scaler=policies.scaler,
-            forecast=policies.forecast, recovery=policies.recovery, pools=pools, belief=belief, seed=seed, index=index,
-        )
-        for _ in range(belief.gateways)
-    ]  # fmt: skip
+        Control(policies, specs, pools=pools, belief=belief, seed=seed, index=index) for _ in range(belief.gateways)
+    ]
 
     def away(row: int) -> int:
         return world.clients.arrivals.away(row)
@@ -155,8 +129,7 @@ def build_world(
 
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
-        until_s=until, drain=drain, sample_s=sample_s, trace=trace, blame=blame, diary=diary,
-        progress=progress, enough=enough, after_event=after_event,
+        stopping=stopping, saving=saving, watching=watching,
     )  # fmt: skip
     truth = world.clients.arrivals.truth
     for predictor in [control.predictor for control in controls]:
@@ -205,17 +178,9 @@ def _limit(pool: Pool) -> int:
 def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:
     """One engine instance with its own copies of the policies that decide inside it."""
     return Replica(
-        pool.engine,
-        estimator,
-        blocks,
-        batcher=copy.deepcopy(policies.batcher),
-        preempt=copy.deepcopy(policies.preempt),
-        queue=copy.deepcopy(policies.queue),
-        cache=copy.deepcopy(policies.cache),
-        layers=pool.model.layers,
-        sends=pool.role == "prefill",
-        one_step=one_step,
-    )
+        pool.engine, estimator, blocks, policies.for_engine(),
+        layers=pool.model.layers, sends=pool.role == "prefill", one_step=one_step,
+    )  # fmt: skip
 
 
 def _reveal(replica: Replica, away: Callable[[int], int]) -> Replica:

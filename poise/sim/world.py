@@ -49,6 +49,7 @@ from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network
 from poise.sim.reports import Reports
 from poise.sim.scaling import Scaling
+from poise.sim.terms import NOTHING, TO_THE_END, UNSEEN, Saving, Stopping, Watching
 from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -70,11 +71,7 @@ class World:
     control: the control side; several, where several gateways share the requests. replicas: one for each replica of the
     cluster, in order; those that a `join` fault or a scaler brings are absent until then.  renew: makes the replica of
     a number anew, for a slot that is filled again; needed where a scaler decides. limits: the longest request (prompt
-    and output) that each replica can hold, in tokens. until_s: no arrivals later than this; with `drain` what has
-    arrived is finished, else the run stops there. sample_s: period of the timeline in `Run.samples`, 0 for none.
-    blame: charge the time of every request to its parts, for `Run.blame`.  diary: to be kept, with blame, instead of a
-    trace. after_event: called after each event (for tests). progress: called now and then with (requests ended,
-    requests).  enough: asked now and then with the run so far and the instant; true ends it there, as Ctrl-C does.
+    and output) that each replica can hold, in tokens.  stopping, saving, watching: as `terms` has them.
     """
 
     def __init__(
@@ -86,29 +83,26 @@ class World:
         limits: Sequence[int],
         *,
         renew: Callable[[int], Replica] | None = None,
-        until_s: float | None = None,
-        drain: bool = True,
-        sample_s: float = 0.0,
-        trace: Trace | None = None,
-        blame: bool = False,
-        diary: Diary | Diaries | None = None,
-        after_event: Callable[[World], None] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        enough: Callable[[Run, int], bool] | None = None,
+        stopping: Stopping = TO_THE_END,
+        saving: Saving = NOTHING,
+        watching: Watching = UNSEEN,
     ) -> None:
         controls = [control] if isinstance(control, Control) else list(control)
         self.control = control = controls[0]
         self.replicas = list(replicas)
+        for replica in self.replicas if saving.slices else ():
+            replica.slices = []
         self.agenda = Agenda()
         self.reports = Reports(control, self.replicas)
         self._limits = list(limits)
-        self._until = NEVER if until_s is None else ps(until_s)
-        self._drain = drain
-        self._sample = ps(sample_s)
-        self._trace: Trace | Diary | Diaries | None = trace if diary is None else diary
-        self._after_event = after_event
-        self._tell = progress
-        self._enough = enough
+        self._until = NEVER if stopping.until_s is None else ps(stopping.until_s)
+        self._drain = drain = stopping.drain
+        self._enough = stopping.enough
+        self._sample = ps(saving.sample_s)
+        diary = saving.diary
+        self._trace: Trace | Diary | Diaries | None = saving.trace if diary is None else diary
+        self._after_event = watching.after_event
+        self._tell = watching.progress
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
         self.direct = self._plain and control.plain
@@ -116,7 +110,7 @@ class World:
         self._stepped_at = -1
         self._stepped = -1
         self.accounts: Accounts | None = None
-        if blame or diary is not None:
+        if saving.blame or diary is not None:
             self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload), diary)
         if diary is not None:
             diary.watch(controls, self.replicas)

@@ -1,7 +1,7 @@
 """The test kit that comes with Poise: inputs for policies in one call each, and their contracts as functions.
 
-Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`.  Contracts: `check_router`,
-`check_order`, `check_admission`, `check_lender`, `check_scaler`, `check_batcher`.  Invariants: `check_replica`,
+Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`, `a_bundle`.  Contracts:
+`check_policy` for any slot, and one of its own for each, as `check_router`.  Invariants: `check_replica` and
 `check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises
 `RuleBroken`, which names the policy, the rule and the input. The names are loaded when they are first asked for, and
 nothing here needs a test framework.
@@ -12,9 +12,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from poise.core.slot import SLOTS
+
 if TYPE_CHECKING:
     from poise.testing.admission import check_admission as check_admission
     from poise.testing.batcher import check_batcher as check_batcher
+    from poise.testing.builders import a_bundle as a_bundle
     from poise.testing.builders import a_chance as a_chance
     from poise.testing.builders import a_cluster as a_cluster
     from poise.testing.builders import a_flight as a_flight
@@ -22,37 +25,41 @@ if TYPE_CHECKING:
     from poise.testing.builders import a_pool as a_pool
     from poise.testing.builders import a_replica as a_replica
     from poise.testing.builders import a_request as a_request
+    from poise.testing.cache import check_cache as check_cache
+    from poise.testing.cap import check_cap as check_cap
     from poise.testing.cost import LinearCost as LinearCost
+    from poise.testing.forecast import check_forecast as check_forecast
+    from poise.testing.hedge import check_hedge as check_hedge
     from poise.testing.invariants import check_replica as check_replica
     from poise.testing.invariants import check_world as check_world
     from poise.testing.lender import check_lender as check_lender
+    from poise.testing.mover import check_mover as check_mover
     from poise.testing.order import check_order as check_order
+    from poise.testing.placer import check_placer as check_placer
+    from poise.testing.policy import check_policy as check_policy
+    from poise.testing.predictor import check_predictor as check_predictor
+    from poise.testing.preempt import check_preempt as check_preempt
+    from poise.testing.queue import check_queue as check_queue
+    from poise.testing.recovery import check_recovery as check_recovery
     from poise.testing.router import check_router as check_router
     from poise.testing.rule import RuleBroken as RuleBroken
     from poise.testing.scaler import check_scaler as check_scaler
     from poise.testing.solo import Client as Client
     from poise.testing.solo import drive as drive
 
+_BUILDERS = (
+    "a_bundle", "a_chance", "a_cluster", "a_flight", "a_lane", "a_pool", "a_replica", "a_request",
+)  # fmt: skip
 _HOMES = {
     "Client": "solo",
     "LinearCost": "cost",
     "RuleBroken": "rule",
-    "a_chance": "builders",
-    "a_cluster": "builders",
-    "a_flight": "builders",
-    "a_lane": "builders",
-    "a_pool": "builders",
-    "a_replica": "builders",
-    "a_request": "builders",
-    "check_admission": "admission",
-    "check_batcher": "batcher",
-    "check_lender": "lender",
-    "check_order": "order",
+    "check_policy": "policy",
     "check_replica": "invariants",
-    "check_router": "router",
-    "check_scaler": "scaler",
     "check_world": "invariants",
     "drive": "solo",
+    **dict.fromkeys(_BUILDERS, "builders"),
+    **{f"check_{slot}": slot for slot in SLOTS},
 }
 
 __all__ = sorted(_HOMES)

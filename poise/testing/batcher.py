@@ -13,6 +13,8 @@ from poise.core.policy import Batcher, Victim
 from poise.core.replica import Replica
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.view import LaneView
+from poise.testing.builders import a_bundle
+from poise.testing.engine import picture, unchanged
 from poise.testing.invariants import check_replica
 from poise.testing.rule import RuleBroken, asked
 from poise.testing.solo import Log, drive
@@ -58,8 +60,7 @@ def _run(batcher: Batcher, case: Case, one_step: bool) -> tuple[Log, tuple[int, 
         case.engine,
         cast("Estimator", case.cost),
         case.blocks,
-        batcher=watched,
-        preempt=watched,
+        a_bundle(batcher=watched, preempt=watched),
         layers=case.layers,
         one_step=one_step,
     )
@@ -90,14 +91,14 @@ class _Watched:
         self.lane: LaneView | None = None
         self.admitted: tuple[Sequence, ...] = ()
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         assert isinstance(lane, LaneState)
         before = picture(lane)
         here = {id(sequence): sequence for sequence in lane.replica.sequences.values()}  # the lane's, not the batcher's
         twin = copy.deepcopy(self.batcher, here)
-        batch = self.batcher.compose(lane)
-        _unchanged(lane, before)
-        again = twin.compose(lane)
+        batch = self.batcher.batch(lane)
+        unchanged(lane, before)
+        again = twin.batch(lane)
         if batch != again:
             raise RuleBroken(
                 f"composes {batch!r} but its deep copy, asked the same, {again!r}; keep no state outside the object"
@@ -116,40 +117,13 @@ class _Watched:
         self.admitted = tuple(waiting[entry.request] for entry in batch.entries if entry.request in waiting)
         return batch
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         admitted = [sequence.id for sequence in self.admitted if sequence.phase == Phase.PREFILL]
         if admitted and lane is self.lane and not lane.preempted:
             raise RuleBroken(
                 f"admits requests {admitted} whose KV blocks are not free; ask `lane.room` for all blocks together"
             )
         return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id, self.swap)
-
-
-def picture(lane: LaneState) -> dict[str, Any]:
-    """What a batcher may read of a lane, copied, to compare with later."""
-    pool, group = lane.replica.pool, lane.group
-    return {
-        "prefilling": [_seen(each) for each in lane.prefilling],
-        "queue": [_seen(each) for each in lane.queue()],
-        "decodes": [_seen(each) for each in lane.decodes()],
-        "running": (lane.running, lane.decoding, lane.waiting, lane.preempted),
-        "blocks": (pool.held, pool.cached, pool.explicit, list(pool.lru), group.offsets, group.step),
-        "engine": (lane.engine, lane.spec, lane.model_layers),
-    }
-
-
-def _seen(sequence: Sequence) -> tuple[Any, ...]:
-    return (
-        sequence.request, sequence.phase, sequence.computed, sequence.produced, sequence.chunk, sequence.layer,
-        sequence.source, sequence.swapped, sequence.shared, sequence.output_tokens, sequence.cancelled,
-    )  # fmt: skip
-
-
-def _unchanged(lane: LaneState, before: dict[str, Any]) -> None:
-    after = picture(lane)
-    for name, value in before.items():
-        if after[name] != value:
-            raise RuleBroken(f"changed the lane's {name} from {value!r} to {after[name]!r}; the view is not its own")
 
 
 def _check_batch(lane: LaneState, batch: Any) -> None:

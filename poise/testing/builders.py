@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
-from poise.core.action import NONE, Batch
+from poise.core.action import NONE, Batch, Hold
 from poise.core.chance import Chance
 from poise.core.estimate import Estimator
 from poise.core.flight import Flight
 from poise.core.lane import LaneState
-from poise.core.policy import Victim
+from poise.core.policy import Bundle, Victim
 from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
 from poise.core.scaling import PoolState
 from poise.core.spec import Engine, Role
-from poise.core.view import FlightView, LaneView, PoolView
+from poise.core.view import ClusterView, FlightView, LaneView, PoolView
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.cost import LinearCost
 
@@ -151,14 +151,37 @@ def a_chance(seed: int = 0, key: int = 0) -> Chance:
     return Chance(seed, key)
 
 
+class _Unasked:
+    """A router for bundles of which only an engine's policies are asked."""
+
+    needs = ()
+
+    def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Hold:
+        return Hold("no router was given")
+
+
+def a_bundle(**policies: Any) -> Bundle:
+    """Build a bundle by slot; what is not given is a policy that does nothing, or none.
+
+    PolicyError for an object that cannot fill its slot.
+    """
+    still = _Nothing()
+    return Bundle(**{"router": _Unasked(), "batcher": still, "preempt": still, **policies})
+
+
 class _Nothing:
     """A batcher and a preemption rule for lanes that only stand still."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch(decode=NONE)
 
-    def victim(self, lane: LaneView) -> Victim:
-        return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
+    def preempt(self, lane: LaneView) -> Victim:
+        return newest(lane)
+
+
+def newest(lane: LaneView) -> Victim:
+    """Who was admitted last: the last prompt under way, else the newest decode."""
+    return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
 
 
 def a_lane(
@@ -182,8 +205,9 @@ def a_lane(
     """
     still = _Nothing()
     replica = Replica(
-        engine or Engine(), cost or cast("Estimator", LinearCost()), blocks, batcher=still, preempt=still, layers=layers
-    )
+        engine or Engine(), cost or cast("Estimator", LinearCost()), blocks, a_bundle(batcher=still, preempt=still),
+        layers=layers,
+    )  # fmt: skip
     lane = replica.lanes[0]
     for request, produced in decoding:
         if produced < 1:

@@ -70,8 +70,8 @@ class _Play:
         if not self.waiting or not able:
             return
         flows = list({flow: None for flow, _, _ in self.waiting.values()})
-        ranks = [self.twins.ask("rank", flow, view=lambda: situation.view(self.needs)) for flow in flows]
-        with asked(f"{self.twins.who}.rank", f"{ranks!r} cannot be compared"):
+        ranks = [self.twins.ask("order", flow, view=lambda: situation.view(self.needs)) for flow in flows]
+        with asked(f"{self.twins.who}.order", f"{ranks!r} cannot be compared"):
             first = flows[ranks.index(min(ranks))]
         _, _, request = min((key, request.id, request) for flow, key, request in self.waiting.values() if flow == first)
         del self.waiting[request.id]

@@ -6,8 +6,23 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from poise.core.slot import SLOTS, check_policy
 from poise.testing.columns import ClusterColumns
 from poise.testing.rule import RuleBroken, asked
+
+
+def twins(slot: str, make: Callable[[], Any]) -> tuple[Twins, Any]:
+    """Equal policies for a slot, and one of the kind to look at; RuleBroken where it lacks what the slot must have."""
+    name = getattr(make, "__name__", repr(make))
+    with asked(f"{name}()", f"a {slot} is built without arguments here; give a function that builds it"):
+        first = make()
+    who = type(first).__name__
+    with asked(who, f"it is to be a {slot}"):
+        check_policy(slot, first)
+    for also, what in SLOTS[slot].also.items():
+        if not hasattr(first, also):
+            raise RuleBroken(f"{who} has no {also!r}, which a {slot} must have: {what}")
+    return Twins(who, make), first
 
 
 class Twins:
@@ -30,11 +45,16 @@ class Twins:
         with asked(f"copy.deepcopy({self.who})", "Control deep-copies the policies that it is given"):
             self._policies.append(copy.deepcopy(self._policies[0]))
 
-    def ask(self, name: str, *given: Any, view: Callable[[], ClusterColumns] | None = None) -> Any:
-        """What they all answer; each gets a `view` of its own. Nothing where they have no such method."""
+    def ask(
+        self, name: str, *given: Any, view: Callable[[], ClusterColumns] | None = None, then: tuple[Any, ...] = ()
+    ) -> Any:
+        """What they all answer; each gets a `view` of its own, behind what is `given` and before what is handed `then`.
+
+        Nothing where they have no such method.
+        """
         if not self.has(name):
             return None
-        answers = [self._one(policy, name, given, view) for policy in self._policies]
+        answers = [self._one(policy, name, given, view, then) for policy in self._policies]
         for answer, what in zip(answers[1:], ("an equal fresh copy", "its deep copy"), strict=False):
             if answer != answers[0]:
                 raise RuleBroken(
@@ -43,14 +63,21 @@ class Twins:
                 )
         return answers[0]
 
-    def _one(self, policy: Any, name: str, given: tuple[Any, ...], view: Callable[[], ClusterColumns] | None) -> Any:
+    def _one(
+        self,
+        policy: Any,
+        name: str,
+        given: tuple[Any, ...],
+        view: Callable[[], ClusterColumns] | None,
+        then: tuple[Any, ...],
+    ) -> Any:
         if view is None:
             with asked(f"{self.who}.{name}", self.where):
                 return getattr(policy, name)(*given)
         seen = view()
         before = seen.picture()
         with asked(f"{self.who}.{name}", self.where):
-            answer = getattr(policy, name)(*given, seen)
+            answer = getattr(policy, name)(*given, seen, *then)
         changed = [name for name, value in seen.picture().items() if value != before[name]]
         if changed:
             raise RuleBroken(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
 from poise.core.reach import reach
+from poise.core.slot import SCENARIO
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
 from poise.experiment.meter import Bars
 from poise.live.parts import read_recording
-from poise.policies.find import SLOTS, build
+from poise.policies.find import build
 from poise.report.figures import E2E, deciding
 from poise.scenario.choice import Choice, choice, labels
 from poise.scenario.read import parse_value
@@ -182,8 +183,8 @@ def _other(text: str) -> tuple[str, Choice]:
     """SLOT=NAME."""
     slot, _, name = text.partition("=")
     fixed = ("router", *FLEET)
-    if slot not in SLOTS or not name or slot in fixed:
-        known = ", ".join(each for each in SLOTS if each not in fixed)
+    if slot not in SCENARIO or not name or slot in fixed:
+        known = ", ".join(each for each in SCENARIO if each not in fixed)
         raise UserError(f"--policies {text}: give SLOT=NAME, the slot one of {known} (and routers by --router)")
     return slot, _chosen(name, f"--policies {text}")
 

@@ -9,8 +9,10 @@ from poise.core.action import Action
 from poise.core.control import Control
 from poise.core.errors import TraceError
 from poise.core.header import belief_of, check_header, pools_of, replicas_of
+from poise.core.slot import CONTROL
 from poise.core.trace import ACTIONS, EVENTS, Trace
 from poise.live.fronts.choice import Fallback, Subset
+from poise.policies import Policies
 from poise.policies.find import build_named, make_named
 
 FLEET = ("scaler", "forecast")
@@ -32,21 +34,14 @@ def control_of(header: Mapping[str, Any]) -> Control:
     router, admission = policy_of(header, "router"), policy_of(header, "admission") or ()
     if "fallbacks" in header:  # of an endpoint picker
         router, admission = Fallback(router, header["fallbacks"]), (Subset(), *admission)
+    named = {slot: policy_of(header, slot) for slot in CONTROL}
     control = Control(
-        router,
+        Policies(**{**named, "router": router, "admission": admission}),
         replicas_of(header),
-        mover=policy_of(header, "mover"),
-        lender=policy_of(header, "lender"),
         belief=belief,
         seed=header.get("seed", 0),
         resume=header.get("resume", True),
         **{name: header[name] for name in ("tries",) if name in header},
-        order=policy_of(header, "order"),
-        admission=admission,
-        predictor=policy_of(header, "predictor"),
-        hedge=policy_of(header, "hedge"),
-        scaler=policy_of(header, "scaler"),
-        forecast=policy_of(header, "forecast"),
         pools=pools_of(header),
     )
     control.maker = make_named

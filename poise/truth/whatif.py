@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poise.core.header import belief_of
+from poise.core.slot import SCENARIO
 from poise.core.spec import Slo
 from poise.core.units import seconds
 from poise.cost.fitted import Fitted
@@ -19,7 +20,6 @@ from poise.experiment.interrupts import interrupts
 from poise.experiment.meter import Meter
 from poise.experiment.workers import Workers, crew
 from poise.policies import Policies
-from poise.policies.find import SLOTS
 from poise.report.figures import E2E, Figure
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
@@ -191,8 +191,7 @@ def whatif(
 
 def recorded_policies(day: Recorded) -> Policies:
     """The bundle that the header names, but for the fleet; slots that it does not name have their defaults."""
-    named = {slot: policy_of(day.header, slot) for slot in SLOTS if slot not in FLEET}
-    return Policies(**{slot: policy for slot, policy in named.items() if policy is not None})
+    return Policies(**{slot: policy_of(day.header, slot) for slot in SCENARIO if slot not in FLEET})
 
 
 def _setting(day: Recorded, cost: Fitted, replicas: int | None, asked: Asked) -> Setting:

@@ -15,7 +15,8 @@ from poise.claims import find, record, show
 from poise.claims.bench import Bench, folder
 from poise.claims.command import run
 from poise.claims.picture import picture
-from poise.policies.find import PLANNING, SLOTS, build
+from poise.core.slot import SLOTS
+from poise.policies.find import build
 from tests import doc_claims
 
 NAMES = find.names()
@@ -27,7 +28,7 @@ MEASURES = sorted(file.stem for file in find.FOLDER.glob("*.py") if file.stem !=
 @pytest.mark.parametrize("name", NAMES)
 def test_a_claim_is_well_formed(name: str) -> None:
     claim = find.claim(name)
-    assert claim.slot in {*SLOTS, *PLANNING, *find.MODELS}
+    assert claim.slot in {*SLOTS, *find.MODELS}
     for policy in claim.policies:
         if claim.slot not in find.MODELS:
             build(claim.slot, Path(policy).name)  # `folder/name` where several slots have one

@@ -11,8 +11,10 @@ from poise.core.chance import Chance
 from poise.core.control import Control
 from poise.core.event import Arrived
 from poise.core.request import RequestView
+from poise.core.slot import SCENARIO
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
+from poise.policies import Policies
 
 Rule = Callable[[RequestView, ClusterView], Any]
 
@@ -45,7 +47,7 @@ class Hasty:
         self.asked[request.id] += 1
         return self.after * (request.id % 3) if self.asked[request.id] <= 4 else 0
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         return chance.pick(able) if (cluster.now // self.after + request.id) % 4 else None
@@ -65,9 +67,14 @@ def at_most(count: int) -> Rule:
     return rule
 
 
+def bundled(settings: dict[str, Any], **policies: Any) -> Policies:
+    """These policies, and those of the settings, which are taken out of them."""
+    return Policies(**policies, **{slot: settings.pop(slot) for slot in SCENARIO if slot in settings})
+
+
 def a_control(rule: Rule = first_able, replicas: int | list[ReplicaSpec] = 1, **settings: Any) -> Control:
     specs = [ReplicaSpec()] * replicas if isinstance(replicas, int) else replicas
-    return Control(Scripted(rule), specs, **settings)
+    return Control(bundled(settings, router=Scripted(rule)), specs, **settings)
 
 
 def a_request(number: int, at: int = 0, prompt: int = 10, **fields: Any) -> RequestView:

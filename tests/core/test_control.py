@@ -20,6 +20,7 @@ from poise.core.event import (
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
+from poise.policies import Policies
 
 from .scripted import a_control, arrive, at_most, held
 
@@ -58,7 +59,7 @@ def test_chance_is_keyed_by_the_request() -> None:
         def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
             return Route(chance.pick(cluster.able(request)))
 
-    controls = [Control(Drawing(), [ReplicaSpec()] * 7, seed=3) for _ in range(2)]
+    controls = [Control(Policies(router=Drawing()), [ReplicaSpec()] * 7, seed=3) for _ in range(2)]
     forward = {action.request: action.replica for action in arrive(controls[0], *range(20))}
     backward = {action.request: action.replica for action in arrive(controls[1], *reversed(range(20)))}
     assert forward == backward

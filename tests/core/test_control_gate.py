@@ -29,6 +29,7 @@ from poise.core.policy import Admission, Order
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
 from poise.core.view import ClusterView
+from poise.policies import Policies
 
 from .scripted import a_control, held
 
@@ -70,7 +71,7 @@ class ByTenant:
     def key(self, request: RequestView) -> int:
         return request.priority
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         return self.sent.get(flow, 0)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
@@ -80,7 +81,7 @@ class ByTenant:
 def gate(
     replicas: int = 1, *, order: Order | None = None, admission: Sequence[Admission] = (), tries: int = 1
 ) -> Control:
-    return Control(First(), [ReplicaSpec()] * replicas, order=order, admission=admission, tries=tries)
+    return Control(Policies(router=First(), order=order, admission=admission), [ReplicaSpec()] * replicas, tries=tries)
 
 
 def request(id: int, *, tenant: int = -1, priority: int = 0, prompt: int = 10) -> RequestView:
@@ -95,7 +96,7 @@ def test_the_router_chooses_among_those_that_admissions_leave() -> None:
     for number in range(3):
         assert control.handle(Arrived(number, request(number))) == (Dispatch(number, number, number, True),)
     assert control.router.able == [(0, 1, 2), (1, 2), (2,)]
-    assert control.state.narrow is None
+    assert control.state.able(request(9)) == (0, 1, 2), "what one decision is shown stays with it"
 
 
 def test_who_is_not_admitted_waits_and_is_sent_when_there_is_room() -> None:
@@ -139,9 +140,9 @@ def test_a_router_that_ignores_what_admissions_leave_is_caught() -> None:
         def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
             return Route(0)
 
-    control = Control(Stubborn(), [ReplicaSpec()] * 2, admission=[Ceiling(0)])
+    control = Control(Policies(router=Stubborn(), admission=[Ceiling(0)]), [ReplicaSpec()] * 2)
     assert control.handle(Arrived(0, request(0))) == (), "not even asked"
-    control = Control(Stubborn(), [ReplicaSpec()] * 2, admission=[Ceiling(1)])
+    control = Control(Policies(router=Stubborn(), admission=[Ceiling(1)]), [ReplicaSpec()] * 2)
     control.handle(Arrived(0, request(0)))
     with pytest.raises(PolicyError, match="not among the able"):
         control.handle(Arrived(1, request(1)))
@@ -343,7 +344,7 @@ def test_an_answer_that_broke_off_is_not_tried_again() -> None:
 
 
 def test_the_other_half_of_a_pair_is_told_when_one_breaks_off() -> None:
-    control = Control(First(), [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode")])
+    control = Control(Policies(router=First()), [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode")])
     assert control.handle(Arrived(0, request(0))) == (Dispatch(0, 0, 1, True),)
     assert control.handle(Failed(5, 0, 0, "cut")) == (Abort(0, 1),)
 
@@ -352,7 +353,7 @@ def test_the_other_half_of_a_pair_is_told_when_one_breaks_off() -> None:
 
 
 def test_one_replicas_report_keeps_what_was_sent_since_and_leaves_the_others_alone() -> None:
-    control = Control(First(), [ReplicaSpec()] * 2, belief=Belief(period_s=1.0))
+    control = Control(Policies(router=First()), [ReplicaSpec()] * 2, belief=Belief(period_s=1.0))
     control.handle(Measured(5, 4, 1, {"waiting": 7, "swap": 1}))
     control.handle(Arrived(10, request(10)))
     control.handle(Measured(12, 11, 1, {"waiting": 3}))
@@ -365,7 +366,7 @@ def test_one_replicas_report_keeps_what_was_sent_since_and_leaves_the_others_alo
 
 
 def test_a_replica_tells_of_its_cache() -> None:
-    control = Control(First(), [ReplicaSpec()] * 2, belief=Belief(prefix="reported"))
+    control = Control(Policies(router=First()), [ReplicaSpec()] * 2, belief=Belief(prefix="reported"))
     prompt = RequestView(0, 0, 30, ids=(7, 8), ends=(10, 20))
     control.handle(CacheChanged(1, 1, (7, 8), ()))
     assert control.state.cached_tokens(prompt) == [0, 20]

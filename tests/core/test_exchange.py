@@ -15,11 +15,13 @@ from poise.core.errors import PolicyError
 from poise.core.event import Arrived, Cancelled, Event, Exchanged, Finished, FirstToken, Joined, Lost, Measured, Tick
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.find import make_named, names
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
+from tests.core.scripted import bundled
 
 REPLICAS = 3
 SPEC = ReplicaSpec(capacity_tokens=10**6, blocks=1000, prefill_rate=1000.0)
@@ -34,7 +36,8 @@ exchanges = st.fixed_dictionaries({}, optional={slot: st.sampled_from(each) for 
 
 
 def fresh(router: Any = None, **given: Any) -> Control:
-    control = Control(router or RoundRobin(), [SPEC] * REPLICAS, resume=False, tries=2, **given)
+    policies = bundled(given, router=router or RoundRobin())
+    control = Control(policies, [SPEC] * REPLICAS, resume=False, tries=2, **given)
     control.maker = make_named
     return control
 
@@ -175,5 +178,5 @@ def test_what_cannot_be_exchanged_is_said() -> None:
     with pytest.raises(PolicyError, match=r"policies\.scaler cannot be exchanged while requests are served"):
         control.handle(Exchanged(1, {"scaler": None}))
     with pytest.raises(PolicyError, match="order cannot be exchanged here"):
-        Control(RoundRobin(), [SPEC]).handle(Exchanged(1, {"order": None}))
+        Control(Policies(router=RoundRobin()), [SPEC]).handle(Exchanged(1, {"order": None}))
     control.handle(Tick(2))

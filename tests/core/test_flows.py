@@ -17,7 +17,7 @@ class Tokens:
         self.tokens: dict[Any, int] = {}
         self.told: list[tuple[Any, ...]] = []
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         return request.priority
 
     def flow(self, request: RequestView) -> int:

@@ -32,7 +32,7 @@ class Last:
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
         return 10
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         self.asked.append((replica, tuple(able)))
@@ -168,7 +168,7 @@ def test_what_moves_is_not_hedged_and_what_is_hedged_does_not_move() -> None:
         def __init__(self) -> None:
             self.moves: list[Move] = []
 
-        def rebalance(self, cluster: ClusterView) -> list[Move]:
+        def move(self, cluster: ClusterView) -> list[Move]:
             assert not self.moves or cluster.flights(0)[0].target == 2
             return self.moves
 

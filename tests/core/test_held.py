@@ -30,7 +30,7 @@ class ByPriority:
     def key(self, request: RequestView) -> int:
         return request.priority
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         return self.ranks.get(flow, 0)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:

@@ -13,8 +13,8 @@ from poise.core.request import RequestView
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import a_lane, a_request
 from poise.testing.cost import LinearCost
 from poise.testing.solo import Client, drive
@@ -73,7 +73,7 @@ class Urgent:
     def served(self, request: RequestView, tokens: int, now: int) -> None:
         self.told.append((request.id, tokens, now))
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         known = [*lane.prefilling, *lane.queue()]
         if not known:
             return Batch((), ALL, UNTIL_CHANGE)
@@ -85,9 +85,7 @@ class Urgent:
 
 def driven(one_step: bool) -> tuple[list[tuple[int, str, int]], Urgent]:
     batcher = Urgent()
-    replica = Replica(
-        Engine(prefix_caching=False), COST, 100, batcher=batcher, preempt=LastAdmitted(), layers=10, one_step=one_step
-    )
+    replica = Replica(Engine(prefix_caching=False), COST, 100, Policies(batcher=batcher), layers=10, one_step=one_step)
     clients = [Client(RequestView(0, 0, 100), 1), Client(RequestView(1, ps(3.5), 10), 1)]
     return drive(replica, clients), batcher
 
@@ -102,10 +100,10 @@ def test_a_newcomer_is_heard_at_the_next_layer() -> None:
 
 def test_decodes_cannot_be_left_between_layers() -> None:
     class Careless(Urgent):
-        def compose(self, lane: LaneView) -> Batch:
-            return Urgent.compose(self, lane)._replace(decode=ALL)
+        def batch(self, lane: LaneView) -> Batch:
+            return Urgent.batch(self, lane)._replace(decode=ALL)
 
-    replica = Replica(Engine(), COST, 100, batcher=Careless(), preempt=LastAdmitted(), layers=10)
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Careless()), layers=10)
     clients = [Client(RequestView(0, 0, 10), 9), Client(RequestView(1, ps(3.5), 10), 1)]
     with pytest.raises(PolicyError, match="give decode=NONE, or leave=False"):
         drive(replica, clients)
@@ -114,26 +112,26 @@ def test_decodes_cannot_be_left_between_layers() -> None:
 class Patient(Chunked):
     """Lets prompts wait until the fifth second of each ten."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         begin = -(-lane.now // ps(5.0)) * ps(5.0)
         if lane.waiting and lane.now != begin:
             return Batch((), ALL, UNTIL_CHANGE, wake_at=begin)
-        return Chunked.compose(self, lane)
+        return Chunked.batch(self, lane)
 
 
 @pytest.mark.parametrize("one_step", [False, True])
 def test_a_lane_waits_until_an_instant(one_step: bool) -> None:
-    replica = Replica(Engine(), COST, 100, batcher=Patient(), preempt=LastAdmitted(), layers=10, one_step=one_step)
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Patient()), layers=10, one_step=one_step)
     log = drive(replica, [Client(RequestView(0, ps(1.0), 10), 1)])
     assert (ps(7.0), "first token", 0) in log
 
 
 def test_an_instant_that_is_over_is_refused() -> None:
     class Late(Chunked):
-        def compose(self, lane: LaneView) -> Batch:
+        def batch(self, lane: LaneView) -> Batch:
             return Batch((), ALL, wake_at=lane.now)
 
-    replica = Replica(Engine(), COST, 100, batcher=Late(), preempt=LastAdmitted())
+    replica = Replica(Engine(), COST, 100, Policies(batcher=Late()))
     with pytest.raises(PolicyError, match="give a later wake_at, or 0"):
         drive(replica, [Client(RequestView(0, 5, 10), 1)])
 

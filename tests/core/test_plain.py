@@ -22,10 +22,10 @@ from poise.policies.batch.batch_llm import BatchLlm
 from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.gathered import Gathered
 from poise.policies.batch.sarathi import Sarathi
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter
 from poise.testing import a_request
 from poise.testing.cost import LinearCost
+from tests.core.scripted import bundled
 from tests.cost.pools import H100, REAL, pools
 
 COST = LinearCost()
@@ -47,7 +47,8 @@ class Promising(Fewer):
 
 def replica(batcher: Batcher, blocks: int = 100, **options: Any) -> Replica:
     engine = options.pop("engine", ENGINE)
-    return Replica(engine, options.pop("cost", COST), blocks, batcher=batcher, preempt=LastAdmitted(), **options)
+    policies = bundled(options, batcher=batcher)
+    return Replica(engine, options.pop("cost", COST), blocks, policies, **options)
 
 
 @pytest.mark.parametrize("batcher", [Asynchronous(), BatchLlm(), Gathered(), Sarathi(), Fewer()])

@@ -15,9 +15,9 @@ from poise.core.replica import Replica
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Engine, ReplicaSpec
 from poise.core.trace import Trace
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
 from poise.policies.find import find
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import Client, LinearCost, a_request, drive
 
 
@@ -32,8 +32,7 @@ def test_a_lone_request_that_preempts_itself_goes_on() -> None:
         Engine(token_budget=2, max_sequences=2, block_tokens=1, reserve_prompt=False),
         LinearCost(),
         19,
-        batcher=Chunked(long_prefill=1),
-        preempt=LastAdmitted(),
+        Policies(batcher=Chunked(long_prefill=1)),
     )
     drive(r, [Client(a, 10), Client(b, 1)])
 
@@ -46,7 +45,7 @@ class Tenants:
 
 
 def test_cancel_of_held_head_wakes_those_behind() -> None:
-    c = Control(Tenants(), [ReplicaSpec()])
+    c = Control(Policies(router=Tenants()), [ReplicaSpec()])
     c.handle(Arrived(0, R(0, tenant=1)))
     c.handle(Arrived(1, R(1)))
     assert list(c.handle(Cancelled(2, 0, "left"))) == [Dispatch(1, 0, 0, True)]
@@ -60,7 +59,7 @@ class Least:
 
 
 def test_events_are_not_changed_nor_shared() -> None:
-    one = Control(Least(), [ReplicaSpec()] * 2)
+    one = Control(Policies(router=Least()), [ReplicaSpec()] * 2)
     two = one.clone()
     event = Reported(0, 0, {"tokens": [0, 5]})
     one.handle(event)
@@ -89,9 +88,13 @@ def test_period_0_is_exact_at_one_instant() -> None:
 
     pool = Pool(Model("m", 4, 64, 4, 4, 16, 100, 64, 100000), Device("d", "n", 1e12, 10**9, 1e12, scaleout_bw=1e6))
     work = Workload(np.zeros(3, "i8"), np.full(3, 10, "i4"), np.full(3, 3, "i4"))
-    replica = Replica(Engine(), LinearCost(), 1000, batcher=Chunked(), preempt=LastAdmitted())
+    replica = Replica(Engine(), LinearCost(), 1000, Policies())
     World(
-        Cluster((pool,)), work, Control(Looks(), [ReplicaSpec()], belief=Belief(0, 0, True)), [replica], [16000]
+        Cluster((pool,)),
+        work,
+        Control(Policies(router=Looks()), [ReplicaSpec()], belief=Belief(0, 0, True)),
+        [replica],
+        [16000],
     ).simulate()
     assert seen == [([0], [0]), ([10], [1]), ([20], [2])]
 
@@ -106,12 +109,12 @@ def test_view_of_decodes_is_current() -> None:
     class Looks(Chunked):
         decodes_alone = False
 
-        def compose(self, lane):
+        def batch(self, lane):
             seen.append([(s.computed, s.produced) for s in lane.decodes()])
-            return Chunked.compose(self, lane)._replace(hold=ONE_STEP)
+            return Chunked.batch(self, lane)._replace(hold=ONE_STEP)
 
     drive(
-        Replica(Engine(), LinearCost(), 100, batcher=Looks(), preempt=LastAdmitted()),
+        Replica(Engine(), LinearCost(), 100, Policies(batcher=Looks())),
         [Client(a_request(prompt_tokens=5), 4)],
     )
     assert seen == [[], [(5, 1)], [(6, 2)], [(7, 3)]]

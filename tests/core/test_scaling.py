@@ -17,8 +17,9 @@ from poise.core.spec import Belief, PoolSpec, ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.core.units import SECOND
 from poise.core.view import FleetView
+from poise.policies import Policies
 from poise.testing import a_request
-from tests.core.scripted import Scripted, first_able
+from tests.core.scripted import Scripted, bundled, first_able
 
 Rule = Callable[[FleetView], Sequence[Any]]
 
@@ -39,7 +40,8 @@ class Said:
 def control(rule: Rule, *, up: int = 1, slots: int = 3, pool: PoolSpec | None = None, **given: Any) -> Control:
     specs = [ReplicaSpec(up=number < up, pool=0) for number in range(slots)]
     pools = [pool or PoolSpec("chat", up, 1, slots)]
-    return Control(Scripted(first_able), specs, scaler=Said(rule), pools=pools, belief=Belief(), **given)
+    policies = bundled(given, router=Scripted(first_able), scaler=Said(rule))
+    return Control(policies, specs, pools=pools, belief=Belief(), **given)
 
 
 def scales(ours: Control, *events: Event) -> list[Scale]:
@@ -94,7 +96,7 @@ def test_an_answer_that_cannot_be_meant(answer: list[Any]) -> None:
 
 def test_a_period_of_nothing_is_refused() -> None:
     with pytest.raises(PolicyError, match=r"period_s is 0\.0"):
-        Control(Scripted(first_able), [], scaler=Said(lambda cluster: [], 0.0))
+        Control(Policies(router=Scripted(first_able), scaler=Said(lambda cluster: [], 0.0)), [])
 
 
 def test_a_forecast_looks_as_far_as_a_start_takes() -> None:
@@ -102,7 +104,7 @@ def test_a_forecast_looks_as_far_as_a_start_takes() -> None:
     rates: list[float] = []
 
     class Seer:
-        def foresee(self, now: int, until: int, chance: Chance) -> float:
+        def forecast(self, now: int, until: int, chance: Chance) -> float:
             spans.append((until - now) // SECOND)
             return 7.5
 

@@ -12,6 +12,7 @@ from poise.core.request import RequestView
 from poise.core.shadow import shadowed
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
+from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.testing import check_router
 
@@ -27,7 +28,7 @@ class Always:
 
 
 def test_the_gain_is_what_the_request_waits_less() -> None:
-    control = Control(shadowed(Always(0), Always(1)), [ReplicaSpec(prefill_rate=100.0)] * 2)
+    control = Control(Policies(router=shadowed(Always(0), Always(1))), [ReplicaSpec(prefill_rate=100.0)] * 2)
     control.handle(Measured(0, 0, 0, {"queued_tokens": 500}))
     (action,) = control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert action.replica == 0  # type: ignore[union-attr]
@@ -42,10 +43,10 @@ def test_equal_choices_gain_nothing_and_a_hold_is_not_compared() -> None:
         def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Hold:
             return Hold("no")
 
-    control = Control(shadowed(Always(0), Always(0)), [ReplicaSpec()])
+    control = Control(Policies(router=shadowed(Always(0), Always(0))), [ReplicaSpec()])
     control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert control.router.agreement == (1, 1, 1, 0.0, 0.0)
-    control = Control(shadowed(Always(0), Never()), [ReplicaSpec()])
+    control = Control(Policies(router=shadowed(Always(0), Never())), [ReplicaSpec()])
     control.handle(Arrived(1, RequestView(0, 1, 10)))
     assert control.router.agreement == (1, 0, 0, 0.0, 0.0)
 
@@ -54,8 +55,8 @@ def test_equal_choices_gain_nothing_and_a_hold_is_not_compared() -> None:
 def test_a_shadow_changes_no_decision(name: str) -> None:
     """The active router's decisions are those it makes alone, whoever decides beside it."""
     specs = [ReplicaSpec(prefill_rate=1e4)] * 4
-    alone = Control(build("router", "cache_aware"), specs, seed=5)
-    watched = Control(shadowed(build("router", "cache_aware"), build("router", name)), specs, seed=5)
+    alone = Control(Policies(router=build("router", "cache_aware")), specs, seed=5)
+    watched = Control(Policies(router=shadowed(build("router", "cache_aware"), build("router", name))), specs, seed=5)
     for number in range(60):
         topic = number % 7
         event = Arrived(number * 10, RequestView(number, number * 10, 40, ids=(topic + 1,), ends=(32,), session=topic))

@@ -11,6 +11,7 @@ from poise.core.control import Control
 from poise.core.event import Arrived, Draining, Joined, Refused, Tick
 from poise.core.spec import ReplicaSpec
 from poise.core.tried import FIRST_WAIT, LONGEST_WAIT, Tried
+from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from tests.core.test_control_gate import gate, request
 
@@ -75,7 +76,7 @@ ENDS = st.sampled_from(["unreached", "closed", "cut", "drain", "join", "tick"])
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.lists(st.tuples(ENDS, st.integers(0, 2)), max_size=60))
 def test_no_request_is_read_more_often_than_allowed(replicas: int, tries: int, ends: list[tuple[str, int]]) -> None:
-    control = Control(LeastRequests(), [ReplicaSpec()] * replicas, tries=tries)
+    control = Control(Policies(router=LeastRequests()), [ReplicaSpec()] * replicas, tries=tries)
     actions = list(control.handle(Arrived(0, request(0))))
     read = refusals = now = 0
     for end, replica in ends:

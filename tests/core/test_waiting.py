@@ -12,7 +12,7 @@ from poise.core.waiting import Fcfs, Ordered, Told
 
 
 class ByPriority:
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         return request.priority
 
 

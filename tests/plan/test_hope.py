@@ -21,6 +21,7 @@ from poise.plan.search import Errand, Found, search
 from poise.plan.space import space
 from poise.plan.trial import Bench
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Stopping
 from poise.workload import poisson, shared_prefixes
 
 from .cases import COST, a_bench, a_demand, a_goal, pools
@@ -76,7 +77,7 @@ def test_what_has_not_come_yet_is_counted_as_met() -> None:
         return False
 
     load = bench.demand.stretches[0]
-    run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST, enough=look)
+    run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST, stopping=Stopping(enough=look))
     assert len(shares) > 1 and shares == sorted(shares, reverse=True), "what is missed is missed for good"
     assert hope.left(run, run.ended_at) == pytest.approx(bench.trial(fleet).attainment)
 
@@ -88,7 +89,7 @@ def test_a_run_ends_where_enough_was_seen() -> None:
         asked.append(now)
         return len(asked) == 2
 
-    run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST, enough=enough)
+    run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST, stopping=Stopping(enough=enough))
     assert run.interrupted and len(asked) == 2 and run.ended_at == asked[1]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from poise.core.errors import ScenarioError
-from poise.policies.find import PLANNING, SLOTS, build, find, names
+from poise.core.slot import SLOTS
+from poise.policies.find import build, find, names
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 
@@ -20,7 +21,7 @@ NEEDED = {("scaler", "slo_optimizer"): {"profile": [[100, 100, 5.0]]}, ("forecas
 
 def test_every_file_is_found_by_its_name() -> None:
     assert {"round_robin", "least_requests", "least_tokens", "prefix_cache"} <= set(names("router"))
-    for slot in (*SLOTS, *PLANNING):
+    for slot in SLOTS:
         for name in names(slot):
             assert find(slot, name).__module__.endswith(f".{name}")
             assert build(slot, name, NEEDED.get((slot, name))) is not None

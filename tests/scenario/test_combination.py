@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = ("mixed", "prefill", "decode")
 class PromptsAlone:
     """Never decodes."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         some = [*lane.prefilling, *lane.queue()]
         return Batch(tuple(Entry(each.id, each.need - each.computed) for each in some), NONE)
 
@@ -37,7 +37,7 @@ class PromptsAlone:
 class OutputsAlone:
     """Admits whose KV comes from elsewhere, and computes no prompt."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch(tuple(Entry(each.id, 0) for each in lane.queue() if each.source >= 0), ALL)
 
 

@@ -107,5 +107,5 @@ def test_errors_name_the_cure(tmp_path: Path, policies: str, said: str) -> None:
 
 def test_one_admission_is_no_tuple() -> None:
     wrong: Any = Ceiling(3)
-    with pytest.raises(PolicyError, match=r"give a tuple of admissions, as in \(Ceiling\(64\),\)"):
+    with pytest.raises(PolicyError, match=r"give a tuple of policies, as in \(Ceiling\(64\),\)"):
         Policies(admission=wrong)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import poise as ps
+from poise.core import slot as slots
 from poise.core.errors import UserError
-from poise.policies.find import SLOTS, find, names
 from poise.policies.find import build as build_policy
+from poise.policies.find import find, names
 from poise.scenario.build import build
 from poise.scenario.idle import _HOLD, check_idle
 from poise.scenario.load import load
@@ -32,7 +33,8 @@ def checked(tmp_path: Path, more: str) -> None:
 
 
 def test_the_policies_that_say_so_are_those_that_read_predictions() -> None:
-    said = {(slot, name) for slot in SLOTS for name in names(slot) if getattr(find(slot, name), "reads_predictions", 0)}
+    every = ((slot, name) for slot in slots.SCENARIO for name in names(slot))
+    said = {(slot, name) for slot, name in every if getattr(find(slot, name), "reads_predictions", 0)}
     assert said == set(CASES)
 
 

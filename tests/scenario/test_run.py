@@ -16,6 +16,7 @@ from poise.scenario.build import Problem, build
 from poise.scenario.load import load
 from poise.scenario.outcome import Outcome
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Watching
 
 TEXT = """\
 model: poise/tiny
@@ -110,11 +111,11 @@ def test_ctrl_c_between_seeds_keeps_those_that_are_done(tmp_path: Path, monkeypa
 
 
 def test_ctrl_c_within_a_run_stops_it_between_two_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*given: Any, progress: Any, **named: Any) -> Run:
+    def stopped(*given: Any, watching: Watching, **named: Any) -> Run:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            progress(1, 60)
-        return simulate(*given, progress=progress, **named)
+            watching.progress(1, 60)
+        return simulate(*given, **named, watching=watching)
 
     monkeypatch.setattr(room, "simulate", stopped)
     assert room.run(_problem(tmp_path)).interrupted
@@ -128,9 +129,9 @@ def test_a_second_ctrl_c_is_not_waited_for() -> None:
 
 
 def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reporting(*given: Any, progress: Any, **named: Any) -> Run:
-        progress(7, 60)
-        return simulate(*given, progress=progress, **named)
+    def reporting(*given: Any, watching: Watching, **named: Any) -> Run:
+        watching.progress(7, 60)
+        return simulate(*given, **named, watching=watching)
 
     monkeypatch.setattr(room, "simulate", reporting)
     said: list[tuple[str, int, int]] = []

@@ -26,6 +26,7 @@ from poise.policies.batch.prefill_first import PrefillFirst
 from poise.policies.batch.seesaw import Seesaw
 from poise.policies.find import build
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving
 from poise.testing.invariants import check_blame
 from poise.workload import all_at_once, lognormal, poisson
 
@@ -117,7 +118,9 @@ def test_nobody_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> N
     requests = poisson(6, requests=150, prompt_tokens=lognormal(1500, 1.0), output_tokens=lognormal(150, 0.6), seed=5)
     policies = Policies(router=build("router", router), batcher=Seesaw())
     fast, slow = (
-        simulate(Cluster((pool,), faults=faults), requests, policies, cost=TINY, blame=True, one_step=one_step)
+        simulate(
+            Cluster((pool,), faults=faults), requests, policies, cost=TINY, one_step=one_step, saving=Saving(blame=True)
+        )
         for one_step in (False, True)
     )
     assert set(fast.records.status) == {FINISHED} and fast.records.ended_at == slow.records.ended_at

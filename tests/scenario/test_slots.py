@@ -7,23 +7,22 @@ from pathlib import Path
 import pytest
 
 from poise.core.errors import UserError
-from poise.policies.find import SLOTS, names
+from poise.core.slot import CONTROL, SCENARIO, SLOTS, USE, acting, elsewhere
+from poise.policies.find import names
 from poise.scenario.serve.build import GATE, plan
 from poise.scenario.serve.load import load_gateway
-from poise.scenario.slots import ACTS, GATEWAY, INSIDE, PROXY, SIMULATION, USE, acting, elsewhere
 
 ENGINES = "engines: [http://127.0.0.1:1]\n"
 
 
 def test_the_table_has_every_slot_and_every_slot_acts_somewhere() -> None:
-    assert set(ACTS) == set(SLOTS)
-    assert set(acting(SIMULATION)) == set(SLOTS), "a scenario may name all of them"
-    assert {world for slot in ACTS.values() for world in slot.worlds} == set(USE)
-    assert acting(INSIDE) == ("batcher", "queue", "preempt", "cache")
-    assert set(acting(PROXY)) < set(acting(GATEWAY)) == {*GATE, "cache"}
+    assert {world for slot in SLOTS.values() for world in slot.worlds} == set(USE)
+    assert acting("inside") == ("queue", "batcher", "preempt", "cache")
+    assert set(acting("ray")) < set(acting("proxy")) < set(acting("gateway")) == {*GATE, "cache"}
+    assert set(SCENARIO) - {"queue", "batcher", "preempt", "cache"} == set(CONTROL)
 
 
-@pytest.mark.parametrize("slot", sorted(set(SLOTS) - set(acting(GATEWAY))))
+@pytest.mark.parametrize("slot", sorted(set(SCENARIO) - set(acting("gateway"))))
 def test_a_policy_that_does_not_act_in_a_gateway_is_refused(tmp_path: Path, slot: str) -> None:
     file = tmp_path / "gateway.yaml"
     name = names(slot)[0]
@@ -33,7 +32,7 @@ def test_a_policy_that_does_not_act_in_a_gateway_is_refused(tmp_path: Path, slot
     said = str(caught.value)
     assert said.startswith(f"{file}:4: policies.{slot}: acts ") and "\n" not in said
     assert "not in a gateway (poise serve); use it in a scenario (poise simulate)" in said
-    assert ("inside vLLM" in said) == (slot in acting(INSIDE))
+    assert ("inside vLLM" in said) == (slot in acting("inside"))
 
 
 def test_it_is_refused_on_the_command_line_too_and_null_names_nothing() -> None:
@@ -58,4 +57,4 @@ def test_a_forecast_needs_a_scaler_that_asks_for_it(tmp_path: Path) -> None:
     file.write_text(f"{ENGINES}policies: {{forecast: recent}}\n")
     with pytest.raises(UserError, match=r":2: policies\.forecast: nobody asks for it; name a scaler"):
         plan(load_gateway(file))
-    assert elsewhere("forecast", GATEWAY) == ""
+    assert elsewhere("forecast", "gateway") == ""

@@ -21,6 +21,7 @@ from poise.policies.batch.static_batch import StaticBatch
 from poise.policies.route.cache_aware import CacheAware
 from poise.policies.route.least_requests import LeastRequests
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Watching
 from poise.testing.invariants import check_world
 from poise.workload import lognormal, poisson, shared_prefixes
 
@@ -46,11 +47,15 @@ def test_nothing_is_lost_and_single_steps_agree(case: str, router: type, batcher
     load = shared_prefixes(some, groups=5, prefix_tokens=300)
     runs = [
         simulate(
-            Cluster((pool,), faults=FAULTS), load, Policies(router=router(), batcher=batcher()),
-            cost=Termed(Roofline(), (term,)), one_step=one_step, after_event=None if one_step else check_world,
+            Cluster((pool,), faults=FAULTS),
+            load,
+            Policies(router=router(), batcher=batcher()),
+            cost=Termed(Roofline(), (term,)),
+            one_step=one_step,
+            watching=Watching(after_event=None if one_step else check_world),
         )
         for one_step in (False, True)
-    ]  # fmt: skip
+    ]
     fast, slow = (run.records for run in runs)
     assert fast.ended_at == slow.ended_at and fast.first_token_at == slow.first_token_at
     assert all(at > 40e12 for at in fast.ended_at[45:]) and len(fast.ended_at) == 60

@@ -20,6 +20,7 @@ from poise.core.records import Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.early_reject import EarlyReject
 from poise.policies.admit.saturation import Saturation
@@ -60,6 +61,7 @@ from poise.policies.route.random_choice import RandomChoice
 from poise.policies.route.round_robin import RoundRobin
 from poise.policies.route.session_affinity import SessionAffinity
 from poise.scenario.scaling import pool_specs
+from poise.sim.terms import Saving, Stopping, Watching
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -193,7 +195,7 @@ class Restless:
         self.eager = eager
         self.moved: dict[int, int] = {}
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         moves = []
         for replica in range(len(cluster.total_blocks)):
             for flight in cluster.flights(replica):
@@ -320,7 +322,7 @@ class KeepSessions:
     def __init__(self, ttl: int) -> None:
         self.ttl = ttl
 
-    def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+    def cache(self, request: Any, sequence: Any, lane: Any) -> int:
         return self.ttl if request.session >= 0 else 0
 
 
@@ -344,7 +346,7 @@ class RankSessions(KeepSessions):
 class PinnedFirst:
     """Who gave way, then whose KV is pinned, then by priority."""
 
-    def key(self, request: Any) -> int:
+    def queue(self, request: Any) -> int:
         return 0
 
     def place(self, sequence: Any) -> tuple[bool, bool, int]:
@@ -395,11 +397,14 @@ class Case:
                 self.engine,
                 self.cost,
                 self.blocks,
-                batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
-                preempt=self.churn() if self.churn else LastAdmitted(self.swap),
-                queue=(None if self.churn else self.fair())
-                or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
-                cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
+                Policies(
+                    batcher=self.batcher() if self.batcher else Chunked(long_prefill=self.long_prefill),
+                    preempt=self.churn() if self.churn else LastAdmitted(self.swap),
+                    queue=None  # who churns orders the queue as well
+                    if self.churn
+                    else self.fair() or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
+                    cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
+                ),
                 layers=LAYERS,
                 sends=self.roles[number] == "prefill",
                 one_step=one_step,
@@ -425,16 +430,18 @@ class Case:
         index = PrefixIndex(len(specs)) if self.belief.prefix == "oracle" else None
         controls = [
             Control(
-                self.router(),
+                Policies(
+                    router=self.router(),
+                    mover=self.mover(),
+                    lender=self.lender(),
+                    order=self.order(),
+                    admission=self.admission(),
+                    predictor=self.predictor(),
+                    hedge=self.hedge(),
+                    scaler=self.scaler(),
+                    recovery=self.recovery(),
+                ),
                 specs,
-                mover=self.mover(),
-                lender=self.lender(),
-                order=self.order(),
-                admission=self.admission(),
-                predictor=self.predictor(),
-                hedge=self.hedge(),
-                scaler=self.scaler(),
-                recovery=self.recovery(),
                 pools=pool_specs(self.cluster),
                 belief=self.belief,
                 seed=self.seed,
@@ -445,9 +452,16 @@ class Case:
         ]
         hook = check_world if check else None
         world = World(
-            self.cluster, self.workload, controls, replicas, [limit] * len(self.roles), renew=renew,
-            until_s=self.until_s, drain=self.drain or self.until_s is None, after_event=hook, enough=_ends(), **options,
-        )  # fmt: skip
+            self.cluster,
+            self.workload,
+            controls,
+            replicas,
+            [limit] * len(self.roles),
+            renew=renew,
+            saving=Saving(**options),
+            stopping=Stopping(until_s=self.until_s, drain=self.drain or self.until_s is None, enough=_ends()),
+            watching=Watching(after_event=hook),
+        )
         world.transfers.last_blocks = self.last_blocks
         return world
 

@@ -84,8 +84,8 @@ class Fussy(Chunked):
         self.tick = round(tick_s * 1e12)
         self.before: list[int] = []
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch, now = super().compose(lane), [sequence.id for sequence in lane.decodes()]
+    def batch(self, lane: LaneView) -> Batch:
+        batch, now = super().batch(lane), [sequence.id for sequence in lane.decodes()]
         other, self.before = now != self.before, now
         turns = lane.now // self.tick % 4 if batch.entries else 3 * other * bool(now)
         return batch._replace(setup=turns * self.tick)
@@ -126,7 +126,7 @@ class Untold:
     """A batcher that nobody tells who waits, so that it looks at the whole queue in each step."""
 
     def __init__(self, batcher: Any) -> None:
-        self.compose = batcher.compose
+        self.batch = batcher.batch
         self.decodes_alone = getattr(batcher, "decodes_alone", False)
 
 

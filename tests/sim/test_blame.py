@@ -20,9 +20,11 @@ from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.round_robin import RoundRobin
+from poise.sim.terms import Saving
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame
@@ -73,17 +75,21 @@ def simulated(
     joining = {fault.replica for fault in faults if fault.kind == "join"}
     replicas = [
         Replica(
-            engine, cost, blocks, batcher=batcher or Chunked(), preempt=LastAdmitted(swap), sends=role == "prefill",
+            engine,
+            cost,
+            blocks,
+            Policies(batcher=batcher or Chunked(), preempt=LastAdmitted(swap)),
+            sends=role == "prefill",
             one_step=one_step,
         )
         for role in roles
-    ]  # fmt: skip
+    ]
     specs = [ReplicaSpec(role=role, capacity_tokens=blocks, up=at not in joining) for at, role in enumerate(roles)]  # type: ignore[arg-type]
-    control = Control(router or RoundRobin(), specs, mover=mover, belief=Belief(0), resume=resume)
+    control = Control(Policies(router=router or RoundRobin(), mover=mover), specs, belief=Belief(0), resume=resume)
     pools = tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles)  # type: ignore[arg-type]
     limits = [blocks] * len(roles)
     whole = Cluster(pools, faults=faults, **cluster)
-    return World(whole, load, control, replicas, limits, blame=True, diary=diary).simulate()
+    return World(whole, load, control, replicas, limits, saving=Saving(blame=True, diary=diary)).simulate()
 
 
 def told(run: Run, row: int) -> tuple[dict[str, float], dict[str, float]]:
@@ -251,7 +257,7 @@ class Once:
     needs = ("flights",)
     eager = True
 
-    def rebalance(self, cluster: Any) -> list[Move]:
+    def move(self, cluster: Any) -> list[Move]:
         return [Move(0, 0, 1) for each in cluster.flights(0) if each.sent_at < cluster.now and each.target < 0]
 
 
@@ -273,7 +279,7 @@ def test_a_move_is_its_own_part_only_while_the_request_stands_still() -> None:
 class Napper:
     """Lets the lane idle between a prompt's two halves until the next arrival."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         for sequence in lane.prefilling:
             return Batch((Entry(sequence.id, sequence.need - sequence.computed),)) if lane.waiting else Batch()
         for sequence in lane.queue():
@@ -290,8 +296,8 @@ def test_an_engine_that_idles_is_told_apart() -> None:
 class SetUp(Chunked):
     """Sets up for prompts."""
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch = Chunked.compose(self, lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = Chunked.batch(self, lane)
         return batch._replace(setup=7 * S if batch.entries else 0)
 
 

@@ -115,7 +115,9 @@ def calls_of_steps(batcher: str, waiting: int, steps: int = 30) -> int:
     cost = LinearCost(step_s=0.007, decode_s=2e-5, prompt_s=2e-5, kv_s=5e-8, layers=8)
     engine = Engine(prefix_caching=False, max_sequences=10_000)
     policy = build("batcher", batcher)
-    replica = Replica(engine, cost, 100_000, batcher=policy, preempt=build("preempt", "last_admitted"), layers=8)
+    replica = Replica(
+        engine, cost, 100_000, Policies(batcher=policy, preempt=build("preempt", "last_admitted")), layers=8
+    )
     for number in range(waiting):
         replica.add(Running(RequestView(number, number, 200 + number * 37 % 3000), 100), 0)
     replica.turn(0)
@@ -160,7 +162,7 @@ LOOKS_AT_REPLICAS = {"pull", "dualmap", "hexgen_text2sql"}
 def python_calls(router: str, replicas: int, extents: int = 0, decisions: int = 50) -> float:
     """Python functions called for each decision and dispatch of a warm control side."""
     spec = ReplicaSpec(blocks=1000, cache_tokens=10**6, prefill_rate=1e4)
-    control = Control(build("router", router), [spec] * replicas)
+    control = Control(Policies(router=build("router", router)), [spec] * replicas)
     ends = tuple(range(512, 512 * (extents + 1), 512))
     requests = [
         RequestView(row, 0, 512 * extents + 9, 0, tuple(range(row % 7 * 100, row % 7 * 100 + extents)), ends)

@@ -19,6 +19,7 @@ from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.scenario.simulate import simulate
 from poise.sim.hazards import faults as drawn
+from poise.sim.terms import Saving, Watching
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from tests.sim.cases import DEVICE, MODEL
@@ -42,11 +43,17 @@ def run(copies: int, load: Any, *given: Fault, replicas: int = 1, start_s: float
     cluster = Cluster((pool,), link_bw=1e7, link_latency_s=0.001, faults=given, fault_rates=more.pop("rates", ()))
     runs = [
         simulate(
-            cluster, load, cost=Surviving(copies), blame=True, one_step=one_step, after_event=check_world,
-            belief=ps.Belief(0.1, 0.0), **more,
+            cluster,
+            load,
+            cost=Surviving(copies),
+            one_step=one_step,
+            belief=ps.Belief(0.1, 0.0),
+            **more,
+            saving=Saving(blame=True),
+            watching=Watching(after_event=check_world),
         )
         for one_step in (True, False)
-    ]  # fmt: skip
+    ]
     assert_equal(*runs)
     return runs[1]
 

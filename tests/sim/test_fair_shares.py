@@ -25,6 +25,7 @@ from poise.policies.order.deficit_round_robin import DeficitRoundRobin
 from poise.policies.order.fcfs import Fcfs
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
 from poise.scenario.simulate import build_world
+from poise.sim.terms import Saving
 from poise.testing.cost import LinearCost
 from poise.workload.table import Workload
 from tests.sim.cases import DEVICE, MODEL
@@ -62,7 +63,7 @@ class Crowd:
         policies = Policies(order=order, admission=(Ceiling(self.ceiling),), predictor=predictor)
         cluster = Cluster((Pool(MODEL, DEVICE, replicas=self.replicas, engine=Engine(kv_blocks=1000)),))
         trace = Trace()
-        build_world(cluster, self.workload, policies, Recipe(), Belief(), trace=trace).simulate()
+        build_world(cluster, self.workload, policies, Recipe(), Belief(), saving=Saving(trace=trace)).simulate()
         return trace
 
 
@@ -110,7 +111,7 @@ def _foretold(crowd: Crowd, trace: Trace) -> dict[int, int]:
         if isinstance(event, Arrived):
             chance.key = event.request.id
             requests[event.request.id] = event.request
-            told[event.request.id] = predictor.foretell(event.request, chance)
+            told[event.request.id] = predictor.predict(event.request, chance)
         elif isinstance(event, Finished):
             predictor.learn(requests[event.request], event.output_tokens)
     return told

@@ -24,6 +24,7 @@ from poise.policies.route.round_robin import RoundRobin
 from poise.scenario.simulate import simulate
 from poise.sim.hazards import faults as drawn
 from poise.sim.network import Network, dips
+from poise.sim.terms import Saving, Watching
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Workload
@@ -66,11 +67,18 @@ def run(
     policies = ps.Policies(router=RoundRobin(), recovery=recovery)
     runs = [
         simulate(
-            cluster, workload, policies, cost=cost, blame=True, one_step=one_step, after_event=check_world,
-            belief=ps.Belief(0.1, 0.0), **more,
+            cluster,
+            workload,
+            policies,
+            cost=cost,
+            one_step=one_step,
+            belief=ps.Belief(0.1, 0.0),
+            **more,
+            saving=Saving(blame=True),
+            watching=Watching(after_event=check_world),
         )
         for one_step in (True, False)
-    ]  # fmt: skip
+    ]
     assert_equal(*runs)
     return runs[1]
 
@@ -194,9 +202,13 @@ def test_nobody_who_waits_is_sent_to_a_replica_that_is_gone_already() -> None:
     pool = Pool(MODEL, DEVICE, engine=ps.Engine(kv_blocks=1000))
     load = a_load((0.3, 16, 200), (0.4, 16, 200), (0.5, 16, 200), (0.6, 16, 5))
     some = simulate(
-        Cluster((pool, pool), faults=faults), load, ps.Policies(router=LeastRequests(), admission=(Ceiling(1),)),
-        cost=COST, belief=ps.Belief(0.0, 0.0, in_flight=False), after_event=check_world,
-    )  # fmt: skip
+        Cluster((pool, pool), faults=faults),
+        load,
+        ps.Policies(router=LeastRequests(), admission=(Ceiling(1),)),
+        cost=COST,
+        belief=ps.Belief(0.0, 0.0, in_flight=False),
+        watching=Watching(after_event=check_world),
+    )
     assert list(some.records.status) == [FINISHED] * 4
     assert list(some.records.retries) == [1, 0, 0, 0]
 

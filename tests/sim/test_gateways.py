@@ -13,6 +13,7 @@ from poise.cost import Roofline
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from poise.scenario.simulate import build_world, simulate
+from poise.sim.terms import Saving, Watching
 
 CLUSTER = ps.Cluster.of("H100", count=4).replicas(4, model="llama-3.1-8b")
 
@@ -26,7 +27,7 @@ def test_each_gateway_repeats_itself_from_its_own_events(gateways: int) -> None:
     """The same events in, the same actions out: no gateway depends on another."""
     belief = ps.Belief(period_s=0.2, delay_s=0.01, gateways=gateways)
     trace = Trace()
-    run = simulate(CLUSTER, a_load(), Policies(router=LeastRequests()), belief=belief, trace=trace)
+    run = simulate(CLUSTER, a_load(), Policies(router=LeastRequests()), belief=belief, saving=Saving(trace=trace))
     assert list(run.records.status) == [0] * 200
     arrived = []
     for number in range(gateways):
@@ -59,7 +60,9 @@ def test_a_gateway_counts_only_what_it_sent() -> None:
             worst = max(worst, max(running) - min(running))
 
         belief = ps.Belief(period_s=0.0, gateways=gateways)
-        simulate(CLUSTER, a_load(), Policies(router=LeastRequests()), belief=belief, after_event=look)
+        simulate(
+            CLUSTER, a_load(), Policies(router=LeastRequests()), belief=belief, watching=Watching(after_event=look)
+        )
         return worst
 
     assert spread(1) < spread(8)

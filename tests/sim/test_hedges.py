@@ -40,7 +40,7 @@ class After:
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
         return self.ms * MS if request.id else 0
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         return 1 if 1 in able else None

@@ -17,8 +17,8 @@ from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
+from poise.sim.terms import Saving, Watching
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -80,13 +80,20 @@ def run(
     traces = traces or (Trace(), Trace())
     runs = []
     for one_step, trace in zip((False, True), traces, strict=True):
-        built = [
-            Replica(engine, COST, blocks, batcher=Chunked(), preempt=LastAdmitted(), layers=4, one_step=one_step)
-            for _ in range(replicas)
-        ]
+        built = [Replica(engine, COST, blocks, Policies(), layers=4, one_step=one_step) for _ in range(replicas)]
         specs = [ReplicaSpec(capacity_tokens=limit, blocks=blocks) for _ in range(replicas)]
-        controls = [Control(By(), specs, lender=Script(*loans), belief=BELIEF) for _ in range(gateways)]
-        world = World(cluster, workload, controls, built, [limit] * replicas, after_event=check_world, trace=trace)
+        controls = [
+            Control(Policies(router=By(), lender=Script(*loans)), specs, belief=BELIEF) for _ in range(gateways)
+        ]
+        world = World(
+            cluster,
+            workload,
+            controls,
+            built,
+            [limit] * replicas,
+            saving=Saving(trace=trace),
+            watching=Watching(after_event=check_world),
+        )
         runs.append(world.simulate())
     assert_equal(*runs)
     assert traces[0].lines == traces[1].lines
@@ -215,7 +222,7 @@ def test_a_recorded_run_replays() -> None:
     loans = (0.05, Lend(0, 1, 50)), (0.5, Lend(0, 1, -50))
     run(a_load(*FULL), *loans, traces=traces)
     specs = [ReplicaSpec(capacity_tokens=1600, blocks=100)] * 2
-    again = replay(traces[0].events, Control(By(), specs, lender=Script(*loans), belief=BELIEF))
+    again = replay(traces[0].events, Control(Policies(router=By(), lender=Script(*loans)), specs, belief=BELIEF))
     assert again == list(traces[0].actions)
     assert [each for each in again if isinstance(each, Lend)] == [loan for _, loan in loans]
 

@@ -17,9 +17,9 @@ from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.trace import Trace
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.round_robin import RoundRobin
+from poise.sim.terms import Saving, Watching
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -48,7 +48,7 @@ class Script:
     def __init__(self, **targets: tuple[int, float]) -> None:
         self.targets = {int(name.removeprefix("r")): where for name, where in targets.items()}
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         moves = []
         for replica in range(len(cluster.total_blocks)):
             for flight in cluster.flights(replica):
@@ -65,7 +65,7 @@ class Evacuate:
 
     needs = ("flights",)
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         away = [each for each in cluster.flights(0) if each.first_token_at >= 0 and each.target < 0]
         return [Move(each.request.id, 0, cluster.peers(each.request, 0)[0]) for each in away]
 
@@ -96,21 +96,23 @@ def run(
     runs = []
     for one_step in (True, False):
         replicas = [
-            Replica(
-                engine, COST, each, batcher=Chunked(), preempt=LastAdmitted(), sends=role == "prefill",
-                one_step=one_step,
-            )
+            Replica(engine, COST, each, Policies(), sends=role == "prefill", one_step=one_step)
             for each, role in zip(blocks, roles, strict=True)
         ]  # fmt: skip
         specs = [
             ReplicaSpec(role=role, capacity_tokens=limit, blocks=each)  # type: ignore[arg-type]
             for each, limit, role in zip(blocks, limits, roles, strict=True)
         ]
-        control = Control(router or First(), specs, mover=mover, belief=BELIEF)
+        control = Control(Policies(router=router or First(), mover=mover), specs, belief=BELIEF)
         world = World(
-            cluster, workload, control, replicas, limits, after_event=check_world,
-            trace=None if one_step else trace,
-        )  # fmt: skip
+            cluster,
+            workload,
+            control,
+            replicas,
+            limits,
+            saving=Saving(trace=None if one_step else trace),
+            watching=Watching(after_event=check_world),
+        )
         runs.append(world.simulate())
     assert_equal(*runs)
     return runs[0]
@@ -240,7 +242,7 @@ def test_an_impossible_move_is_the_policys_mistake(move: Move, said: str) -> Non
     class Wrong:
         needs = ("flights",)
 
-        def rebalance(self, cluster: ClusterView) -> list[Move]:
+        def move(self, cluster: ClusterView) -> list[Move]:
             return [move]
 
     with pytest.raises(PolicyError, match=said):
@@ -251,7 +253,7 @@ def test_a_move_is_ordered_once() -> None:
     class Twice:
         needs = ("flights",)
 
-        def rebalance(self, cluster: ClusterView) -> list[Move]:
+        def move(self, cluster: ClusterView) -> list[Move]:
             return [Move(each.request.id, 0, 1) for each in cluster.flights(0)] * 2
 
     with pytest.raises(PolicyError, match="is moving to replica 1 already"):

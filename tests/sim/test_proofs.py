@@ -19,8 +19,9 @@ from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Fault, Lane, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.sim.terms import Watching
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
@@ -41,7 +42,7 @@ class Layered:
 
     groups: int = 2
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         depth = lane.model_layers // self.groups
         for sequence in lane.prefilling:
             first = sequence.layer
@@ -64,7 +65,7 @@ class KeepForTool:
     def __init__(self, ttl_s: float) -> None:
         self.ttl = round(ttl_s * SECOND)
 
-    def keep(self, request: Any, sequence: Any, lane: Any) -> int:
+    def cache(self, request: Any, sequence: Any, lane: Any) -> int:
         return self.ttl if request.session >= 0 else 0
 
 
@@ -98,9 +99,7 @@ def both(
                 engine,
                 COST,
                 blocks,
-                batcher=batcher or Chunked(),
-                preempt=LastAdmitted(),
-                cache=cache,
+                Policies(batcher=batcher or Chunked(), cache=cache),
                 layers=LAYERS,
                 one_step=one_step,
             )
@@ -108,9 +107,13 @@ def both(
         ]
         limit = blocks * engine.block_tokens
         told = ReplicaSpec(capacity_tokens=limit, blocks=blocks, prefill_rate=1 / COST.prompt_s)
-        control = Control(router(), [told] * replicas, belief=Belief(0.1, 0.01), seed=1)
+        control = Control(Policies(router=router()), [told] * replicas, belief=Belief(0.1, 0.01), seed=1)
         cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=engine),), faults=faults)
-        runs.append(World(cluster, workload, control, made, [limit] * replicas, after_event=check_world).simulate())
+        runs.append(
+            World(
+                cluster, workload, control, made, [limit] * replicas, watching=Watching(after_event=check_world)
+            ).simulate()
+        )
     assert_equal(*runs)
     return runs[0]
 

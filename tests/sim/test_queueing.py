@@ -12,9 +12,9 @@ from poise.core.records import FINISHED, Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.round_robin import RoundRobin
+from poise.sim.terms import Saving
 from poise.sim.world import World
 from poise.testing.cost import LinearCost
 from poise.workload.table import Workload
@@ -29,10 +29,10 @@ def serve(outputs: Any, rate: float, *, sequences: int = 1, sample_s: float = 0.
     arrival = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, rows) * SECOND).astype("i8")
     workload = Workload(arrival, np.ones(rows, "i4"), np.asarray(outputs, "i4"))
     engine = Engine(token_budget=4096, max_sequences=sequences, prefix_caching=False)
-    replica = Replica(engine, LinearCost(step_s=STEP), 10**6, batcher=Chunked(), preempt=LastAdmitted())
+    replica = Replica(engine, LinearCost(step_s=STEP), 10**6, Policies())
     cluster = Cluster((Pool(MODEL, DEVICE, engine=engine),))
-    control = Control(RoundRobin(), [ReplicaSpec()], belief=Belief())
-    return World(cluster, workload, control, [replica], [10**7], sample_s=sample_s).simulate()
+    control = Control(Policies(router=RoundRobin()), [ReplicaSpec()], belief=Belief())
+    return World(cluster, workload, control, [replica], [10**7], saving=Saving(sample_s=sample_s)).simulate()
 
 
 def waits(run: Run, outputs: Any) -> Any:

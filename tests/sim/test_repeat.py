@@ -21,6 +21,7 @@ from poise.cost import Roofline
 from poise.policies import Policies
 from poise.policies.route.least_tokens import LeastTokens
 from poise.scenario.simulate import build_world, simulate
+from poise.sim.terms import Saving, Watching
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
@@ -50,9 +51,10 @@ from tests.sim.test_repeat import Linear, cluster, traffic
 from poise.core.trace import Trace
 from poise.policies import Policies
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving
 for router in ROUTERS:
     trace = Trace()
-    simulate(cluster(), traffic(), Policies(router=router()), cost=Linear(), seed=11, trace=trace)
+    simulate(cluster(), traffic(), Policies(router=router()), cost=Linear(), seed=11, saving=Saving(trace=trace))
     print(router.__name__, hashlib.sha256("\\n".join(trace.lines).encode()).hexdigest(), len(trace.lines))
 """
 
@@ -79,7 +81,7 @@ def test_a_recording_replays_to_the_same_actions(router: Callable[[], Any], tmp_
     policies = Policies(router=router())
     with (tmp_path / "run.jsonl").open("w") as stream:
         trace = Trace({"seed": 3}, stream)
-        world = build_world(cluster(), traffic(), policies, Linear(), Belief(), seed=3, trace=trace)
+        world = build_world(cluster(), traffic(), policies, Linear(), Belief(), seed=3, saving=Saving(trace=trace))
         fresh = world.control.clone()
         world.simulate()
     recorded = Trace.load(tmp_path / "run.jsonl")
@@ -117,7 +119,7 @@ def test_ctrl_c_keeps_what_was_done() -> None:
         if done > 100:
             raise KeyboardInterrupt
 
-    run = simulate(cluster(), traffic(200.0, 20_000), cost=Linear(), progress=stop)
+    run = simulate(cluster(), traffic(200.0, 20_000), cost=Linear(), watching=Watching(progress=stop))
     assert run.interrupted
     assert 100 < list(run.records.status).count(0) < 20_000
     assert run.offered < 20_000
@@ -135,5 +137,5 @@ def test_a_client_that_leaves_as_it_is_refused_ends_once() -> None:
     alone = Cluster((Pool(MODEL, DEVICE, engine=Engine(kv_blocks=2, token_budget=256)),), faults=lost)
     prompts = Workload(np.zeros(2, "i8"), np.array([8, 40], "i4"), np.ones(2, "i4"), timeout=np.full(2, 10**9, "i8"))
     policies, belief = Policies(router=LeastTokens()), Belief(0.0, 0.0)
-    run = simulate(alone, prompts, policies, cost=Linear(), belief=belief, after_event=check_world)
+    run = simulate(alone, prompts, policies, cost=Linear(), belief=belief, watching=Watching(after_event=check_world))
     assert run.offered == 2 and UNFINISHED not in run.records.status

@@ -21,6 +21,7 @@ from poise.core.view import FleetView
 from poise.policies import Policies
 from poise.policies.scale.pd_serve import PdServe
 from poise.scenario.simulate import build_world, simulate
+from poise.sim.terms import Saving, Watching
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Workload
@@ -69,7 +70,9 @@ def load(*arrivals_s: float, output: int = 5) -> Workload:
 
 def run(plan: dict[int, Scale | Convert], some: Workload, where: tuple[Pool, ...], *faults: Fault, **given: Any) -> Run:
     cluster = Cluster(where, link_bw=1e9, faults=faults)
-    return simulate(cluster, some, Policies(scaler=Plan(plan)), cost=Cost(), after_event=check_world, **given)
+    return simulate(
+        cluster, some, Policies(scaler=Plan(plan)), cost=Cost(), **given, watching=Watching(after_event=check_world)
+    )
 
 
 def converted(done: Run) -> list[tuple[float, float, int, str]]:
@@ -151,7 +154,9 @@ def test_a_pool_that_shrinks_lets_one_go_that_drains_already() -> None:
 def test_the_record_replays_to_the_same_decisions() -> None:
     trace = Trace()
     policies = Policies(scaler=Plan({4: Convert(2, "prefill"), 20: Convert(2, "decode")}))
-    world = build_world(Cluster(pools(*THREE), link_bw=1e9), load(*range(40)), policies, Cost(), Belief(), trace=trace)
+    world = build_world(
+        Cluster(pools(*THREE), link_bw=1e9), load(*range(40)), policies, Cost(), Belief(), saving=Saving(trace=trace)
+    )
     fresh = world.control.clone()
     world.simulate()
     assert {Draining, Left, Known, Joined} <= {type(each) for each in trace.events}

@@ -23,6 +23,7 @@ from poise.policies.forecast.oracle import Oracle
 from poise.policies.scale.keep_alive import KeepAlive
 from poise.report.spending import uptime
 from poise.scenario.simulate import build_world, simulate
+from poise.sim.terms import Saving, Watching
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Workload
@@ -69,7 +70,9 @@ def load(*arrivals_s: float, output: int = 5) -> Workload:
 def run(policy: Any, some: Workload, some_pool: Pool | None = None, **given: Any) -> Run:
     cluster = Cluster((some_pool or pool(),), faults=given.pop("faults", ()))
     policies = Policies(scaler=policy, **given.pop("also", {}))
-    return simulate(cluster, some, policies, cost=Cost(), belief=Belief(), after_event=check_world, **given)
+    return simulate(
+        cluster, some, policies, cost=Cost(), belief=Belief(), **given, watching=Watching(after_event=check_world)
+    )
 
 
 def steps(done: Run) -> list[tuple[float, int, int, int, int]]:
@@ -155,7 +158,7 @@ def test_the_record_replays_to_the_same_decisions() -> None:
     cluster = Cluster((pool(),))
     policies = Policies(scaler=KeepAlive(concurrency=2, keep_s=10))
     some = load(*(0.1 * each for each in range(40)), 80, 80.1, 80.2)
-    world = build_world(cluster, some, policies, Cost(), Belief(), trace=trace)
+    world = build_world(cluster, some, policies, Cost(), Belief(), saving=Saving(trace=trace))
     fresh = world.control.clone()
     world.simulate()
     assert {Joined, Draining, Left} <= {type(each) for each in trace.events}

@@ -15,6 +15,7 @@ from poise.core.units import SECOND
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving, Watching
 from poise.testing.invariants import check_blame, check_world
 from poise.workload import Workload, poisson, read, read_clients, recorded_sessions, servegen
 from tests.depth import DEEP, examples
@@ -46,7 +47,7 @@ def cluster(replicas: int) -> Cluster:
 
 def balances(workload: Workload, router: str) -> None:
     """Every request ends once and not before it came, all its time is charged, every prompt token computed or found."""
-    run = simulate(cluster(12), workload, Policies(router=build("router", router)), blame=True)
+    run = simulate(cluster(12), workload, Policies(router=build("router", router)), saving=Saving(blame=True))
     check_blame(run)
     records = run.records
     status = np.array(records.status)
@@ -93,8 +94,10 @@ def test_recorded_sessions_equal_the_reference(trace: str, think_s: Any, data_di
     recorded = read(data_dir / trace, skip_bad=True, limit=300)
     workload = recorded_sessions(poisson(0.5, requests=4), recorded, think_s=think_s, seed=1)
     policies = Policies(router=build("router", "prefix_cache"))
-    fast = simulate(cluster(2), workload, policies, blame=True, after_event=check_world)
-    slow = simulate(cluster(2), workload, policies, blame=True, one_step=True)
+    fast = simulate(
+        cluster(2), workload, policies, saving=Saving(blame=True), watching=Watching(after_event=check_world)
+    )
+    slow = simulate(cluster(2), workload, policies, one_step=True, saving=Saving(blame=True))
     assert fast.records.ended_at == slow.records.ended_at
     assert fast.blame == slow.blame
 
@@ -103,8 +106,10 @@ def test_recorded_sessions_equal_the_reference(trace: str, think_s: Any, data_di
 def test_a_trace_balances_after_every_event_and_equals_the_reference(trace: str, data_dir: Path) -> None:
     workload = read(data_dir / trace, limit=150)
     policies = Policies(router=build("router", "prefix_cache"))
-    fast = simulate(cluster(2), workload, policies, blame=True, after_event=check_world)
-    slow = simulate(cluster(2), workload, policies, blame=True, one_step=True)
+    fast = simulate(
+        cluster(2), workload, policies, saving=Saving(blame=True), watching=Watching(after_event=check_world)
+    )
+    slow = simulate(cluster(2), workload, policies, one_step=True, saving=Saving(blame=True))
     assert fast.records.ended_at == slow.records.ended_at
     assert fast.blame == slow.blame
     assert fast.records.first_token_at == slow.records.first_token_at
@@ -120,7 +125,7 @@ def test_blame_of_a_trace_through_losses(trace: str, roles: tuple[Role, ...], da
     pools = tuple(Pool(model("llama-3.1-8b"), device("H100"), role=role) for role in (*roles, roles[0]))
     policies = Policies(router=build("router", "llumnix"))
     runs = [
-        simulate(Cluster(pools, faults=faults), workload, policies, blame=True, one_step=one_step)
+        simulate(Cluster(pools, faults=faults), workload, policies, one_step=one_step, saving=Saving(blame=True))
         for one_step in (False, True)
     ]
     check_blame(runs[0])

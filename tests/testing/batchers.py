@@ -44,7 +44,7 @@ def chunks(lane: LaneView, budget: int) -> list[Entry]:
 class PromptsFirst:
     """Prompts alone while there are any, then all decodes: vLLM before chunked prefill, but for splitting prompts."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         budget = lane.engine.token_budget
         entries = chunks(lane, budget)
         if not entries:
@@ -57,7 +57,7 @@ class PromptsFirst:
 class OneAtATime:
     """A single request in the engine; the others wait."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         entries = chunks(lane, lane.engine.token_budget)
         if not entries and not lane.running:
             entries = list(admissions(lane, lane.engine.token_budget, most=1))
@@ -67,7 +67,7 @@ class OneAtATime:
 class SmallestFirst:
     """The smallest waiting prompt that fits, whoever heads the queue."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         budget = lane.engine.token_budget - lane.decoding
         entries = chunks(lane, budget)
         fits = lane.spec.prefill and not lane.preempted and lane.running < lane.engine.max_sequences and budget > 0
@@ -82,7 +82,7 @@ class SmallestFirst:
 class Layered:
     """Each chunk passes the layers one by one beside all decodes."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         budget = lane.engine.token_budget - lane.decoding
         under_way = [each for each in lane.prefilling if each.layer]
         if under_way:
@@ -101,7 +101,7 @@ class TurnByTurn:
     def __init__(self) -> None:
         self.turn = 0
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         self.turn += 1
         ids = sorted(sequence.id for sequence in lane.decodes())
         first = self.turn % len(ids) if ids else 0
@@ -116,7 +116,7 @@ class TurnByTurn:
 class Erratic:
     """Anything that is allowed, drawn from how the lane looks: pieces of prompts, some decodes, part of the SMs."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         seen = (lane.running, lane.waiting, [(each.id, each.computed, each.layer) for each in lane.prefilling])
         rng = random.Random(repr((seen, [each.id for each in lane.decodes()])))
         ids = [each.id for each in lane.decodes()]
@@ -146,7 +146,7 @@ class DecodesAlone(PromptsFirst):
 
     decodes_alone = True
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         if lane.prefilling or lane.waiting or lane.preempted:
-            return super().compose(lane)
+            return super().batch(lane)
         return Batch((), ALL, UNTIL_CHANGE)

@@ -87,7 +87,6 @@ def test_able_agrees_with_the_state_that_control_keeps(
     specs: list[ReplicaSpec], model: int, tenant: int, prompt: int, stage: str
 ) -> None:
     state = State(specs, Belief(), ())
-    state.stage = stage
     cluster = a_cluster(
         *[
             a_replica(
@@ -102,7 +101,8 @@ def test_able_agrees_with_the_state_that_control_keeps(
         stage=stage,
     )
     request = a_request(prompt_tokens=prompt, model=model, tenant=tenant)
-    assert list(cluster.able(request)) == list(state.able(request))
+    able = state.partners if stage == "decode" else state.able
+    assert list(cluster.able(request)) == list(able(request))
     assert list(cluster.partners(request)) == list(state.partners(request))
     for replica in range(len(specs)):
         assert list(cluster.peers(request, replica)) == list(state.peers(request, replica))
@@ -146,13 +146,13 @@ def test_a_lane_is_in_the_situation_asked_for() -> None:
     held = 2 + 4 + 4  # 30 and 56 tokens of decodes, 64 of a prompt, in blocks of 16
     assert lane.room(100 - held) and not lane.room(101 - held)
     entries = (Entry(3, 36), Entry(4, 20), Entry(5, 40))
-    assert Chunked().compose(lane)[:2] == (entries, ALL)
+    assert Chunked().batch(lane)[:2] == (entries, ALL)
 
 
 def test_a_lane_goes_on_from_where_it_stands() -> None:
     """It is a real one: its replica can be run to the end."""
     lane = a_lane(decoding=[(a_request(prompt_tokens=30), 3)], output_tokens=5)
-    lane.compose = Chunked().compose
+    lane.compose = Chunked().batch
     replica = lane.replica
     lane.start(0)
     assert lane.until == 2 * 10**10, "two steps of 0.01 s are left"

@@ -35,8 +35,8 @@ def test_sound_batchers_pass(batcher: type) -> None:
 
 def test_a_batcher_that_computes_prompts_whole_is_given_a_budget_for_them() -> None:
     class Whole(PromptsFirst):
-        def compose(self, lane: LaneView) -> Batch:
-            batch = super().compose(lane)
+        def batch(self, lane: LaneView) -> Batch:
+            batch = super().batch(lane)
             needs = {each.id: each.need - each.computed for each in (*lane.prefilling, *lane.queue())}
             kept = [
                 entry
@@ -51,31 +51,31 @@ def test_a_batcher_that_computes_prompts_whole_is_given_a_budget_for_them() -> N
 
 
 class NamesTwice(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch._replace(entries=batch.entries + batch.entries[:1])
 
 
 class NamesAStranger(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch((Entry(999, 1),))
 
 
 class OverBudget(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         entries = (*chunks(lane, 10**6), *admissions(lane, 10**6))
         return Batch(entries) if entries else Batch()
 
 
 class OverSequences(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         if lane.waiting and lane.spec.prefill and not lane.preempted and not lane.prefilling and lane.room(200):
             return Batch(tuple(Entry(each.id, 1) for each in list(lane.queue())[: lane.engine.token_budget]), NONE)
-        return super().compose(lane)
+        return super().batch(lane)
 
 
 class OverBlocks(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         budget = lane.engine.token_budget - lane.decoding
         entries = chunks(lane, budget)
         if not entries and lane.spec.prefill and not lane.preempted and lane.running < lane.engine.max_sequences:
@@ -84,27 +84,27 @@ class OverBlocks(PromptsFirst):
 
 
 class Idles(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch(decode=NONE)
 
 
 class ForgetsPrompts(PromptsFirst):
     """Gives each prompt one chunk and then only decodes."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch(tuple(admissions(lane, min(3, lane.engine.token_budget - lane.decoding))))
 
 
 class ChangesTheQueue(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         for sequence in lane.queue():
             sequence.computed += 1
-        return super().compose(lane)
+        return super().batch(lane)
 
 
 class ChangesThePrompts(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         lane.prefilling.clear()  # type: ignore[attr-defined]
         return batch
 
@@ -112,69 +112,69 @@ class ChangesThePrompts(PromptsFirst):
 class KeepsStateOutside(PromptsFirst):
     turns: ClassVar[Any] = itertools.count()
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch._replace(share=0.5) if next(self.turns) % 2 else batch
 
 
 class HoldsTooLong(TurnByTurn):
     """The decodes that take part change with every step, yet it holds."""
 
-    def compose(self, lane: LaneView) -> Batch:
-        return super().compose(lane)._replace(hold=UNTIL_CHANGE)
+    def batch(self, lane: LaneView) -> Batch:
+        return super().batch(lane)._replace(hold=UNTIL_CHANGE)
 
 
 class HoldsPastWhoWouldFit(SmallestFirst):
     """It admits whoever fits, yet holds until another heads the queue: not until somebody small comes."""
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch._replace(hold=UNTIL_HEAD) if batch.hold == UNTIL_CHANGE else batch
 
 
 class ComputesNothing(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch._replace(entries=tuple(entry._replace(tokens=0) for entry in batch.entries))
 
 
 class SetsUpForNothing(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch((), NONE, setup=5)
 
 
 class SkipsLayers(Layered):
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch._replace(entries=tuple(entry._replace(first_layer=2, last_layer=3) for entry in batch.entries))
 
 
 class DecodesStrangers(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch if batch.entries else batch._replace(decode=(999,))
 
 
 class AnswersAList(PromptsFirst):
-    def compose(self, lane: LaneView) -> Any:
+    def batch(self, lane: LaneView) -> Any:
         return [1, 2]
 
 
 class HoldsSomehow(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
-        return super().compose(lane)._replace(hold=7)
+    def batch(self, lane: LaneView) -> Batch:
+        return super().batch(lane)._replace(hold=7)
 
 
 class SaysDecodesAlone(PromptsFirst):
     decodes_alone = True
 
-    def compose(self, lane: LaneView) -> Batch:
-        batch = super().compose(lane)
+    def batch(self, lane: LaneView) -> Batch:
+        batch = super().batch(lane)
         return batch if batch.entries else batch._replace(hold=ONE_STEP)
 
 
 class Raises(PromptsFirst):
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         raise LookupError("no table for this lane")
 
 

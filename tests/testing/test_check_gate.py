@@ -29,7 +29,7 @@ class Sound:
     def key(self, request: RequestView) -> Any:
         return request.priority
 
-    def rank(self, flow: Any, cluster: ClusterView) -> Any:
+    def order(self, flow: Any, cluster: ClusterView) -> Any:
         return self.sent.get(flow, 0) + min(cluster.requests)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
@@ -47,12 +47,12 @@ class Incomparable(Sound):
 
 
 class Mixed(Sound):
-    def rank(self, flow: Any, cluster: ClusterView) -> Any:
+    def order(self, flow: Any, cluster: ClusterView) -> Any:
         return str(flow) if flow == 1 else 1
 
 
 class Random(Sound):
-    def rank(self, flow: Any, cluster: ClusterView) -> Any:
+    def order(self, flow: Any, cluster: ClusterView) -> Any:
         return random.random()
 
 

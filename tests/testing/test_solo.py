@@ -11,21 +11,15 @@ from poise.core.replica import Replica
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.core.view import LaneView
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import Client, LinearCost, RuleBroken, a_request, check_replica, drive
 
 COST = LinearCost(step_s=0.5, decode_s=0.25, prompt_s=0.125, kv_s=0.0625)
 
 
 def a_lone_replica(batcher: object = None, cost: LinearCost = COST, blocks: int = 100, **engine: int) -> Replica:
-    return Replica(
-        Engine(**engine),  # type: ignore[arg-type]
-        cost,  # type: ignore[arg-type]
-        blocks,
-        batcher=batcher or Chunked(),  # type: ignore[arg-type]
-        preempt=LastAdmitted(),
-    )
+    return Replica(Engine(**engine), cost, blocks, Policies(batcher=batcher or Chunked()))
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(1, 20), st.integers(0, 50))
@@ -59,14 +53,14 @@ def test_every_happening_can_be_checked() -> None:
 
 
 class Asleep:
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         return Batch()
 
 
 class Restless:
     """Starts nothing, yet has the lane look again at once."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         lane.until = 0  # type: ignore[attr-defined]
         return Batch()
 
@@ -76,8 +70,8 @@ class Plodding(Chunked):
 
     decodes_alone = False
 
-    def compose(self, lane: LaneView) -> Batch:
-        return super().compose(lane)._replace(hold=ONE_STEP)
+    def batch(self, lane: LaneView) -> Batch:
+        return super().batch(lane)._replace(hold=ONE_STEP)
 
 
 def test_what_is_left_for_ever_is_told() -> None:

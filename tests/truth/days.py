@@ -14,6 +14,7 @@ from poise.policies import Policies
 from poise.policies.find import build
 from poise.scenario.record import simulation_header
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
 
 TRUE = Fitted(0.008, 30e-6, 4e-9, 2e-4, 40e-9)
@@ -58,5 +59,12 @@ def a_day(
     workload, cluster = traffic(rate, requests, seed), cluster_of(replicas, **(engine or {}))
     belief = belief or Belief()
     trace = Trace(simulation_header(cluster, cost, {"router": {router: {}}}, belief))
-    run = simulate(cluster, workload, Policies(router=build("router", router)), cost=cost, belief=belief, trace=trace)
+    run = simulate(
+        cluster,
+        workload,
+        Policies(router=build("router", router)),
+        cost=cost,
+        belief=belief,
+        saving=Saving(trace=trace),
+    )
     return Day(trace, run, workload, cluster)

@@ -12,6 +12,7 @@ from poise.core.errors import TraceError
 from poise.core.spec import Belief
 from poise.cost import Fitted, Roofline
 from poise.cost.fitted import COEFFICIENTS
+from poise.sim.terms import Saving
 from poise.truth.calibrate import calibrate
 from poise.truth.recording import recorded
 from poise.workload import constant
@@ -69,7 +70,7 @@ def even_day() -> Any:
     cluster = cluster_of(1)
     trace = Trace(simulation_header(cluster, TRUE, {"router": {"least_requests": {}}}, Belief()))
     workload = constant(2.0, requests=100, prompt_tokens=500, output_tokens=20)
-    simulate(cluster, workload, Policies(), cost=TRUE, trace=trace)
+    simulate(cluster, workload, Policies(), cost=TRUE, saving=Saving(trace=trace))
     return recorded(trace)
 
 

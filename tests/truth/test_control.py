@@ -17,6 +17,7 @@ from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.record import simulation_header
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving
 from poise.truth.control import control_of, replayed
 from poise.workload import poisson, sessions, shared_prefixes
 
@@ -35,7 +36,7 @@ def a_recording(path: Path, router: str, belief: Belief, roles: tuple[Role, ...]
     with path.open("w", encoding="utf-8") as file:
         trace = Trace(simulation_header(cluster, Roofline(), policies, belief, seed=7), file)
         made = Policies(router=build("router", router))
-        simulate(cluster, workload, made, belief=belief, seed=7, trace=trace)
+        simulate(cluster, workload, made, belief=belief, seed=7, saving=Saving(trace=trace))
     return Trace.load(path)
 
 

@@ -26,6 +26,7 @@ from poise.report.figures import E2E, TTFT
 from poise.report.latency import latencies, summary
 from poise.scenario.record import simulation_header
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving
 from poise.truth.calibrate import calibrate
 from poise.truth.command import _other
 from poise.truth.recording import recorded
@@ -259,7 +260,7 @@ def test_a_fleet_that_a_scaler_changed_is_that_of_the_recording() -> None:
     scaler, load = {"keep_alive": {"concurrency": 4, "keep_s": 600.0}}, traffic(30.0, 400)
     trace = Trace(simulation_header(cluster, TRUE, {"router": {"least_requests": {}}, "scaler": scaler}, Belief()))
     policies = Policies(build("router", "least_requests"), scaler=build("scaler", "keep_alive", scaler["keep_alive"]))
-    run = simulate(cluster, load, policies, cost=TRUE, trace=trace)
+    run = simulate(cluster, load, policies, cost=TRUE, saving=Saving(trace=trace))
     assert max(each.serving for each in run.scaled) == 3
     found = whatif(recorded(trace), Asked({"round_robin": {"router": build("router", "round_robin")}}), TRUE)
     assert found.reproduction.agreement == 1.0

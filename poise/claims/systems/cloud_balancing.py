@@ -48,10 +48,10 @@ class Counted:
         """The columns read."""
         return self.agents.needs
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The hand-overs of the agents."""
         before = self.agents.messages
-        moves = self.agents.rebalance(cluster)
+        moves = self.agents.move(cluster)
         self.rounds.append(self.agents.messages - before)
         return moves
 

@@ -38,7 +38,7 @@ KNOWN, NOISY, KEPT, FIRST_OUT = "known TTL", "known TTL with error", "kept", "ke
 class FirstOut:
     """Pin for ever, and let the first to expire give way."""
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """A day."""
         return picoseconds(86_400.0)
 

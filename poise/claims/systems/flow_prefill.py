@@ -34,10 +34,10 @@ class Counted(FlowPrefill):
 
     asked = 0
 
-    def compose(self, lane: LaneView) -> Any:
+    def batch(self, lane: LaneView) -> Any:
         """As it would, counted for all copies together."""
         Counted.asked += bool(lane.prefilling or lane.waiting)
-        return FlowPrefill.compose(self, lane)
+        return FlowPrefill.batch(self, lane)
 
 
 def batchers() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.core.power import capped
 from poise.cost.row import Played, Row
-from poise.policies.knob.polca import FULL_MHZ, Polca
+from poise.policies.cap.polca import FULL_MHZ, Polca
 from poise.report.wording import write
 
 RATED, TICK_S, DAYS = 40, 2.0, 14

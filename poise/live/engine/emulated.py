@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.core.replica import Replica
 from poise.live.engine.engine import Core
 from poise.live.engine.fault import Fault, Faults
@@ -23,19 +23,19 @@ _LIMITS: Final = Limits(body_bytes=1 << 28, idle_s=5.0)
 class Emulated:
     """One engine in this process; several may run in one loop.
 
-        async with Emulated(Options(port=0, faults=True), batcher=Chunked(), preempt=LastAdmitted()) as engine:
+        async with Emulated(Options(port=0, faults=True), Policies()) as engine:
             … engine.url …
 
-    batcher, preempt: vLLM's are `poise.policies.batch.chunked.Chunked` and `poise.policies.preempt.last_admitted.
-    LastAdmitted`; each start of the engine gets copies of its own.
+    policies: those that an engine asks, but for the cache; `poise.policies.Policies` has vLLM's by default. Each start
+    of the engine gets copies of its own.
     port: where it listens, once started.  faults: those in force.
     """
 
-    def __init__(self, options: Options, *, batcher: Batcher, preempt: Preempt) -> None:
+    def __init__(self, options: Options, policies: Bundle) -> None:
         self.plan: Plan = plan(options)
         self.port = options.port
         self.faults = Faults()
-        self._policies = batcher, preempt
+        self._policies = policies
         self._listener: asyncio.Server | None = None
         self._ends: dict[str, asyncio.TimerHandle] = {}
         self._changes: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Emulated:
 
     async def start(self) -> None:
         """Come up with an empty cache, and listen."""
-        self.core = Core(self.plan, *self._policies)
+        self.core = Core(self.plan, self._policies)
         self.service = Service(self)
         self.server = Server(self.service, _LIMITS)
         try:

@@ -12,7 +12,7 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.core.request import RequestView, Sequence
 from poise.core.units import SECOND
 from poise.live.engine.ask import Ask
@@ -33,7 +33,7 @@ SESSIONS: Final = 100_000
 class Core:
     """What lives from one start of the engine to its end: replica, driver, time, metrics and events."""
 
-    def __init__(self, plan: Plan, batcher: Batcher, preempt: Preempt) -> None:
+    def __init__(self, plan: Plan, policies: Bundle) -> None:
         options = plan.options
         block = options.block_size
         self.plan = plan
@@ -52,7 +52,7 @@ class Core:
             self.ledger = Ledger(block)
             self.publisher = Publisher(config, self.ledger)
         listener = self.ledger.listen if self.ledger is not None else None
-        self.replica, self.slow = plan.replica(batcher, preempt, listener)
+        self.replica, self.slow = plan.replica(policies, listener)
         assert isinstance(self.replica.cache, KeepOutputs)
         self._keep = self.replica.cache
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)

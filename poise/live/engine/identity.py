@@ -58,7 +58,7 @@ class KeepOutputs(Cache):
         """The session that began last first, so that pins never keep the oldest from going on."""
         return -request.begun_at
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Pin it for as long as it was asked."""
         replica = self.replica
         if replica is not None and request.ids:

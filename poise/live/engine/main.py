@@ -7,7 +7,7 @@ import signal
 import sys
 
 from poise.core.errors import UserError
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.live.engine.emulated import Emulated
 from poise.live.engine.options import Options
 from poise.live.wire import loop
@@ -16,9 +16,9 @@ GRACE_S = 5.0
 """Seconds that answers under way have left after SIGTERM."""
 
 
-def run(options: Options, *, batcher: Batcher, preempt: Preempt) -> int:
+def run(options: Options, policies: Bundle) -> int:
     """Serve until SIGINT or SIGTERM, then drain; the exit code. UserError for options that cannot be."""
-    engine = Emulated(options, batcher=batcher, preempt=preempt)
+    engine = Emulated(options, policies)
     loop.run(_serve(engine))
     return 0
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.core.errors import UserError
 from poise.core.extents import CacheListener
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.core.replica import Replica
 from poise.core.spec import Engine, Pool
 from poise.cost import Roofline, RooflineEstimator, kv_blocks
@@ -97,16 +96,13 @@ class Plan:
     names: tuple[str, ...]
     context: int
 
-    def replica(
-        self, batcher: Batcher, preempt: Preempt, listener: CacheListener | None = None
-    ) -> tuple[Replica, Slow]:
-        """A new replica with an empty cache, and the handle that slows it down."""
+    def replica(self, policies: Bundle, listener: CacheListener | None = None) -> tuple[Replica, Slow]:
+        """A new replica with an empty cache and its own copies of the policies, and the handle that slows it down."""
         slow = Slow(self.estimator)
         keep = KeepOutputs()
         made = Replica(
-            self.pool.engine, slow, self.blocks,
-            batcher=deepcopy(batcher), preempt=deepcopy(preempt), cache=keep, layers=self.pool.model.layers,
-            listener=listener,
+            self.pool.engine, slow, self.blocks, replace(policies.for_engine(), cache=keep),
+            layers=self.pool.model.layers, listener=listener,
         )  # fmt: skip
         keep.replica = made
         return made, slow

@@ -83,7 +83,7 @@ class Hints:
     def ask(self, running: Running, prefill_rate: float) -> int:
         """The policy's answer; 0 where it fails."""
         lane = cast(LaneView, Lane(self.clock(), prefill_rate))
-        return int(self._try("keep", self.cache.keep, running.request, running, lane) or 0)
+        return int(self._try("keep", self.cache.cache, running.request, running, lane) or 0)
 
     def _note(self, session: int, until: int) -> None:
         self._until.pop(session, None)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.errors import PolicyError
-from poise.core.policy import Batcher, Preempt
+from poise.core.policy import Bundle
 from poise.core.request import RequestView
 from poise.live.inside.lane import InsideLane, Inward
 from poise.live.inside.pinned import Pinned
@@ -48,13 +48,11 @@ class Driver:
     pinned: the prefixes that a cache policy keeps, None without one.
     """
 
-    def __init__(
-        self, outward: Outward, lane: InsideLane, batcher: Batcher, preempt: Preempt, pinned: Pinned | None = None
-    ) -> None:
+    def __init__(self, outward: Outward, lane: InsideLane, policies: Bundle, pinned: Pinned | None = None) -> None:
         self.lane = lane
         self._outward = outward
-        self._batcher = batcher
-        self._preempt = preempt
+        self._batcher = batcher = policies.batcher
+        self._preempt = policies.preempt
         self._pinned = pinned
         self._served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self._alone: bool = getattr(batcher, "decodes_alone", False)
@@ -123,7 +121,7 @@ class Driver:
         if self._alone and not (lane.prefilling or lane.waiting or lane.paused or lane.preempted):
             batch = Batch()
         else:
-            batch = self._batcher.compose(lane)
+            batch = self._batcher.batch(lane)
             cannot = impossible(batch, lane.model_layers)
             if cannot:
                 raise self._wrong(cannot)
@@ -183,7 +181,7 @@ class Driver:
             self._outward.preempt(leaver)
             lane.left()
             return None
-        victim = self._preempt.victim(lane)
+        victim = self._preempt.preempt(lane)
         seat = lane.seats.find(victim.request)
         if seat is None or not seat.admitted:
             raise PolicyError(f"{type(self._preempt).__name__} names {victim}, which does not run")

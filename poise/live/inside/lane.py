@@ -243,7 +243,7 @@ class InsideLane:
         if seat.key is None:
             assert self._policy is not None
             place = getattr(self._policy, "place", None)
-            seat.key = self._policy.key(seat.request) if place is None else place(seat)
+            seat.key = self._policy.queue(seat.request) if place is None else place(seat)
         return seat.key, seat.request.arrived_at, seat.id
 
     def _hit(self, sequence: SequenceView) -> tuple[int, int]:

@@ -56,7 +56,7 @@ class Pinned:
 
     def keep(self, seat: Seat, lane: InsideLane) -> None:
         """A request is complete: ask for how long its prefix is kept."""
-        time = self._cache.keep(seat.request, seat, lane)
+        time = self._cache.cache(seat.request, seat, lane)
         blocks = list(self._blocks.hold(seat.inner)) if time > 0 else []
         if blocks:
             place = None if self._gives_way is None else self._gives_way(seat.request)

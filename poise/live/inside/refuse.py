@@ -6,18 +6,19 @@ from typing import Any
 
 from poise.core.action import Batch
 from poise.core.errors import UserError
-from poise.core.policy import Cache, Preempt, Queue
+from poise.core.policy import Bundle
 
 
-def refuse(scheduler: Any, preempt: Preempt, cache: Cache | None = None, queue: Queue | None = None) -> None:
+def refuse(scheduler: Any, policies: Bundle) -> None:
     """UserError for the first thing that the view could not tell, or that a policy asks and vLLM cannot do."""
-    for said, why in _reasons(scheduler, preempt, cache, queue):
+    for said, why in _reasons(scheduler, policies):
         if said:
             raise UserError(f"poise inside vLLM: {why}")
 
 
-def _reasons(scheduler: Any, preempt: Preempt, cache: Cache | None, queue: Queue | None) -> list[tuple[bool, str]]:
+def _reasons(scheduler: Any, policies: Bundle) -> list[tuple[bool, str]]:
     """Each thing that may be so, and what to say of it."""
+    preempt, cache, queue = policies.preempt, policies.cache, policies.queue
     config = scheduler.scheduler_config
     parallel = scheduler.parallel_config
     return [

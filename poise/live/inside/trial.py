@@ -54,6 +54,6 @@ def try_out(batcher: Batcher, engine: Engine, layers: int, step: Callable[[StepS
     tokens = min(engine.token_budget, engine.kv_blocks * engine.block_tokens) // 2
     lane = InsideLane(_TwoWait(max(tokens, 1), engine.kv_blocks), engine, layers, None, step)
     lane.begin(1, ())
-    cannot = impossible(deepcopy(batcher).compose(lane), layers)
+    cannot = impossible(deepcopy(batcher).batch(lane), layers)
     if cannot:
         raise UserError(f"poise inside vLLM: {type(batcher).__name__} {cannot}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.core.estimate import Piece, StepShape
-from poise.core.policy import Batcher, Cache, Preempt, Queue
+from poise.core.policy import Bundle
 from poise.core.spec import Engine
 from poise.live.clock import now
 from poise.live.inside.driver import Driver
@@ -43,26 +43,21 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
     running: list[Inner]
     waiting: Any
 
-    def begin(
-        self,
-        batcher: Batcher,
-        preempt: Preempt,
-        queue: Queue | None = None,
-        cache: Cache | None = None,
-        step: Callable[[StepShape], Piece] | None = None,
-    ) -> None:
+    def begin(self, policies: Bundle, step: Callable[[StepShape], Piece] | None = None) -> None:
         """Decide by these policies; `step` is what a step costs, where a batcher asks.
 
         UserError, before anything runs, for what they or this vLLM cannot do here.
         """
-        refuse(self, preempt, cache, queue)
+        refuse(self, policies)
+        queue, cache = policies.queue, policies.cache
         engine, inside = _engine(self), _Inside(self)
         layers = self.vllm_config.model_config.get_num_layers(self.parallel_config)
-        try_out(batcher, engine, layers, step)
+        try_out(policies.batcher, engine, layers, step)
         pinned = None if cache is None else Pinned(cache, inside, now)
         self._tokens: dict[str, int] = {}
-        self._driver = Driver(inside, InsideLane(inside, engine, layers, queue, step), batcher, preempt, pinned)
-        log.info("poise decides: %s, %s, %s, %s", batcher, queue or "first come first served", preempt, cache or "LRU")
+        self._driver = Driver(inside, InsideLane(inside, engine, layers, queue, step), policies, pinned)
+        said = policies.batcher, queue or "first come first served", policies.preempt, cache or "LRU"
+        log.info("poise decides: %s, %s, %s, %s", *said)
 
     def add_request(self, request: Any) -> None:
         """A request has arrived."""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from poise.core.control import Control
+from poise.core.slot import SLOTS, acting
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.hints import Hints
@@ -15,7 +16,7 @@ from poise.live.page.merge import Json
 from poise.live.page.seen import plain
 
 PLAIN = (bool, int, float, str)
-PARTS = ("route", "admit", "rank", "rebalance", "foretell", "keep", "second", "scale", "foresee")
+PARTS = tuple(SLOTS[slot].verb for slot in acting("gateway"))
 """Methods by which a parameter is known to be a policy itself."""
 
 

@@ -23,13 +23,13 @@ class Asynchronous(Chunked):
     _noted: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
     _blocked: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """What `Chunked` composes of those requests that waited when the last batch was composed."""
         if not lane.waiting or not (lane.decoding or lane.prefilling):
-            return Chunked.compose(self, lane)
+            return Chunked.batch(self, lane)
         head = next(iter(lane.queue())).id
         known = head in self._noted or head in self._blocked
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         for entry in batch.entries:
             self._noted.discard(entry.request)
             self._blocked.discard(entry.request)

@@ -59,9 +59,9 @@ class BatchLlm(Chunked):
             del self._line[bisect_left(self._line, (self._places[sequence.id],))]
             self._gone.add(sequence.id)
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`; one that finds no room waits for any change, as newcomers change the plan."""
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         return batch._replace(hold=UNTIL_CHANGE) if batch == BLOCKED else batch
 
     def _ready(self, lane: LaneView) -> Iterator[SequenceView]:

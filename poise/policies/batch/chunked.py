@@ -35,7 +35,7 @@ class Chunked:
     tokens: int = 0
     long_prefill: int = 0
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """All decodes, running prompts, then waiting requests in order."""
         prefilling = lane.prefilling
         waiting = lane.waiting if lane.spec.prefill else 0

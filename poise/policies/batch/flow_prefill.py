@@ -71,7 +71,7 @@ class FlowPrefill:
         if self._standing.waited(sequence):
             self._turning.remove(sequence.id)
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The most urgent prompt, with those that may join it."""
         waiting = lane.spec.prefill and lane.waiting and not lane.preempted
         if not lane.prefilling and not waiting:

@@ -36,17 +36,17 @@ class Gathered(Chunked):
         if self.timeout_iters < 0 or self.ranks < 1 or not 0 <= self.max_tokens_ratio <= 1:
             raise ValueError("timeout_iters is 0 or more, ranks 1 or more, and max_tokens_ratio lies in [0, 1]")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`, once prompts have been gathered; decodes alone until then."""
         waiting = lane.waiting if lane.spec.prefill else 0
         if not waiting or lane.prefilling or not lane.decoding:
             self._since = -1
-            return Chunked.compose(self, lane)
+            return Chunked.batch(self, lane)
         if self._since < 0:
             self._since = lane.decode_steps
         if lane.decode_steps - self._since < self.timeout_iters and not self._gathered(lane, waiting):
             return HELD
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         if batch.entries:
             self._since = -1  # else there was no room, and the wait is over all the same
         return batch

@@ -78,7 +78,7 @@ class Laps:
             kept = self._kept[sequence.need > self._boundary]
             del kept[bisect_left(kept, (place,))]
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """Prompts under way first, then the class whose turn it is."""
         waiting = lane.spec.prefill and lane.waiting and not lane.preempted
         if not lane.prefilling and not waiting:

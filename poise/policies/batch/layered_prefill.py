@@ -45,7 +45,7 @@ class LayeredPrefill:
         if self.groups < 1 or self.tokens < 1 or self.budget < 0:
             raise ValueError("groups and tokens are 1 or more, and budget is 0 or more")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The next group of the cohort under way, or the first of a new one; decodes alone where there is none."""
         under_way = [sequence for sequence in lane.prefilling if sequence.layer]
         if under_way:

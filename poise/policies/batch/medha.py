@@ -85,7 +85,7 @@ class Medha:
             self._falling.remove(sequence.id)
         self._short -= not self._long(sequence)
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """All decodes, then prompts by rank until the step is full."""
         waiting = bool(lane.spec.prefill and lane.waiting and not lane.preempted)
         if not lane.prefilling and not waiting:

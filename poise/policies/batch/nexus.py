@@ -50,9 +50,9 @@ class Nexus(Chunked):
         if not 0 < self.least <= 0.5 or not self.least <= self.share <= 1 - self.least or self.step <= 0:
             raise ValueError("least lies in (0, 0.5], share in [least, 1 - least], and step is above 0")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`, on the share that the predictions say."""
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         if lane.spec.prefill and lane.spec.decode:
             return batch
         if lane.spec.decode:

@@ -38,7 +38,7 @@ class PrefillFirst(Chunked):
         if self.recv_interval < 1:
             raise ValueError(f"recv_interval {self.recv_interval} is below 1; 1 reads at every step")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """Running prompts and waiting requests in order, without decodes; all decodes where none computes a prompt."""
         waiting = lane.waiting if lane.spec.prefill else 0
         if waiting and not self._reads(lane):

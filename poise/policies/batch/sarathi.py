@@ -41,22 +41,22 @@ class Sarathi(Chunked):
         if self.tbt_s <= 0 or self.decodes < 0 or self.context < 1 or self.tile < 1:
             raise ValueError("tbt_s is above 0, context and tile are 1 or more, and decodes is 0 or more")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`, within the budget that was found."""
         if not self.tokens and not self._found:
-            self._found = self.budget(lane)
+            self._found = self.profiled(lane)
             self.tokens = self._found
         if not self.mixed and lane.decoding and self._prompted:
             self._prompted = False
             return Batch((), ALL)
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         if self.mixed or not batch.entries or not lane.decoding:
             return batch
         self._prompted = True
         computes = any(entry.tokens for entry in batch.entries)
         return batch._replace(decode=NONE if computes else ALL)
 
-    def budget(self, lane: LaneView) -> int:
+    def profiled(self, lane: LaneView) -> int:
         """The largest multiple of `tile` whose step stays within `tbt_s`, not above the engine's own budget."""
         limit, most = ps(self.tbt_s), lane.engine.token_budget
         low, high = 1, max(1, most // self.tile)

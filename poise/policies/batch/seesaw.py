@@ -46,7 +46,7 @@ class Seesaw(Chunked):
         if not 0 <= self.until < 1:
             raise ValueError(f"until {self.until} is no part of the decodes below 1; give 0 up to 1")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """Prompts in their phase, or where it begins; else decodes."""
         if not self._decoding or lane.decoding <= self._left:
             entries = self._prompts(lane)

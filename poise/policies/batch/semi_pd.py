@@ -75,13 +75,13 @@ class SemiPd(Chunked):
         elif tokens > 1:
             self._tpot.append((now - begun) / SECOND / (tokens - 1))
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`, on this lane's share, until the window ends."""
         if lane.now >= self._ends_at:
             if self._ends_at:
                 self._look(lane)
             self._ends_at = lane.now + ps(self.window_s)
-        batch = Chunked.compose(self, lane)
+        batch = Chunked.batch(self, lane)
         if lane.spec.prefill and lane.spec.decode:
             return batch
         share = self.share if lane.spec.prefill else round(1 - self.share, 6)

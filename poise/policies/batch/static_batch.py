@@ -29,7 +29,7 @@ class StaticBatch:
         if self.size < 1:
             raise ValueError(f"size {self.size} is no batch; give 1 or more")
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         """The prompts of the batch under way, its decodes, or a new batch."""
         decoding = lane.decoding
         prompts = Prompts(lane, lane.engine.token_budget - decoding)

@@ -28,7 +28,7 @@ class Belady:
         """How long until its session is back, by request id."""
         self._truth = truth
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Only take note of when its session is back."""
         if self._truth is None:
             raise PolicyError("belady knows what only a simulation knows; take saga, or no cache policy, here")

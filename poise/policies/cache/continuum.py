@@ -52,7 +52,7 @@ class Continuum:
         """The session that began last first."""
         return -request.begun_at
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """The time-to-live."""
         if request.session < 0:
             return 0

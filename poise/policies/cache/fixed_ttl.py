@@ -27,6 +27,6 @@ class FixedTtl:
         """The session that began last first."""
         return -request.begun_at
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """The same for all."""
         return ps(self.ttl_s) if request.session >= 0 and sequence.tool != NO_TOOL else 0

@@ -47,7 +47,7 @@ class OracleTtl:
         """The session that began last first."""
         return -request.begun_at
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """Until the tool ends, as foretold."""
         if self._truth is None:
             raise PolicyError("oracle_ttl knows what only a simulation knows; take continuum, or fixed_ttl, here")

@@ -97,7 +97,7 @@ class Saga:
         """The program that began last first."""
         return -request.begun_at
 
-    def keep(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
         """The time-to-live of its tool, less under pressure."""
         self._now = lane.now
         if request.session < 0:

@@ -17,6 +17,6 @@ class Constant:
         if self.rate < 0:
             raise ValueError(f"rate {self.rate} is no rate; give requests a second")
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """The rate."""
         return self.rate

@@ -30,7 +30,7 @@ class Noisy:
         """Arrivals from one instant until before another."""
         self._truth = truth
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """About what will come."""
         if self._truth is None:
             raise PolicyError("noisy foretells from what only a simulation knows; take recent, or constant, here")

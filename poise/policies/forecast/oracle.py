@@ -20,7 +20,7 @@ class Oracle:
         """Arrivals from one instant until before another."""
         self._truth = truth
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """What will come."""
         if self._truth is None:
             raise PolicyError("oracle foretells what only a simulation knows; take recent, or constant, here")

@@ -29,7 +29,7 @@ class Recent:
                 self._since = event.at
             self._came.append(event.at)
 
-    def foresee(self, now: int, until: int, chance: Chance) -> float:
+    def forecast(self, now: int, until: int, chance: Chance) -> float:
         """The rate so far."""
         window = ps(self.window_s)
         while self._came and self._came[0] <= now - window:

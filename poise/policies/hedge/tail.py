@@ -92,7 +92,7 @@ class Tail:
         lately = None if sent is None else self._lately.get(sent[1])
         return lately.quantile(self.quantile) if lately is not None and len(lately) >= self.least else 0
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         """Where the copy would have its first token soonest, if that is soon enough and within the budget."""

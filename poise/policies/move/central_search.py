@@ -41,7 +41,7 @@ class CentralSearch:
         """The columns read."""
         return ("flights",)
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The moves of one round, the best one first."""
         loads = Loads(cluster, self.block_tokens, self.step_s)
         left = [

@@ -44,7 +44,7 @@ class Negotiation:
         """The columns read."""
         return ("flights",)
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """The hand-overs of one round, in the order of the agents, who take turns in going first."""
         loads = Loads(cluster, self.block_tokens, self.step_s)
         count = len(loads.share)

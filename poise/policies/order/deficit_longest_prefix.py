@@ -68,7 +68,7 @@ class DeficitLongestPrefix:
         """All alike, so that arrival decides."""
         return 0
 
-    def rank(self, flow: Any, cluster: ClusterView) -> tuple[bool, int]:
+    def order(self, flow: Any, cluster: ClusterView) -> tuple[bool, int]:
         """Whether its tenant must wait for a quantum, then by the prefix that the replica with the least to do has."""
         model, tenant, number = flow
         if self._deficits[model, tenant] <= 0:

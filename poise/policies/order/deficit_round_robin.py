@@ -78,7 +78,7 @@ class DeficitRoundRobin:
         """All alike, so that arrival decides."""
         return 0
 
-    def rank(self, flow: Any, cluster: ClusterView) -> tuple[int, int]:
+    def order(self, flow: Any, cluster: ClusterView) -> tuple[int, int]:
         """The round in which its first request is affordable, and its place in the ring."""
         tenant = self._tenants[flow]
         rounds = ceil((tenant.used + tenant.waits[0][2]) / self._quantum(flow))
@@ -100,7 +100,7 @@ class DeficitRoundRobin:
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """Take its cost off the deficit; the ring has come to its tenant."""
         flow: Any = self.flow(request)
-        self._round[request.model] = max(self._current(flow), self.rank(flow, cluster)[0] - 1)
+        self._round[request.model] = max(self._current(flow), self.order(flow, cluster)[0] - 1)
         cost = self._leave(request)
         if self._ledger.send(request):
             self._tenants[flow].used += cost

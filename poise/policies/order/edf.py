@@ -36,7 +36,7 @@ class Edf:
         """The instant at which it is due."""
         return request.deadline_at or request.arrived_at + ps(self.ttft_s)
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         """There is but one flow."""
         return 0
 

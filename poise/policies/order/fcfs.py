@@ -23,7 +23,7 @@ class Fcfs:
         """All alike, so that arrival decides."""
         return 0
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         """There is but one flow."""
         return 0
 

@@ -23,7 +23,7 @@ class Priority:
         """The request's priority."""
         return request.priority
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         """There is but one flow."""
         return 0
 

@@ -16,7 +16,11 @@ class ProgramOrder(ProgramFcfs):
         """One queue for all."""
         return 0
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def key(self, request: RequestView) -> int:
+        """When its program began."""
+        return self.queue(request)
+
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         """There is but one flow."""
         return 0
 

@@ -45,7 +45,7 @@ class ShortestPredicted:
         work = request.predicted_tokens + self.prompt_weight * request.prompt_tokens
         return request.arrived_at + ps(self.token_s * work)
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> int:
+    def order(self, flow: Hashable, cluster: ClusterView) -> int:
         """There is but one flow."""
         return 0
 

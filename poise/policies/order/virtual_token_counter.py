@@ -69,7 +69,7 @@ class VirtualTokenCounter:
         """All alike, so that arrival decides."""
         return 0
 
-    def rank(self, flow: Hashable, cluster: ClusterView) -> float:
+    def order(self, flow: Hashable, cluster: ClusterView) -> float:
         """The service that the tenant was given."""
         return self._counters[flow]
 

@@ -38,12 +38,12 @@ class WeightedRoundRobin:
         """All alike, so that arrival decides."""
         return 0
 
-    def rank(self, flow: Any, cluster: ClusterView) -> float:
+    def order(self, flow: Any, cluster: ClusterView) -> float:
         """The round in which its next request starts."""
         return max(self._ends.get(flow, 0.0), self._round.get(flow[0], 0.0))
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """Its tenant's turn is over."""
         flow = self.flow(request)
-        start = self._round[request.model] = self.rank(flow, cluster)
+        start = self._round[request.model] = self.order(flow, cluster)
         self._ends[flow] = start + 1 / (self.weights or {}).get(request.tenant, 1.0)

@@ -23,7 +23,7 @@ class ByStage:
         if self.first < 1:
             raise ValueError(f"first {self.first} is no length; give 1 or more")
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """The mean so far."""
         count, total = self._sums.get((request.model, request.stage), (0, 0))
         guess = max(round(total / count), 1) if count else self.first

@@ -18,7 +18,7 @@ class Constant:
         if self.tokens < 1:
             raise ValueError(f"tokens {self.tokens} is no output; give 1 or more")
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """Always the same."""
         return min(self.tokens, request.max_tokens or self.tokens)
 

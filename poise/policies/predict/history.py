@@ -63,7 +63,7 @@ class History:
         if not 0 <= self.quantile <= 1 or not 1 <= self.least <= self.window or self.first < 1:
             raise ValueError("quantile lies in [0, 1], least in [1, window], and first is 1 or more")
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """Its tenant's quantile, or everybody's, or the first guess."""
         guess = self.first
         for tenant in (request.tenant, _ALL):

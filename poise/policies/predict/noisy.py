@@ -31,7 +31,7 @@ class Noisy:
         """Output tokens by request id."""
         self._truth = truth
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """About what the request will have."""
         if self._truth is None:
             raise PolicyError("noisy foretells from what only a simulation knows; take history, or constant, here")

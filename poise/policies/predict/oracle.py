@@ -20,7 +20,7 @@ class Oracle:
         """Output tokens by request id."""
         self._truth = truth
 
-    def foretell(self, request: RequestView, chance: Chance) -> int:
+    def predict(self, request: RequestView, chance: Chance) -> int:
         """What the request will have."""
         if self._truth is None:
             raise PolicyError("oracle foretells what only a simulation knows; take history, or constant, here")

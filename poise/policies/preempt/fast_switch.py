@@ -68,7 +68,7 @@ class FastSwitch:
         self._every = round(1 / self.frequency) if self.frequency else _FOR_EVER
         self._chance = Chance(self.seed)
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         """The running request of the least priority."""
         return Victim(max(_running(lane), key=self.place).id, swap=True)
 

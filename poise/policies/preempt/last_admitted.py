@@ -18,7 +18,7 @@ class LastAdmitted:
 
     swap: bool = False
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         """The request that was admitted last."""
         newest = lane.prefilling[-1] if lane.prefilling else lane.newest()
         return Victim(newest.id, self.swap)

@@ -37,7 +37,7 @@ class HexgenText2sql:
         if wrong:
             raise ValueError(f"stage {wrong[0]}: seconds must be above 0 and at most left, which counts the stage too")
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """When it should begin at the latest."""
         took = (self.seconds or {}).get(request.stage, 0.0)
         share = took / (self.left or {})[request.stage] if took else 1.0

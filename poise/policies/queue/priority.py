@@ -8,6 +8,6 @@ from poise.core.request import RequestView
 class Priority:
     """Admit by the request's `priority`, lowest first."""
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """The request's priority."""
         return request.priority

@@ -15,7 +15,7 @@ from poise.core.view import SequenceView
 class ProgramFcfs:
     """Preempted, then pinned, then by the arrival of the program."""
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """When its program began."""
         return request.begun_at
 

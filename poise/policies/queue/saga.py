@@ -41,7 +41,7 @@ class Saga:
         if self.demand <= 0 or self.slo_s <= 0 or not 0 < self.least <= 1:
             raise ValueError("demand and slo_s must be above 0, least above 0 and at most 1")
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """All of a program alike, so that arrival decides."""
         return 0
 

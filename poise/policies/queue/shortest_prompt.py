@@ -11,6 +11,6 @@ from poise.core.request import RequestView
 class ShortestPrompt:
     """Admit by prompt tokens, fewest first."""
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """The prompt's tokens."""
         return request.prompt_tokens

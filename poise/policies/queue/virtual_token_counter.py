@@ -45,7 +45,7 @@ class VirtualTokenCounter:
             raise ValueError("input_weight and output_weight must not be negative; give 0 or more")
         check_weights(self.weights)
 
-    def key(self, request: RequestView) -> int:
+    def queue(self, request: RequestView) -> int:
         """All alike, so that arrival decides."""
         return 0
 

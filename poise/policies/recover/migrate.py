@@ -41,7 +41,7 @@ class Migrate:
         """The client keeps its tokens."""
         return True
 
-    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+    def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """A move for each request that does not move yet, in the order in which they were sent."""
         begin = gone_at - ps(self.lead_s)
         if self.lead_s and cluster.now < begin:

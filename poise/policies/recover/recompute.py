@@ -40,6 +40,6 @@ class Recompute:
         """The client keeps its tokens."""
         return True
 
-    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+    def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """Nobody."""
         return ()

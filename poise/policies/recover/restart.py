@@ -23,6 +23,6 @@ class Restart:
         """The client's tokens are thrown away."""
         return False
 
-    def leave(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
+    def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """Nobody."""
         return ()

@@ -147,7 +147,7 @@ class DualMap:
 
     # Rebalancing -----------------------------------------------------------------------------------------------------
 
-    def rebalance(self, cluster: ClusterView) -> list[Move]:
+    def move(self, cluster: ClusterView) -> list[Move]:
         """Move who waits on a pair that was found over on both sides, the more loaded side first."""
         hot, self._hot = self._hot, {}
         if not hot:

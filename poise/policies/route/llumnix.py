@@ -67,7 +67,7 @@ class Llumnix:
         crowding = [(tokens / block - left) / (runs + waits or 1) for left, tokens, runs, waits in columns]
         return Route(chance.least(cluster.able(request), crowding))
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """One move for each pair of a crowded and a free replica."""
         if not self.migrate:
             return ()

@@ -59,7 +59,7 @@ class Saga:
         self._settle(request.session, home)
         return Route(home)
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         """What idle replicas take from the fullest."""
         if not self.steal:
             return ()

@@ -19,6 +19,7 @@ from poise.report.shares import independent
 from poise.scenario.compare.study import Place, Setting
 from poise.scenario.run import SLICED, period
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Saving, Stopping, Watching
 from poise.workload.begin import leaders
 
 if TYPE_CHECKING:
@@ -127,12 +128,12 @@ def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:
         cost=setting.cost,
         belief=setting.belief,
         seed=task.place.seed,
-        until=setting.until_s,
-        drain=setting.drain,
-        sample_s=period(workload) if task.timeline else 0.0,
-        blame=task.timeline and len(workload) <= SLICED,
         told=setting.told,
-        progress=progress,
+        stopping=Stopping(until_s=setting.until_s, drain=setting.drain),
+        saving=Saving(
+            sample_s=period(workload) if task.timeline else 0.0, blame=task.timeline and len(workload) <= SLICED
+        ),
+        watching=Watching(progress=progress),
     )
     return None if run.interrupted or stopped() else run
 

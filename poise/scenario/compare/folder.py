@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.core.slot import SCENARIO
 from poise.experiment.store import check_free, check_same, digest
 from poise.policies import Policies
-from poise.policies.find import SLOTS
 from poise.scenario.build import Problem
 from poise.scenario.compare.store import Store
 from poise.scenario.read import read_yaml
@@ -54,7 +54,7 @@ def basis(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> dict[str, str]:
     """For each policy a digest of all that its cells depend on but load and seed."""
-    lists = [facts["scenario"]["policies"][slot] for slot in SLOTS]
+    lists = [facts["scenario"]["policies"][slot] for slot in SCENARIO]
     chosen = product(*(each if isinstance(each, list) else [each] for each in lists))
     return {
         label: digest([common, list(names), list(foreign(policies))])

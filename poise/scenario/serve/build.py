@@ -20,6 +20,7 @@ from poise.core.estimate import Chunk, StepShape
 from poise.core.header import header
 from poise.core.policy import Cache
 from poise.core.shadow import shadowed
+from poise.core.slot import CONTROL, acting
 from poise.core.spec import Belief, Engine, Pool, PoolSpec, ReplicaSpec
 from poise.core.units import SECOND, seconds
 from poise.cost import Roofline
@@ -40,6 +41,7 @@ from poise.live.know.tokens import Exact, Tokenising
 from poise.live.page.admin import Admin
 from poise.live.record import Recorder
 from poise.live.wire.limits import Limits, PoolLimits
+from poise.policies import Policies
 from poise.policies.find import build, make_named
 from poise.scenario.choice import choice
 from poise.scenario.idle import check_predictor
@@ -50,10 +52,10 @@ from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.schema import Gateway as GatewaySection
 from poise.scenario.serve.share import with_tenants
-from poise.scenario.slots import GATEWAY, PROXY, acting, check_acts
+from poise.scenario.slots import check_acts
 
-GATE = tuple(slot for slot in acting(GATEWAY) if slot != "cache")
-"""Slots that a gateway's `Control` fills; what `cache` says is told to engines."""
+GATE = tuple(slot for slot in acting("gateway") if slot in CONTROL)
+"""Slots that a gateway's `Control` asks; what `cache` says is told to engines."""
 SPARE = 8
 """Slots beside those of the engines named, where engines may come."""
 GRACE = 60 * SECOND
@@ -102,7 +104,7 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
         )
     tenants = _tenants(loaded, None if before is None else before.tenants)
     cache = _cache(loaded)
-    check_acts(gateway.policies, GATEWAY if gateway.envoy is None else PROXY, loaded.places)
+    check_acts(gateway.policies, "gateway" if gateway.envoy is None else "proxy", loaded.places)
     loaded = with_tenants(loaded, tenants)
     policies = _policies(loaded)
     found = len(engines) + (len(watched.engines) if watched else 0)
@@ -120,15 +122,8 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
         check_predictor(own, loaded.places)
     pools = _pools(loaded, engines, policies["scaler"])
     control = Control(
-        router,
+        Policies(**{**policies, "router": router, "admission": admission}),
         [ReplicaSpec(up=False)] * slots,
-        mover=policies["mover"],
-        order=policies["order"],
-        admission=admission,
-        predictor=policies["predictor"],
-        hedge=policies["hedge"],
-        scaler=policies["scaler"],
-        forecast=policies["forecast"],
         pools=pools,
         belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
         seed=gateway.seed,

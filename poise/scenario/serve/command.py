@@ -94,13 +94,12 @@ def emulate(given: dict[str, Any]) -> int:
     from poise.live.engine.main import run
     from poise.live.engine.options import Options
     from poise.live.engine.publish import parse_kv_events
-    from poise.policies.batch.chunked import Chunked
-    from poise.policies.preempt.last_admitted import LastAdmitted
+    from poise.policies import Policies
 
     config = given["kv_events_config"]
     lists = {name: tuple(given[name] or ()) for name in ("served_model_name", "lora_modules", "api_key")}
     options = Options(**{**given, **lists, "kv_events_config": config and parse_kv_events(config)})
-    return run(options, batcher=Chunked(), preempt=LastAdmitted())
+    return run(options, Policies())
 
 
 def need_live(command: str) -> None:

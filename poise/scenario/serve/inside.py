@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from poise.core.errors import UserError
+from poise.core.estimate import Piece, StepShape
 from poise.core.reach import reach
+from poise.core.slot import acting
 from poise.cost.fitted import FittedEstimator, load_fitted
-from poise.policies.batch.chunked import Chunked
+from poise.policies import Policies
 from poise.policies.find import build
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.scenario.choice import choice
-from poise.scenario.slots import INSIDE, acting
 
-SLOTS = acting(INSIDE)
-COST = "cost"
+Step = Callable[[StepShape], Piece]
+COST: Final = "cost"
+INSIDE: Final = acting("inside")
 
 
-def policies(told: Any) -> dict[str, Any]:
-    """The policies of an engine by slot, those not named as vLLM has them; UserError for what names none.
+def policies(told: Any) -> tuple[Policies, Step | None]:
+    """The policies of an engine, those not named as vLLM has them, and what a step costs; UserError for no policies.
 
-    `cost` names a file of `poise calibrate`; what a step costs by it is `step`.
+    `cost` names a file of `poise calibrate`, by which a step costs what is returned; None without it.
     """
     if not isinstance(told, dict):
         raise UserError(f"additional-config: poise: {told!r} is no mapping; give {{SLOT: NAME}}, as a scenario does")
     for slot in told:
-        if slot not in (*SLOTS, COST):
-            known = ", ".join((*SLOTS, COST))
+        if slot not in (*INSIDE, COST):
+            known = ", ".join((*INSIDE, COST))
             raise UserError(f"additional-config: poise: {slot!r} is no policy of an engine; it may name {known}")
-    found = {slot: _built(slot, told[slot]) for slot in SLOTS if told.get(slot) is not None}
-    if told.get(COST) is not None:
-        found["step"] = FittedEstimator(load_fitted(told[COST]), _NO_POOL).step
-    return {"batcher": Chunked(), "preempt": LastAdmitted(), **found}
+    found = Policies(**{slot: _built(slot, told[slot]) for slot in INSIDE if told.get(slot) is not None})
+    return found, None if told.get(COST) is None else FittedEstimator(load_fitted(told[COST]), _NO_POOL).step
 
 
 _NO_POOL: Any = None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from poise.core.control import Control
-from poise.core.errors import UserError
+from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.spec import ReplicaSpec
 from poise.live.fronts.choice import Fallback
 from poise.live.fronts.ray import ControlRouter
-from poise.policies.find import build
-from poise.scenario.choice import choice
+from poise.policies import Policies
 
 
 class PoiseRouter(ControlRouter):
@@ -26,23 +26,10 @@ class PoiseRouter(ControlRouter):
         seed: int = 0,
     ) -> None:
         """fallbacks: replicas to try after the chosen one.  slots: replicas there may be at once."""
-        listed = admission if isinstance(admission, list | tuple) else [admission]
-        self.begin(
-            Control(
-                Fallback(_built("router", router), fallbacks),
-                [ReplicaSpec(up=False)] * slots,
-                order=None if order is None else _built("order", order),
-                admission=[_built("admission", each) for each in listed],
-                seed=seed,
-                tries=1 + fallbacks,
-                resume=False,
-            )
-        )
-
-
-def _built(slot: str, given: Any) -> Any:
-    try:
-        name, parameters = choice(given)
-    except ValueError as error:
-        raise UserError(f"request_router_kwargs: {slot}: {error}") from None
-    return build(slot, name, parameters)
+        try:
+            named = Policies(router=router, order=order, admission=admission)
+        except (ScenarioError, PolicyError) as error:
+            raise UserError(f"request_router_kwargs: {error}") from None
+        policies = replace(named, router=Fallback(named.router, fallbacks))
+        absent = [ReplicaSpec(up=False)] * slots
+        self.begin(Control(policies, absent, seed=seed, tries=1 + fallbacks, resume=False))

@@ -1,8 +1,8 @@
 """The gateway file read again while the gateway serves: what can act at once does, all else is named.
 
-Engines, limits, tenants, keys and the policies of `exchange.SLOTS` act at once, and no request that is open is lost or
-sent elsewhere for it. Every other field that was changed is named in one warning, for it needs a restart. A file with
-an error changes nothing.
+Engines, limits, tenants, keys and the policies of `slot.EXCHANGEABLE` act at once, and no request that is open is lost
+or sent elsewhere for it. Every other field that was changed is named in one warning, for it needs a restart. A file
+with an error changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from poise.core.errors import UserError
-from poise.core.exchange import SLOTS
+from poise.core.slot import EXCHANGEABLE
 from poise.live.gateway.gateway import Gateway
 from poise.scenario.place import Path
 from poise.scenario.section import Section
@@ -63,7 +63,7 @@ class Reload:
         """Whether a field acts while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
         if self.plan.asked.envoy is not None and path[0] in ("policies", "tenants"):
             return False
-        return path[0] in SECTIONS or (path[0] == "policies" and path[1] in SLOTS)
+        return path[0] in SECTIONS or (path[0] == "policies" and path[1] in EXCHANGEABLE)
 
     def _follow(self, fresh: Plan, acting: list[Path]) -> list[Path]:
         """Have these fields act; those that do."""
@@ -72,7 +72,7 @@ class Reload:
         others = any(path[0] == "tenants" for path in acting)
         tenants, section = (fresh.tenants, fresh.asked.tenants) if others else (plan.tenants, plan.asked.tenants)
         gateway.change(settings, tenants, (section.header or "").lower().encode())
-        free = SLOTS if plan.asked.envoy is None else ()
+        free = EXCHANGEABLE if plan.asked.envoy is None else ()
         named = {slot: fresh.policies[slot] for slot in free if fresh.policies[slot] != gateway.named[slot]}
         if named and not gateway.exchange(named):
             log.error("the policies stay as they were, for a new one failed: %s", gateway.world.policy_error)

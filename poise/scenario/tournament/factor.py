@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from poise.core.slot import SCENARIO
 from poise.experiment.tournament.factor import Factor
-from poise.policies.find import SLOTS
 from poise.scenario.choice import chosen_in, labels
 from poise.scenario.override import Override
 
 
 def is_slot(factor: Factor) -> bool:
     """Whether a factor is a slot of policies."""
-    return factor.name in SLOTS
+    return factor.name in SCENARIO
 
 
 def override(factor: Factor, level: int) -> Override:
@@ -27,5 +27,5 @@ def factor(name: str, values: Sequence[Any]) -> Factor:
     """A factor by its name and levels; ValueError where a level names no policy or stands twice."""
     if any(value in values[:at] for at, value in enumerate(values)):
         raise ValueError("a level stands twice; keep it once, or give it other parameters")
-    told = labels(chosen_in(name, list(values))) if name in SLOTS else [str(value) for value in values]
+    told = labels(chosen_in(name, list(values))) if name in SCENARIO else [str(value) for value in values]
     return Factor(name, tuple(told), tuple(values))

@@ -19,6 +19,7 @@ from poise.cost.expert_as_a_service import Outage, Pools, served
 from poise.cost.term import Termed, held
 from poise.cost.terms.expert_as_a_service import ExpertAsAService, Served
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Stopping
 from poise.workload import constant
 from tests.cost.pools import DEEPSEEK_V3, H100, LLAMA_8B, PCIE, models
 
@@ -149,7 +150,9 @@ def test_through_outages_the_simulator_serves_what_the_fluid_does(load: float) -
     def tokens(rate: float, *outages: Outage) -> int:
         requests = constant(output / rate, requests=int(rate / output * until), prompt_tokens=1, output_tokens=output)
         faults = tuple(Fault(each.at_s, "device_lost", 0, for_s=each.lasts_s) for each in outages)
-        some = simulate(Cluster((pool,), faults=faults), requests, cost=cost, until=until, drain=False)
+        some = simulate(
+            Cluster((pool,), faults=faults), requests, cost=cost, stopping=Stopping(until_s=until, drain=False)
+        )
         assert seconds(some.ended_at) == until
         return sum(some.records.output_tokens)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from poise.live.engine.emulated import Emulated
 from poise.live.engine.options import Options
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from tests.patience import PATIENCE_S
 
 CHAT = "/v1/chat/completions"
@@ -20,7 +19,7 @@ CHAT = "/v1/chat/completions"
 def an_engine(**given: Any) -> Emulated:
     """A fast one, with faults, on a free port."""
     options: dict[str, Any] = {"port": 0, "served_model_name": ("tiny",), "speed": 100.0, "faults": True}
-    return Emulated(Options(**{**options, **given}), batcher=Chunked(), preempt=LastAdmitted())
+    return Emulated(Options(**{**options, **given}), Policies())
 
 
 async def until(what: Callable[[], Any]) -> None:

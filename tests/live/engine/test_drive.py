@@ -13,7 +13,7 @@ from poise.core.request import Phase, Sequence
 from poise.core.spec import Engine
 from poise.core.units import NEVER, ps
 from poise.live.engine.drive import Driver
-from poise.policies.batch.chunked import Chunked
+from poise.policies import Policies
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import Client, LinearCost, a_request, check_replica, drive
 from poise.testing.workloads import Case, a_case
@@ -25,8 +25,7 @@ def build(case: Case, one_step: bool = False) -> Replica:
         case.engine,
         cast("Estimator", case.cost),
         case.blocks,
-        batcher=Chunked(),
-        preempt=LastAdmitted(swap=case.swap),
+        Policies(preempt=LastAdmitted(swap=case.swap)),
         layers=case.layers,
         one_step=one_step,
     )
@@ -102,7 +101,7 @@ def test_nobody_looks_in_vain(seed: int, looks: list[int]) -> None:
 
 def lone(**engine: int) -> Replica:
     cost = LinearCost(step_s=1.0, kv_s=0.25)
-    return Replica(Engine(**engine), cost, 100, batcher=Chunked(), preempt=LastAdmitted())  # type: ignore[arg-type]
+    return Replica(Engine(**engine), cost, 100, Policies())  # type: ignore[arg-type]
 
 
 def test_one_timer_serves_all_members_of_a_batch() -> None:

@@ -15,8 +15,7 @@ from poise.core.units import NEVER
 from poise.live.engine.drive import Driver
 from poise.live.engine.events import BlockRemoved, BlockStored, Ledger
 from poise.live.engine.identity import KeepOutputs, chain, ends, salted
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.testing import LinearCost, check_replica
 from tests.depth import examples
 from tests.live.engine.hand import Kept
@@ -50,12 +49,10 @@ class Rig:
         keep = KeepOutputs()
         self.ledger = Ledger(BLOCK)
         self.replica = keep.replica = Replica(
-            Engine(block_tokens=BLOCK, **engine),  # type: ignore[arg-type]
-            LinearCost(step_s=1e-9),  # type: ignore[arg-type]
+            Engine(block_tokens=BLOCK, **engine),
+            LinearCost(step_s=1e-9),
             blocks,
-            batcher=Chunked(),
-            preempt=LastAdmitted(),
-            cache=keep,
+            Policies(cache=keep),
             listener=self.ledger.listen,
         )
         self.driver = Driver(self.replica, left=lambda sequence: self.ledger.release(sequence.request.ids))

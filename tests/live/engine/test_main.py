@@ -14,14 +14,15 @@ import pytest
 from poise.core.errors import UserError
 from poise.live.engine.main import run
 from poise.live.engine.options import Options
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 
 PROGRAM = """
 from poise.live.engine.main import run
+from poise.policies import Policies
 from poise.live.engine.options import Options
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 raise SystemExit(run(Options(port=0, speed=10.0, faults=True), batcher=Chunked(), preempt=LastAdmitted()))
 """
 
@@ -50,4 +51,4 @@ def test_a_port_in_use_is_the_users_mistake() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--port {port} on 127.0.0.1 cannot be listened at"):
-            run(Options(port=port), batcher=Chunked(), preempt=LastAdmitted())
+            run(Options(port=port), Policies())

@@ -10,8 +10,7 @@ from poise.live.engine.drive import Driver
 from poise.live.engine.histogram import Histogram, labelled
 from poise.live.engine.metrics import Metrics
 from poise.live.engine.options import Options, plan
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.testing import a_request
 from tests.live.engine.hand import Kept
 
@@ -29,7 +28,7 @@ def read(body: bytes) -> dict[tuple[str, str], float]:
 
 def test_names_and_values() -> None:
     made = plan(Options(num_gpu_blocks_override=100, max_model_len=1000, max_num_seqs=1))
-    replica, _ = made.replica(Chunked(), LastAdmitted())
+    replica, _ = made.replica(Policies())
     metrics = Metrics("tiny", block=16, blocks=100)
     driver = Driver(replica, watch=metrics.step)
     driver.add(Sequence(a_request(id=0, prompt_tokens=160), 100), Kept(), 0)

@@ -13,8 +13,8 @@ from poise.live.engine.fault import Fault, Faults, read_fault
 from poise.live.engine.options import Options, plan
 from poise.live.engine.publish import parse_kv_events
 from poise.live.engine.slow import Slow
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 
 
 def test_defaults_are_vllms() -> None:
@@ -59,8 +59,8 @@ def test_models_and_devices_are_found_or_named() -> None:
 
 def test_each_replica_has_policies_of_its_own() -> None:
     batcher = Chunked()
-    one, _ = plan(Options()).replica(batcher, LastAdmitted())
-    other, _ = plan(Options()).replica(batcher, LastAdmitted())
+    one, _ = plan(Options()).replica(Policies(batcher=batcher))
+    other, _ = plan(Options()).replica(Policies(batcher=batcher))
     assert one.batcher is not other.batcher is not batcher
 
 

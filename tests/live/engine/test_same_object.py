@@ -68,7 +68,7 @@ def test_instants_equal_those_of_the_simulation(options: Options, rate: float) -
     run = simulate(
         Cluster((made.pool,)), workload, Policies(batcher=Chunked(), preempt=LastAdmitted()), belief=Belief(0.0)
     )
-    replica, _ = made.replica(Chunked(), LastAdmitted())
+    replica, _ = made.replica(Policies())
     kept = play(replica, clients(workload))
     records = run.records
     assert [each.at[0] for each in kept.values()] == list(records.first_token_at)
@@ -88,7 +88,7 @@ def test_instants_equal_under_any_load(seed: int, blocks: int, rate: float) -> N
     run = simulate(
         Cluster((made.pool,)), workload, Policies(batcher=Chunked(), preempt=LastAdmitted()), belief=Belief(0.0)
     )
-    replica, _ = made.replica(Chunked(), LastAdmitted())
+    replica, _ = made.replica(Policies())
     kept = play(replica, clients(workload))
     assert [each.at[0] for each in kept.values()] == list(run.records.first_token_at)
     assert [each.done_at for each in kept.values()] == list(run.records.ended_at)

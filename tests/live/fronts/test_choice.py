@@ -14,6 +14,7 @@ from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
 from poise.live.fronts.choice import Fallback, Subset
+from poise.policies import Policies
 from poise.policies.route.dualmap import DualMap
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.prefix_cache import PrefixCache
@@ -51,13 +52,13 @@ def test_what_the_router_settles_itself_stays(decision: Route | Hold) -> None:
 def test_it_has_what_its_router_has_and_nothing_else() -> None:
     plain, pulls, moves = Fallback(LeastRequests()), Fallback(Pull()), Fallback(DualMap())
     assert [hasattr(each, "group") for each in (plain, pulls)] == [False, True]
-    assert [hasattr(each, "rebalance") for each in (plain, moves)] == [False, True]
+    assert [hasattr(each, "move") for each in (plain, moves)] == [False, True]
     assert copy.deepcopy(moves).router is not moves.router
-    assert Control(moves, [ReplicaSpec()] * 2).mover is not None
+    assert Control(Policies(router=moves), [ReplicaSpec()] * 2).mover is not None
 
 
 def test_control_sends_to_the_second_choice_when_the_first_refuses() -> None:
-    control = Control(Fallback(LeastRequests()), [ReplicaSpec()] * 3)
+    control = Control(Policies(router=Fallback(LeastRequests())), [ReplicaSpec()] * 3)
     (sent,) = control.handle(Arrived(1, a_request(id=0, arrived_at=1)))
     assert isinstance(sent, Dispatch)
     (second,) = control.flights[0].fallback

@@ -27,9 +27,8 @@ from poise.live.fronts.choice import Fallback, Subset
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.know.address import Engine as Place
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.live.fronts.asking import Client, Record
 from tests.patience import PATIENCE_S
@@ -98,7 +97,7 @@ class Rig:
 
 def a_control(admission: tuple[Admission, ...] = ()) -> Control:
     specs = [ReplicaSpec(up=False)] * ENGINES
-    return Control(Fallback(PrefixCache()), specs, admission=admission, tries=2, resume=False)
+    return Control(Policies(router=Fallback(PrefixCache()), admission=admission), specs, tries=2, resume=False)
 
 
 @asynccontextmanager
@@ -110,10 +109,7 @@ async def a_rig(
     record = Record()
     gateway = Gateway(a_control(admission))
     gateway.record(record)
-    engines = [
-        Emulated(Options(port=0, faults=True, speed=speed), batcher=Chunked(), preempt=LastAdmitted())
-        for _ in range(ENGINES)
-    ]
+    engines = [Emulated(Options(port=0, faults=True, speed=speed), Policies()) for _ in range(ENGINES)]
     for engine in engines:
         await engine.start()
     at = [EngineAt(Place(f"e{slot}", "127.0.0.1", engine.port)) for slot, engine in enumerate(engines)]

@@ -28,6 +28,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.know.address import Engine as Place
 from poise.live.know.tenant import Tenants, parse
 from poise.live.wire.limits import Limits
+from poise.policies import Policies
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.fronts.asking import Record
 from tests.patience import PATIENCE_S
@@ -40,7 +41,7 @@ def a_gateway(
 ) -> tuple[Gateway, Record]:
     """One engine that is up as far as anybody knows; nothing listens there."""
     record = Record()
-    gateway = Gateway(Control(RoundRobin(), [ReplicaSpec(up=False)]), settings, tenants=tenants)
+    gateway = Gateway(Control(Policies(router=RoundRobin()), [ReplicaSpec(up=False)]), settings, tenants=tenants)
     gateway.record(record)
     ExtProc(gateway)  # has the desk know passages
     engine = gateway.world.fleet.add(EngineAt(Place("e", host, 9)))

@@ -16,6 +16,7 @@ from poise.core.spec import ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.live.fronts.choice import Fallback
 from poise.live.fronts.handed import Handed, Replicas, asked_of
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.fronts.shed import Shed
@@ -23,7 +24,11 @@ from tests.live.fronts.shed import Shed
 
 def a_control(ceiling: int = 0, slots: int = 3) -> Control:
     admission = [Shed(), *([Ceiling(ceiling)] if ceiling else [])]
-    return Control(Fallback(LeastRequests(), 1), [ReplicaSpec(up=False)] * slots, admission=admission, resume=False)
+    return Control(
+        Policies(router=Fallback(LeastRequests(), 1), admission=admission),
+        [ReplicaSpec(up=False)] * slots,
+        resume=False,
+    )
 
 
 class House:

@@ -18,6 +18,7 @@ from poise.core.control import Control
 from poise.core.spec import ReplicaSpec
 from poise.core.trace import Trace, replay
 from poise.live.fronts.choice import Fallback
+from poise.policies import Policies
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.live.fronts.shed import Shed
 
@@ -102,7 +103,10 @@ def test_every_call_ends_once(told: dict[str, Any], trace: Trace) -> None:
 
 def test_a_control_alone_decides_the_same(trace: Trace) -> None:
     control = Control(
-        Fallback(PrefixCache(imbalance=8), 1), [ReplicaSpec(up=False)] * 64, admission=[Shed()], tries=2, resume=False
+        Policies(router=Fallback(PrefixCache(imbalance=8), 1), admission=[Shed()]),
+        [ReplicaSpec(up=False)] * 64,
+        tries=2,
+        resume=False,
     )
     assert any(isinstance(each, Dispatch) for each in trace.actions)
     assert replay(trace.events, control) == list(trace.actions)

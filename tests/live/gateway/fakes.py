@@ -16,6 +16,7 @@ from poise.live.gateway.world import World
 from poise.live.know.address import Engine as Place
 from poise.live.wire.call import Failure, Heard, Kind
 from poise.live.wire.exchange import Exchange
+from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 
 Headers = list[tuple[bytes, bytes]]
@@ -148,9 +149,12 @@ class Bench:
         self.statuses: list[int] = []
         specs = [ReplicaSpec(up=False)] * (engines if slots is None else slots)
         self.control = Control(
-            router or LeastRequests(), specs, order=order, admission=admission, tries=tries, resume=False,
-            belief=belief, hedge=hedge,
-        )  # fmt: skip
+            Policies(router=router or LeastRequests(), order=order, admission=admission, hedge=hedge),
+            specs,
+            tries=tries,
+            resume=False,
+            belief=belief,
+        )
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
             FakePool,  # type: ignore[arg-type]

@@ -22,8 +22,7 @@ from poise.live.know.poll import Every
 from poise.live.wire.call import Address, Call, Failure
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.pool import Pool
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from tests.patience import PATIENCE_S, turns, until
 
@@ -116,12 +115,16 @@ class Live:
         **given: Any,
     ) -> None:
         options = [Options(MODEL, port=0, speed=speed, faults=True)] * engines if isinstance(engines, int) else engines
-        self.engines = [Emulated(each, batcher=Chunked(), preempt=LastAdmitted()) for each in options]
+        self.engines = [Emulated(each, Policies()) for each in options]
         slots = [ReplicaSpec(up=False)] * (len(self.engines) + 1)
         self.control = Control(
-            router or LeastRequests(), slots, order=order, admission=admission, tries=tries, resume=False,
-            belief=belief, hedge=hedge, scaler=scaler, pools=pools,
-        )  # fmt: skip
+            Policies(router=router or LeastRequests(), order=order, admission=admission, hedge=hedge, scaler=scaler),
+            slots,
+            tries=tries,
+            resume=False,
+            belief=belief,
+            pools=pools,
+        )
         self.settings = settings or Settings(
             held_s=10, engines=PoolLimits(connect_s=30, head_s=30, stall_s=30, idle_s=2.0)
         )

@@ -20,6 +20,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.know.address import engine as place
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.loop import run
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.gateway.attack import Evil
@@ -89,7 +90,7 @@ class Kept(Live):
         super().__init__([], settings=KEPT, **given)
         self.keepers = keepers
         slots = [ReplicaSpec(up=False)] * len(keepers)
-        self.control = Control(LeastRequests(), slots, tries=self.control.tries, resume=False)
+        self.control = Control(Policies(router=LeastRequests()), slots, tries=self.control.tries, resume=False)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -161,7 +162,7 @@ def test_engines_that_refuse_connections_for_a_moment_are_waited_for() -> None:
                 await keeper.start()
             assert all([(await answer.wait()).body == b"hi" for answer in answers])
             assert not any(each.sent for each in refused())
-            again = Control(LeastRequests(), [ReplicaSpec(up=False)] * 2, tries=3, resume=False)
+            again = Control(Policies(router=LeastRequests()), [ReplicaSpec(up=False)] * 2, tries=3, resume=False)
             assert replay(live.trace.events, again) == list(live.trace.actions)
             await live.check_balance()
 

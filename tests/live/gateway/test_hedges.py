@@ -21,7 +21,7 @@ class AfterOneSecond:
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
         return 10**12
 
-    def second(
+    def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
         return able[0]

@@ -84,9 +84,9 @@ class Notes(FixedTtl):
     def __post_init__(self) -> None:
         self.asked: list[tuple[int, int, int]] = []
 
-    def keep(self, request: RequestView, sequence: Any, lane: Any) -> int:
+    def cache(self, request: RequestView, sequence: Any, lane: Any) -> int:
         self.asked.append((request.id, sequence.tool, sequence.produced))
-        return super().keep(request, sequence, lane)
+        return super().cache(request, sequence, lane)
 
 
 def a_bench(cache: Cache, engines: int = 2) -> Bench:
@@ -132,7 +132,7 @@ def test_an_engine_that_takes_no_hints_is_told_nothing() -> None:
 class Broken(FixedTtl):
     """Raises."""
 
-    def keep(self, request: RequestView, sequence: Any, lane: Any) -> int:
+    def cache(self, request: RequestView, sequence: Any, lane: Any) -> int:
         raise ZeroDivisionError("no")
 
 

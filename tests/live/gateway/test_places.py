@@ -16,6 +16,7 @@ from poise.live.gateway.gateway import Gateway
 from poise.live.know.address import engine as place
 from poise.live.know.discover import EngineName, parse
 from poise.live.wire import Exchange, Server
+from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.gateway.live import Answer
 from tests.live.wire.test_server import _contexts
@@ -39,7 +40,7 @@ class Book:
 
 
 def _gateway() -> Gateway:
-    return Gateway(Control(LeastRequests(), [ReplicaSpec(up=False)] * 4))
+    return Gateway(Control(Policies(router=LeastRequests()), [ReplicaSpec(up=False)] * 4))
 
 
 async def _ask(gateway: Gateway, at: EngineAt) -> Answer:

@@ -8,6 +8,7 @@ from poise.core.event import Arrived, Finished
 from poise.core.spec import ReplicaSpec
 from poise.live.know.names import Begun
 from poise.live.wire.loop import run
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.program_fcfs import ProgramOrder
 from poise.policies.route.least_requests import LeastRequests
@@ -45,7 +46,9 @@ def test_policies_are_told_at_the_gateway() -> None:
 
 
 def test_of_those_that_are_held_the_early_program_goes_first() -> None:
-    control = Control(LeastRequests(), [ReplicaSpec()], order=ProgramOrder(), admission=(Ceiling(requests=1),))
+    control = Control(
+        Policies(router=LeastRequests(), order=ProgramOrder(), admission=(Ceiling(requests=1),)), [ReplicaSpec()]
+    )
     begun, sent = {0: 0, 1: 1, 2: 2, 3: 0}, []
     for number, begun_at in begun.items():
         request = a_request(id=number, arrived_at=number, begun_at=begun_at, session=begun_at)

@@ -17,6 +17,7 @@ from poise.live.wire.loop import run
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import build_world
+from poise.sim.terms import Saving
 from poise.workload import poisson
 from poise.workload.turns import sessions
 from tests.live.gateway.live import Live
@@ -34,7 +35,9 @@ def simulated(router: Router) -> tuple[Trace, Control]:
     trace = Trace()
     cluster = Cluster((Pool(model("llama-3.1-8b"), device("H100"), replicas=3),))
     chats = sessions(poisson(8.0, requests=40, prompt_tokens=700, output_tokens=60, seed=5), turns=3, seed=5)
-    world = build_world(cluster, chats, Policies(router=router), Roofline(), Belief(), seed=3, trace=trace)
+    world = build_world(
+        cluster, chats, Policies(router=router), Roofline(), Belief(), seed=3, saving=Saving(trace=trace)
+    )
     fresh = copy.deepcopy(world.control)
     world.simulate()
     return trace, fresh
@@ -43,7 +46,7 @@ def simulated(router: Router) -> tuple[Trace, Control]:
 async def served(router: Router) -> tuple[Trace, Control]:
     """What happens and is decided live, and a fresh control of its kind."""
     async with Live(3, router) as live:
-        fresh = Control(router, [ReplicaSpec(up=False)] * 4, tries=3, resume=False)
+        fresh = Control(Policies(router=router), [ReplicaSpec(up=False)] * 4, tries=3, resume=False)
         answers = []
         for number in range(60):
             headers = [(b"x-session-id", str(number % 9).encode())]
@@ -78,5 +81,7 @@ def test_events_of_one_world_are_understood_in_the_other() -> None:
     """What was recorded live, told to a control that a simulation made, gives what was done live."""
     router = build("router", "cache_aware")
     trace, _ = run(served(router))
-    control = Control(router, [ReplicaSpec(up=False)] * 4, tries=3, resume=False, seed=0, belief=Belief())
+    control = Control(
+        Policies(router=router), [ReplicaSpec(up=False)] * 4, tries=3, resume=False, seed=0, belief=Belief()
+    )
     decided(trace, control)

@@ -18,6 +18,7 @@ from poise.core.view import ClusterView
 from poise.live.engine.options import Options
 from poise.live.gateway.fleet import EngineAt
 from poise.live.know.address import Engine as Place
+from poise.policies import Policies
 from poise.policies.route.saga import Saga
 from tests.live.gateway.fakes import Bench
 from tests.live.gateway.live import MODEL, Live
@@ -47,7 +48,7 @@ def test_a_session_is_stolen_and_goes_on_where_it_was_taken_to() -> None:
             last = [action for action in live.trace.actions if isinstance(action, Dispatch)][-1]
             assert last.replica == moves[-1].target, "the next turn of the session"
             await live.check_balance()
-            again = Control(saga(), [ReplicaSpec(up=False)] * 3, tries=3, resume=False)
+            again = Control(Policies(router=saga()), [ReplicaSpec(up=False)] * 3, tries=3, resume=False)
             assert replay(live.trace.events, again) == list(live.trace.actions)
 
     run(main())
@@ -64,7 +65,7 @@ class Takes:
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         return Route(0, 2)
 
-    def rebalance(self, cluster: ClusterView) -> Sequence[Move]:
+    def move(self, cluster: ClusterView) -> Sequence[Move]:
         source, target = self.move
         flights = [each.request.id for each in cluster.flights(source) if not self.done]
         self.done += flights

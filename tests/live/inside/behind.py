@@ -9,7 +9,7 @@ from poise.core.view import LaneView
 class Behind:
     """Only the decodes with the least output, and one prompt at a time by 8 tokens."""
 
-    def compose(self, lane: LaneView) -> Batch:
+    def batch(self, lane: LaneView) -> Batch:
         least = min((each.produced for each in lane.decodes()), default=0)
         decodes = tuple(each.id for each in lane.decodes() if each.produced == least)
         for each in lane.prefilling:

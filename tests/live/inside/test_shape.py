@@ -18,8 +18,8 @@ from poise.core.units import SECOND
 from poise.core.view import LaneView, SequenceView
 from poise.cost.fitted import Fitted, save_fitted
 from poise.live.inside.refuse import refuse
+from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from tests.live.inside.shape import AsyncScheduler, PauseState, Request, Scheduler, play, pretended
 from tests.live.inside.worlds import Ask, Step, World, a_world, in_order
 
@@ -109,7 +109,7 @@ def test_decodes_that_are_left_out_keep_their_blocks_and_their_place(seed: int, 
 class Oldest:
     """Preempts who has run longest."""
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         return Victim(next(iter([*lane.decodes(), *lane.prefilling])).id)
 
 
@@ -123,15 +123,15 @@ def test_the_policy_says_who_gives_way(seed: int) -> None:
 class Keeps:
     """Keeps every prefix for a day."""
 
-    def keep(self, request: Any, sequence: SequenceView, lane: LaneView) -> int:
+    def cache(self, request: Any, sequence: SequenceView, lane: LaneView) -> int:
         return 86_400 * SECOND
 
 
 class KeepsShort(Keeps):
     """Keeps the prefixes of short prompts."""
 
-    def keep(self, request: Any, sequence: SequenceView, lane: LaneView) -> int:
-        return super().keep(request, sequence, lane) if request.prompt_tokens < 100 else 0
+    def cache(self, request: Any, sequence: SequenceView, lane: LaneView) -> int:
+        return super().cache(request, sequence, lane) if request.prompt_tokens < 100 else 0
 
 
 def test_kept_prefixes_outlive_others_and_give_way_to_those_who_run(poise: Any) -> None:
@@ -219,10 +219,10 @@ def test_who_leaves_is_forgotten(poise: Any) -> None:
 class Says:
     """Answers with one batch."""
 
-    batch = Batch()
+    answer = Batch()
 
-    def compose(self, lane: LaneView) -> Batch:
-        return self.batch
+    def batch(self, lane: LaneView) -> Batch:
+        return self.answer
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_batch_of_all_layers_by_number_is_whole(poise: Any) -> None:
 class Wrong:
     """Names nobody."""
 
-    def victim(self, lane: LaneView) -> Victim:
+    def preempt(self, lane: LaneView) -> Victim:
         return Victim(99)
 
 
@@ -289,8 +289,8 @@ def test_what_cannot_be_is_refused_at_the_start(poise: Any, limits: dict[str, An
 class Half(Chunked):
     """Takes half of the device."""
 
-    def compose(self, lane: LaneView) -> Batch:
-        return Chunked.compose(self, lane)._replace(share=0.5)
+    def batch(self, lane: LaneView) -> Batch:
+        return Chunked.batch(self, lane)._replace(share=0.5)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ class Ranks(Keeps):
 
 def test_another_vllm_is_refused() -> None:
     with pytest.raises(UserError, match=r"use 0\.32"):
-        refuse(_Older(), LastAdmitted())
+        refuse(_Older(), Policies())
 
 
 class _Older(Scheduler):

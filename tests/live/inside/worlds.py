@@ -65,7 +65,8 @@ class World:
             token_budget=self.budget, max_sequences=self.sequences, block_tokens=BLOCK, prefix_caching=self.caching,
             reserve_prompt=self.reserve,
         )  # fmt: skip
-        replica = Replica(engine, LinearCost(step_s=1.0), self.blocks, **policies(self.told or {}), one_step=True)
+        named, _ = policies(self.told or {})
+        replica = Replica(engine, LinearCost(step_s=1.0), self.blocks, named, one_step=True)
         ahead = [(ask.at * SECOND, id, ask) for id, ask in enumerate(self.asks)]
         steps: list[Step] = []
         gave_way: list[int] = []

@@ -22,8 +22,7 @@ from poise.live.know.poll import Every
 from poise.live.know.tenant import Tenants
 from poise.live.page.admin import LIMITS, Admin
 from poise.live.wire.limits import Limits
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.patience import PATIENCE_S, until
 
@@ -112,16 +111,17 @@ async def house(
             await stack.enter_async_context(
                 Emulated(
                     Options(model=MODEL, device="H100", port=0, faults=True, kv_events_config=KV if publish else None),
-                    batcher=Chunked(),
-                    preempt=LastAdmitted(),
+                    Policies(),
                 )
             )
             for _ in engines
         ]
         control = Control(
-            router or PrefixCache(), [ReplicaSpec(up=False)] * (len(engines) + 1), tries=2, resume=False,
-            admission=admission,
-        )  # fmt: skip
+            Policies(router=router or PrefixCache(), admission=admission),
+            [ReplicaSpec(up=False)] * (len(engines) + 1),
+            tries=2,
+            resume=False,
+        )
         gateway = Gateway(control, tenants=tenants, every=Every(period_s=0.05))
         admin = Admin(gateway, token, limits=limits, step_s=step_s)
         port = await gateway.start("127.0.0.1", 0)

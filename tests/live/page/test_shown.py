@@ -10,6 +10,7 @@ import pytest
 
 from poise.core.control import Control
 from poise.live.gateway.scout import MOST_TOKENS
+from poise.policies import Policies
 from poise.policies.route.prefix_cache import PrefixCache
 
 from .house import House, ask, house, run, until
@@ -149,7 +150,7 @@ def test_what_is_remembered_of_prompts_is_bounded_whatever_engines_tell() -> Non
             visit.reading = None
             spec = scout._spec(visit)
             assert spec.cache_tokens == settings.prefix_tokens == 4_000_000
-            state = Control(PrefixCache(), [spec]).state
+            state = Control(Policies(router=PrefixCache()), [spec]).state
             assert state.sent_prefixes is not None and state.prefix is not None
             for number in range(3_000):
                 ids, ends = tuple(range(number * 64, number * 64 + 64)), tuple(range(64, 64 * 65, 64))

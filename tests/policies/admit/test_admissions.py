@@ -24,6 +24,7 @@ from poise.policies.admit.tenant_limits import Bucket, TenantLimits
 from poise.policies.find import build
 from poise.policies.route.least_requests import LeastRequests
 from poise.scenario.simulate import build_world
+from poise.sim.terms import Saving, Watching
 from poise.testing import a_cluster, a_replica, a_request, check_world
 from poise.workload import poisson
 from poise.workload.table import Workload
@@ -34,7 +35,7 @@ MINUTE = 60 * SECOND
 
 
 def gate(*admission: Any, replicas: int = 1, spec: ReplicaSpec | None = None) -> Control:
-    return Control(LeastRequests(), [spec or ReplicaSpec()] * replicas, admission=admission)
+    return Control(Policies(router=LeastRequests(), admission=admission), [spec or ReplicaSpec()] * replicas)
 
 
 # Ceiling --------------------------------------------------------------------------------------------------------------
@@ -253,7 +254,15 @@ def test_who_is_sent_as_his_client_gives_up_is_taken_back() -> None:
     workload = Workload(np.zeros(3, "i8"), np.array([50, 10, 10], "i4"), np.full(3, 50, "i4"), timeout=timeout)
     cluster = Cluster((Pool(MODEL, DEVICE, engine=Engine(kv_blocks=100, max_sequences=2, token_budget=10)),))
     policies = Policies(admission=(Saturation(1.0, 1.0, 10.0, 1),))
-    world = build_world(cluster, workload, policies, Recipe(), Belief(0.0), blame=True, after_event=check_world)
+    world = build_world(
+        cluster,
+        workload,
+        policies,
+        Recipe(),
+        Belief(0.0),
+        saving=Saving(blame=True),
+        watching=Watching(after_event=check_world),
+    )
     records = world.simulate().records
     assert list(records.status) == [FINISHED, FINISHED, TIMED_OUT]
     assert records.dispatched_at[2] == records.ended_at[2] == SECOND // 5

@@ -20,64 +20,64 @@ def decoding(count: int) -> list:  # type: ignore[type-arg]
 
 
 def test_decodes_alone_are_held_until_something_changes() -> None:
-    assert Chunked().compose(a_lane(decoding=decoding(3))) == Batch((), ALL, UNTIL_CHANGE)
+    assert Chunked().batch(a_lane(decoding=decoding(3))) == Batch((), ALL, UNTIL_CHANGE)
 
 
 def test_prompts_share_what_decodes_leave_of_the_budget() -> None:
     lane = a_lane(waiting=prompts(40, 50, 60), decoding=decoding(10), engine=Engine(token_budget=100))
-    assert Chunked().compose(lane) == Batch((Entry(0, 40), Entry(1, 50)), ALL, ONE_STEP)
+    assert Chunked().batch(lane) == Batch((Entry(0, 40), Entry(1, 50)), ALL, ONE_STEP)
     lane = a_lane(waiting=prompts(40, 55, 60), decoding=decoding(10), engine=Engine(token_budget=100))
-    assert Chunked().compose(lane).entries == (Entry(0, 40), Entry(1, 50)), "the last one in is cut"
+    assert Chunked().batch(lane).entries == (Entry(0, 40), Entry(1, 50)), "the last one in is cut"
 
 
 def test_running_prompts_go_before_waiting_ones() -> None:
     running = [(request, 30) for request in prompts(80, first=7)]
     lane = a_lane(waiting=prompts(40), prefilling=running, engine=Engine(token_budget=60))
-    assert Chunked().compose(lane).entries == (Entry(7, 50), Entry(0, 10))
+    assert Chunked().batch(lane).entries == (Entry(7, 50), Entry(0, 10))
 
 
 def test_a_long_prompt_is_capped_in_each_step() -> None:
     running = [(request, 16) for request in prompts(80, first=7)]
     lane = a_lane(waiting=prompts(40, 5), prefilling=running, engine=Engine(token_budget=100))
-    assert Chunked(long_prefill=20).compose(lane).entries == (Entry(7, 20), Entry(0, 20), Entry(1, 5))
+    assert Chunked(long_prefill=20).batch(lane).entries == (Entry(7, 20), Entry(0, 20), Entry(1, 5))
 
 
 def test_no_more_sequences_than_allowed() -> None:
     lane = a_lane(waiting=prompts(5, 5, 5), decoding=decoding(2), engine=Engine(max_sequences=4))
-    assert Chunked().compose(lane).entries == (Entry(0, 5), Entry(1, 5))
+    assert Chunked().batch(lane).entries == (Entry(0, 5), Entry(1, 5))
     full = a_lane(waiting=prompts(5), decoding=decoding(4), engine=Engine(max_sequences=4))
-    assert Chunked().compose(full) == Batch((), ALL, UNTIL_HEAD), "held until another heads the queue"
+    assert Chunked().batch(full) == Batch((), ALL, UNTIL_HEAD), "held until another heads the queue"
 
 
 def test_the_first_that_does_not_fit_stops_the_scan() -> None:
     lane = a_lane(waiting=prompts(16, 64, 1), blocks=4)
-    assert Chunked().compose(lane).entries == (Entry(0, 16),)
+    assert Chunked().batch(lane).entries == (Entry(0, 16),)
     blocked = a_lane(waiting=prompts(64, 1), decoding=decoding(1), blocks=5)
-    assert Chunked().compose(blocked) == Batch((), ALL, UNTIL_HEAD)
+    assert Chunked().batch(blocked) == Batch((), ALL, UNTIL_HEAD)
 
 
 @pytest.mark.parametrize(("reserve", "entries"), [(True, ()), (False, (Entry(0, 32),))])
 def test_a_whole_prompt_is_reserved_or_only_its_chunk(reserve: bool, entries: tuple[Entry, ...]) -> None:
     lane = a_lane(waiting=prompts(80), blocks=4, engine=Engine(token_budget=32, reserve_prompt=reserve))
-    assert Chunked().compose(lane).entries == entries
+    assert Chunked().batch(lane).entries == entries
 
 
 def test_cached_tokens_are_not_computed_again() -> None:
     first = a_request(id=1, prompt_tokens=64, ids=(9,))
     lane = a_lane(waiting=[first._replace(id=2, prompt_tokens=100)], decoding=[(first, 1)])
-    assert Chunked().compose(lane).entries == (Entry(2, 36),)
+    assert Chunked().batch(lane).entries == (Entry(2, 36),)
 
 
 def test_a_step_that_had_to_preempt_admits_nobody() -> None:
     lane = a_lane(waiting=prompts(16), decoding=decoding(1))
     lane.preempted = True
-    assert Chunked().compose(lane) == Batch((), ALL, ONE_STEP)
+    assert Chunked().batch(lane) == Batch((), ALL, ONE_STEP)
 
 
 def test_a_decode_lane_admits_nobody() -> None:
     engine = Engine(lanes=(Lane("d", False, True, 0.5), Lane("p", True, False, 0.5)))
     lane = a_lane(waiting=prompts(16), decoding=decoding(1), engine=engine)
-    assert (lane.spec.name, Chunked().compose(lane)) == ("d", Batch((), ALL, UNTIL_CHANGE))
+    assert (lane.spec.name, Chunked().batch(lane)) == ("d", Batch((), ALL, UNTIL_CHANGE))
 
 
 def test_it_is_a_batcher() -> None:

@@ -26,7 +26,7 @@ def due(*pairs: tuple[int, float]) -> list:  # type: ignore[type-arg]
 
 def seeds(batcher: FlowPrefill, *pairs: tuple[int, float], now: float = 0.0) -> list[int]:
     lane = a_lane(waiting=due(*pairs), cost=COST, engine=ENGINE, layers=8, now=ps(now))
-    return [entry.request for entry in batcher.compose(lane).entries]
+    return [entry.request for entry in batcher.batch(lane).entries]
 
 
 def test_the_least_slack_goes_first() -> None:
@@ -46,9 +46,9 @@ def test_nobody_joins_who_would_make_a_member_late() -> None:
 
 def test_a_pass_is_left_unless_decodes_are_in_it() -> None:
     lane = a_lane(waiting=prompts(100), cost=COST, engine=ENGINE)
-    assert FlowPrefill().compose(lane) == Batch((Entry(0, 100),), NONE, leave=True)
+    assert FlowPrefill().batch(lane) == Batch((Entry(0, 100),), NONE, leave=True)
     lane = a_lane(waiting=prompts(100), decoding=decoding(2), cost=COST, engine=ENGINE)
-    assert FlowPrefill().compose(lane) == Batch((Entry(0, 100),))
+    assert FlowPrefill().batch(lane) == Batch((Entry(0, 100),))
 
 
 def test_what_was_left_goes_on_from_its_layer_alone() -> None:
@@ -56,7 +56,7 @@ def test_what_was_left_goes_on_from_its_layer_alone() -> None:
     running = [(a_request(id=7, prompt_tokens=1000, ids=(), deadline_at=ps(9.0)), 0)]
     lane = a_lane(waiting=due((100, 30.0)), prefilling=running, cost=COST, engine=ENGINE, layers=8, now=ps(8.0))
     lane.prefilling[0].layer, lane.prefilling[0].chunk = 4, 1000
-    assert FlowPrefill().compose(lane) == Batch((Entry(7, 1000, 4, 8),), NONE, leave=True)
+    assert FlowPrefill().batch(lane) == Batch((Entry(7, 1000, 4, 8),), NONE, leave=True)
 
 
 def test_wrong_predictions_change_the_order() -> None:

@@ -17,38 +17,38 @@ HELD = Batch((), ALL, ONE_STEP)
 
 def test_without_parameters_it_is_chunked() -> None:
     lane = a_lane(waiting=prompts(40, 50), decoding=decoding(10), engine=Engine(token_budget=60))
-    assert Gathered().compose(lane) == Chunked().compose(lane)
+    assert Gathered().batch(lane) == Chunked().batch(lane)
 
 
 def test_a_prompt_waits_for_so_many_decode_steps() -> None:
     gathered = Gathered(timeout_iters=3, ranks=2)
     lane = a_lane(waiting=prompts(40), decoding=decoding(10))
     for _ in range(3):
-        assert gathered.compose(lane) == HELD
+        assert gathered.batch(lane) == HELD
         lane.group.step += 1
-    assert gathered.compose(lane).entries == (Entry(0, 40),)
-    assert gathered.compose(lane) == HELD, "the next wait begins anew"
+    assert gathered.batch(lane).entries == (Entry(0, 40),)
+    assert gathered.batch(lane) == HELD, "the next wait begins anew"
 
 
 def test_every_rank_wants_a_prompt() -> None:
     """Two ranks have one each after three prompts in the mean: 2 · (1 + 1/2)."""
     gathered = Gathered(timeout_iters=100, ranks=2)
-    assert gathered.compose(a_lane(waiting=prompts(8, 8), decoding=decoding(1))) == HELD
-    assert len(gathered.compose(a_lane(waiting=prompts(8, 8, 8), decoding=decoding(1))).entries) == 3
+    assert gathered.batch(a_lane(waiting=prompts(8, 8), decoding=decoding(1))) == HELD
+    assert len(gathered.batch(a_lane(waiting=prompts(8, 8, 8), decoding=decoding(1))).entries) == 3
 
 
 def test_a_part_of_the_budget_ends_the_wait() -> None:
     gathered = Gathered(timeout_iters=100, max_tokens_ratio=0.8)
     engine = Engine(token_budget=100)
-    assert gathered.compose(a_lane(waiting=prompts(35, 34), decoding=decoding(10), engine=engine)) == HELD
-    assert gathered.compose(a_lane(waiting=prompts(35, 35), decoding=decoding(10), engine=engine)).entries
+    assert gathered.batch(a_lane(waiting=prompts(35, 34), decoding=decoding(10), engine=engine)) == HELD
+    assert gathered.batch(a_lane(waiting=prompts(35, 35), decoding=decoding(10), engine=engine)).entries
 
 
 def test_nothing_is_held_where_nothing_decodes_or_a_prompt_is_under_way() -> None:
     gathered = Gathered(timeout_iters=100, ranks=8)
-    assert gathered.compose(a_lane(waiting=prompts(8))).entries == (Entry(0, 8),)
+    assert gathered.batch(a_lane(waiting=prompts(8))).entries == (Entry(0, 8),)
     running = [(request, 30) for request in prompts(80, first=7)]
-    assert gathered.compose(a_lane(waiting=prompts(8), prefilling=running, decoding=decoding(1))).entries
+    assert gathered.batch(a_lane(waiting=prompts(8), prefilling=running, decoding=decoding(1))).entries
 
 
 def test_it_is_a_batcher() -> None:
@@ -57,8 +57,8 @@ def test_it_is_a_batcher() -> None:
 
 def test_a_hold_that_is_too_long_would_be_found() -> None:
     class Forgetful(Gathered):
-        def compose(self, lane):  # type: ignore[no-untyped-def]
-            batch = Gathered.compose(self, lane)
+        def batch(self, lane):  # type: ignore[no-untyped-def]
+            batch = Gathered.batch(self, lane)
             return batch._replace(hold=2) if batch == HELD else batch
 
     with pytest.raises(RuleBroken, match="holds a batch longer"):

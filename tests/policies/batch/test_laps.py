@@ -20,7 +20,7 @@ COST = LinearCost(step_s=0.01, prompt_s=1e-4)
 
 
 def at(batcher: Laps, seconds: float, *lengths: int) -> Batch:
-    return batcher.compose(a_lane(waiting=prompts(*lengths), cost=COST, now=ps(seconds)))
+    return batcher.batch(a_lane(waiting=prompts(*lengths), cost=COST, now=ps(seconds)))
 
 
 def test_the_boundary_is_where_twice_the_tokens_take_half_as_long_again() -> None:
@@ -54,7 +54,7 @@ def test_a_step_that_admits_nobody_leaves_the_turn() -> None:
     full = a_lane(waiting=prompts(50, 500), decoding=decoding(2), blocks=5, cost=COST)
     batcher = Laps(depth=1)
     for _ in range(3):
-        assert batcher.compose(full) == Batch((), ALL, UNTIL_CHANGE)
+        assert batcher.batch(full) == Batch((), ALL, UNTIL_CHANGE)
     assert [entry.request for entry in at(batcher, 0.0, 50, 500).entries] == [0]
 
 
@@ -78,8 +78,8 @@ def test_a_long_prompt_goes_while_short_ones_are_gathered() -> None:
 
 def test_prompts_under_way_go_on() -> None:
     lane = a_lane(waiting=prompts(50), prefilling=[(each, 100) for each in prompts(400, first=7)], cost=COST)
-    assert Laps().compose(lane).entries == (Entry(7, 300),)
-    assert Laps().compose(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_CHANGE)
+    assert Laps().batch(lane).entries == (Entry(7, 300),)
+    assert Laps().batch(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_CHANGE)
 
 
 @pytest.mark.parametrize("given", [{"knee": 1.0}, {"depth": 0}, {"window_s": -1.0}])

@@ -18,16 +18,16 @@ ENGINE = Engine(token_budget=10_000)
 
 def test_a_chunk_is_the_largest_that_is_in_time() -> None:
     lane = a_lane(waiting=prompts(5000), decoding=decoding(4), cost=COST, engine=ENGINE)
-    (entry,) = Medha(tbt_s=0.05, least=1).compose(lane).entries
+    (entry,) = Medha(tbt_s=0.05, least=1).batch(lane).entries
     assert entry.tokens == 400
-    (entry,) = Medha(tbt_s=0.05, least=32).compose(lane).entries
+    (entry,) = Medha(tbt_s=0.05, least=32).batch(lane).entries
     assert 400 - 32 < entry.tokens <= 400
     assert lane.predict((Chunk(entry.tokens, 0),)) <= ps(0.05)
 
 
 def test_some_chunk_goes_even_where_none_is_in_time() -> None:
     lane = a_lane(waiting=prompts(5000), decoding=decoding(4), cost=COST, engine=ENGINE)
-    assert [entry.tokens for entry in Medha(tbt_s=0.005).compose(lane).entries] == [32]
+    assert [entry.tokens for entry in Medha(tbt_s=0.005).batch(lane).entries] == [32]
 
 
 def two(now: float = 0.0) -> list:  # type: ignore[type-arg]
@@ -42,20 +42,20 @@ def two(now: float = 0.0) -> list:  # type: ignore[type-arg]
 def test_relative_slack_lets_the_short_one_wait(rank: str, first: int) -> None:
     lane = a_lane(waiting=two(), cost=COST, engine=ENGINE, blocks=10_000)
     batcher = Medha(tbt_s=0.05, rank=rank, long_tokens=0)  # type: ignore[arg-type]
-    assert batcher.compose(lane).entries[0].request == first
+    assert batcher.batch(lane).entries[0].request == first
 
 
 def test_a_long_prompt_leaves_a_part_of_the_step_to_short_ones() -> None:
     """It yields half of the 40 ms: 0.6 of slack is capped."""
     lane = a_lane(waiting=two(), cost=COST, engine=ENGINE, blocks=10_000)
-    entries = Medha(tbt_s=0.05, least=1).compose(lane).entries
+    entries = Medha(tbt_s=0.05, least=1).batch(lane).entries
     assert [entry.request for entry in entries] == [0, 1]
     assert [entry.tokens for entry in entries] == [200, 200]
 
 
 def test_one_long_prompt_at_a_time() -> None:
     lane = a_lane(waiting=prompts(9000, 9000), cost=COST, engine=ENGINE)
-    assert [entry.request for entry in Medha(tbt_s=0.05).compose(lane).entries] == [0]
+    assert [entry.request for entry in Medha(tbt_s=0.05).batch(lane).entries] == [0]
 
 
 @pytest.mark.parametrize("given", [{"tbt_s": 0.0}, {"least": 0}, {"most_yield": 1.0}, {"rank": "sjf"}])

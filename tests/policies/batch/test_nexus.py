@@ -22,8 +22,8 @@ def shares(batcher: Nexus, decodes: int, blocks: int = 1000) -> tuple[float, flo
         waiting=prompts(100), decoding=decoding(decodes), engine=Engine(lanes=LANES), cost=COST, blocks=blocks
     )
     replica: Replica = lane.replica
-    batcher.compose(lane)
-    return batcher.compose(replica.lanes[1]).share, batcher.compose(lane).share
+    batcher.batch(lane)
+    return batcher.batch(replica.lanes[1]).share, batcher.batch(lane).share
 
 
 def test_prompts_get_what_the_decodes_bound_leaves() -> None:
@@ -46,7 +46,7 @@ def test_small_changes_are_left_alone() -> None:
 
 
 def test_the_shortest_prompt_is_admitted_first() -> None:
-    assert ShortestPrompt().key(a_request(prompt_tokens=7)) == 7
+    assert ShortestPrompt().queue(a_request(prompt_tokens=7)) == 7
 
 
 @pytest.mark.parametrize("given", [{"decode_slowdown": 0.9}, {"share": 0.95}, {"step": 0.0}, {"kv_low": 2.0}])

@@ -12,8 +12,8 @@ from poise.core.replica import Replica
 from poise.core.request import RequestView
 from poise.core.spec import Engine, Lane
 from poise.core.units import SECOND, ps
+from poise.policies import Policies
 from poise.policies.batch.seesaw import Seesaw
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.testing import a_lane
 from poise.testing.cost import LinearCost
 from poise.testing.solo import Client, Log, drive
@@ -33,7 +33,7 @@ ENGINE = Engine(block_tokens=4, token_budget=64, prefix_caching=False)
 
 
 def run(*clients: Client, blocks: int = 1000, cost: LinearCost = COST, until: float = 0.0) -> Log:
-    replica = Replica(ENGINE, cost, blocks, batcher=Seesaw(until=until), preempt=LastAdmitted())
+    replica = Replica(ENGINE, cost, blocks, Policies(batcher=Seesaw(until=until)))
     return drive(replica, list(clients))
 
 
@@ -47,17 +47,17 @@ def when(log: Log, what: str) -> dict[int, float]:
 
 def test_prompts_come_alone_and_go_on_past_decodes() -> None:
     lane = a_lane(waiting=prompts(5, 6), decoding=decoding(1), cost=COST)
-    assert Seesaw().compose(lane) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
+    assert Seesaw().batch(lane) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
 
 
 def test_without_a_store_changes_take_no_time_and_all_decode() -> None:
-    assert Seesaw().compose(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_HEAD)
+    assert Seesaw().batch(a_lane(decoding=decoding(2))) == Batch((), ALL, UNTIL_HEAD)
 
 
 def test_a_lane_that_shares_its_device_has_no_store() -> None:
     lanes = (Lane("d", prefill=False, share=0.5), Lane("p", decode=False, share=0.5))
     lane = a_lane(decoding=decoding(2), engine=Engine(lanes=lanes), cost=COST)
-    assert Seesaw().compose(lane) == Batch((), ALL, UNTIL_HEAD)
+    assert Seesaw().batch(lane) == Batch((), ALL, UNTIL_HEAD)
 
 
 def test_who_waits_while_decodes_go_on_waits_for_the_last_of_them() -> None:

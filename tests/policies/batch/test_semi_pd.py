@@ -23,13 +23,13 @@ def looked(ttft_s: float, tpot_s: float) -> SemiPd:
     """One that has seen a window of ten requests with these times."""
     batcher = SemiPd(ttft_s=0.3, tpot_s=0.1, window_s=5.0)
     lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST, now=1)
-    batcher.compose(lane)
+    batcher.batch(lane)
     for number in range(10):
         request = a_request(id=number, prompt_tokens=1000)
         batcher.served(request, 1, ps(ttft_s))
         batcher.served(request, 11, ps(ttft_s + 10 * tpot_s))
     lane.space.now = ps(6.0)
-    batcher.compose(lane)
+    batcher.batch(lane)
     return batcher
 
 
@@ -49,8 +49,8 @@ def test_it_moves_as_far_as_the_line_says() -> None:
 def test_lanes_are_given_their_shares() -> None:
     batcher = SemiPd(share=0.6)
     lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST)
-    assert batcher.compose(lane).share == 0.6
-    assert batcher.compose(lane.replica.lanes[1]) == Batch((), -1, 2, 0.4)
+    assert batcher.batch(lane).share == 0.6
+    assert batcher.batch(lane.replica.lanes[1]) == Batch((), -1, 2, 0.4)
 
 
 def test_lines() -> None:

@@ -21,7 +21,7 @@ def turn(cache: Saga | Belady, session: int, tool: int, ids: tuple[int, ...] = (
     if isinstance(cache, Saga):
         cache.returned(request, 0)
     sequence = Sequence(request, 1, tool=tool)
-    cache.keep(request, sequence, a_lane())
+    cache.cache(request, sequence, a_lane())
     return sequence
 
 
@@ -41,12 +41,12 @@ def test_kv_is_kept_for_the_tools_95th_percentile_and_not_for_who_has_ended() ->
     for session in range(2):
         request = a_request(id=session, session=session)
         sequence = Sequence(request, 1, tool=4)
-        assert cache.keep(request, sequence, a_lane()) == 2 * SECOND, "not known yet"
+        assert cache.cache(request, sequence, a_lane()) == 2 * SECOND, "not known yet"
         cache.returned(request, 3 * SECOND)
     again = a_request(id=9, session=9)
-    assert seconds(cache.keep(again, Sequence(again, 1, tool=4), a_lane())) == pytest.approx(3.0)
-    assert cache.keep(again, Sequence(again, 1, tool=NO_TOOL), a_lane()) == 0
-    assert Saga(ttl=False).keep(again, Sequence(again, 1, tool=4), a_lane()) == 0
+    assert seconds(cache.cache(again, Sequence(again, 1, tool=4), a_lane())) == pytest.approx(3.0)
+    assert cache.cache(again, Sequence(again, 1, tool=NO_TOOL), a_lane()) == 0
+    assert Saga(ttl=False).cache(again, Sequence(again, 1, tool=4), a_lane()) == 0
 
 
 def test_programs_that_have_ended_go_first_but_not_what_others_share() -> None:

@@ -30,7 +30,7 @@ def durations(*some: int) -> Durations:
 def ended(cache: Any, session: int, tool: int, *, turn: int = 0, prompt_tokens: int = 100) -> int:
     """What `keep` answers at the end of a request."""
     request = a_request(id=session, session=session, turn=turn, prompt_tokens=prompt_tokens)
-    kept: int = cache.keep(request, Sequence(request, 1, tool=tool), a_lane())
+    kept: int = cache.cache(request, Sequence(request, 1, tool=tool), a_lane())
     return kept
 
 

@@ -24,34 +24,34 @@ def truth(since: int, until: int) -> int:
 
 def test_recent_is_the_mean_of_its_window() -> None:
     forecast = Recent(window_s=10)
-    assert forecast.foresee(SECOND, 2 * SECOND, a_chance()) == 0
+    assert forecast.forecast(SECOND, 2 * SECOND, a_chance()) == 0
     for number in range(20):
         forecast.observe(Arrived(number * SECOND, a_request(id=number)))
         forecast.observe(Arrived(number * SECOND, a_request(id=number), 1))
-    assert forecast.foresee(20 * SECOND, 90 * SECOND, a_chance()) == pytest.approx(0.9)  # the one at 10 s is just out
+    assert forecast.forecast(20 * SECOND, 90 * SECOND, a_chance()) == pytest.approx(0.9)  # the one at 10 s is just out
 
 
 def test_before_a_window_has_passed_it_is_the_mean_so_far() -> None:
     forecast = Recent(window_s=100)
     for number in range(4):
         forecast.observe(Arrived((10 + number) * SECOND, a_request(id=number)))
-    assert forecast.foresee(14 * SECOND, 90 * SECOND, a_chance()) == 1.0
+    assert forecast.forecast(14 * SECOND, 90 * SECOND, a_chance()) == 1.0
 
 
 def test_constant_oracle_and_noisy() -> None:
-    assert Constant(7.5).foresee(0, SECOND, a_chance()) == 7.5
+    assert Constant(7.5).forecast(0, SECOND, a_chance()) == 7.5
     oracle, noisy = Oracle(), Noisy(sigma=0.4)
     oracle.reveal(truth)
     noisy.reveal(truth)
-    assert oracle.foresee(SECOND, 11 * SECOND, a_chance()) == 3.0
-    told = [noisy.foresee(0, 10 * SECOND, a_chance(key=key)) for key in range(2000)]
+    assert oracle.forecast(SECOND, 11 * SECOND, a_chance()) == 3.0
+    told = [noisy.forecast(0, 10 * SECOND, a_chance(key=key)) for key in range(2000)]
     assert median(told) == pytest.approx(3.0, rel=0.05)
     assert 0.6 < sum(2.0 < each < 4.5 for each in told) / len(told) < 0.8  # a factor of 1.5 is a σ of 0.4
-    assert noisy.foresee(0, 10 * SECOND, a_chance(key=5)) == told[5]
+    assert noisy.forecast(0, 10 * SECOND, a_chance(key=5)) == told[5]
 
 
 @pytest.mark.parametrize("name", ["oracle", "noisy"])
 def test_only_a_simulation_knows_the_truth(name: str) -> None:
     assert name in names("forecast")
     with pytest.raises(PolicyError, match="only a simulation knows"):
-        build("forecast", name).foresee(0, SECOND, a_chance())
+        build("forecast", name).forecast(0, SECOND, a_chance())

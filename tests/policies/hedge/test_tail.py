@@ -64,8 +64,8 @@ def test_the_copy_goes_where_it_has_its_first_token_soonest() -> None:
     tail = taught(5, share=9.0, cancel_tokens=0)
     request = sent(tail)
     view = a_view((900, 0), (150, 0), (200, 90), now=SECOND)
-    assert tail.second(request, 0, (1, 2), view, a_chance()) == 2, "210 tokens are less than 250"
-    assert tail.second(request, 0, (1,), view, a_chance()) == 1
+    assert tail.hedge(request, 0, (1, 2), view, a_chance()) == 2, "210 tokens are less than 250"
+    assert tail.hedge(request, 0, (1,), view, a_chance()) == 1
 
 
 def test_a_copy_must_be_worth_it() -> None:
@@ -77,7 +77,7 @@ def test_a_copy_must_be_worth_it() -> None:
         tail = taught(5, share=9.0, cancel_tokens=cancel)
         request = sent(tail)
         view = a_view((queued, 0), (100, 0), now=now)
-        assert tail.second(request, 0, (1,), view, a_chance()) == expected, (queued, cancel, now)
+        assert tail.hedge(request, 0, (1,), view, a_chance()) == expected, (queued, cancel, now)
 
 
 def test_copies_stay_within_their_budget() -> None:
@@ -86,14 +86,14 @@ def test_copies_stay_within_their_budget() -> None:
     spent = 0
     for number in range(200):
         request = sent(tail, id=number)
-        if tail.second(request, 0, (1,), view, a_chance()) is not None:
+        if tail.hedge(request, 0, (1,), view, a_chance()) is not None:
             spent += 100
         assert spent <= 0.1 * (2000 + 100 * (number + 1))
     assert spent == 2200, "it is spent"
-    assert tail.second(request, 0, (1,), view, a_chance()) is None
+    assert tail.hedge(request, 0, (1,), view, a_chance()) is None
     tail.share += 60 / 22_000
-    assert tail.second(request, 0, (1,), view, a_chance()) is None
-    assert tail.second(request, 0, (2,), view, a_chance()) == 2, "60 tokens, 40 being cached"
+    assert tail.hedge(request, 0, (1,), view, a_chance()) is None
+    assert tail.hedge(request, 0, (2,), view, a_chance()) == 2, "60 tokens, 40 being cached"
 
 
 def test_nothing_is_kept_of_who_has_ended() -> None:
@@ -102,7 +102,7 @@ def test_nothing_is_kept_of_who_has_ended() -> None:
     tail.ended(request)
     assert not tail._open
     assert tail.wait(request, 0, a_view((0, 0))) == 0
-    assert tail.second(request, 0, (1,), a_view((9, 0), (0, 0)), a_chance()) is None
+    assert tail.hedge(request, 0, (1,), a_view((9, 0), (0, 0)), a_chance()) is None
 
 
 def test_it_is_found_by_name_and_checks_its_parameters() -> None:

@@ -53,39 +53,39 @@ def test_a_request_grows_with_the_time_since_its_first_token() -> None:
 
 @pytest.mark.parametrize("mover", MOVERS)
 def test_even_loads_stay(mover: Any) -> None:
-    assert list(mover().rebalance(cluster_of((400, 100), (500,), (100, 100, 300)))) == []
+    assert list(mover().move(cluster_of((400, 100), (500,), (100, 100, 300)))) == []
 
 
 @pytest.mark.parametrize("mover", MOVERS)
 def test_the_fullest_gives_to_the_emptiest_what_evens_them_best(mover: Any) -> None:
     # 1600 against 0: moving 700 leaves 900² + 700², the least of all single moves.
-    assert next(iter(mover().rebalance(cluster_of((300, 700, 600), ())))) == Move(1, 0, 1)
+    assert next(iter(mover().move(cluster_of((300, 700, 600), ())))) == Move(1, 0, 1)
 
 
 @pytest.mark.parametrize("mover", MOVERS)
 def test_copying_that_costs_more_than_it_evens_out_is_left(mover: Any) -> None:
     flights = tuple(a_flight(a_request(id=at, prompt_tokens=800), first_token_at=0) for at in range(2))
     cluster = a_cluster(a_replica(flights=flights), a_replica(), kv_rate=800.0)  # a second each
-    assert list(mover(second=0.0).rebalance(cluster)) == [Move(0, 0, 1)]
-    assert list(mover(second=3.0).rebalance(cluster)) == []
+    assert list(mover(second=0.0).move(cluster)) == [Move(0, 0, 1)]
+    assert list(mover(second=3.0).move(cluster)) == []
 
 
 @pytest.mark.parametrize("mover", MOVERS)
 def test_what_is_on_its_way_is_left_alone(mover: Any) -> None:
     flights = (a_flight(a_request(id=1, prompt_tokens=900), target=1),)
-    assert list(mover().rebalance(a_cluster(a_replica(flights=flights), a_replica()))) == []
+    assert list(mover().move(a_cluster(a_replica(flights=flights), a_replica()))) == []
 
 
 def test_the_search_keeps_to_its_budget_and_takes_the_best_first() -> None:
     cluster = cluster_of((1000,) * 8, (), (100,) * 8, ())  # 8000, 0, 800, 0
-    moves = CentralSearch(budget=3).rebalance(cluster)
+    moves = CentralSearch(budget=3).move(cluster)
     assert [(move.source, move.target) for move in moves] == [(0, 1), (0, 3), (0, 2)]
 
 
 def test_agents_send_messages_in_proportion_to_those_they_ask() -> None:
     cluster = cluster_of(*((100 * at,) * 2 for at in range(1, 21)))
     mover = Negotiation(asks=3)
-    moves = mover.rebalance(cluster)
+    moves = mover.move(cluster)
     assert 20 * 2 * 3 + 2 * len(moves) <= mover.messages <= 20 * 2 * (3 + 3)
 
 
@@ -98,19 +98,19 @@ def test_moves_never_make_loads_less_even_and_never_repeat_a_request(mover: Any,
     cluster = cluster_of(*sizes)
     policy = mover()
     again = copy.deepcopy(policy)
-    moves = list(policy.rebalance(cluster))
+    moves = list(policy.move(cluster))
     before, now = after(moves, cluster)
     assert spread(now) <= spread(before) + 1e-12
     assert len({move.request for move in moves}) == len(moves)
     assert all(share >= -1e-12 for share in now.share)
-    assert list(again.rebalance(cluster)) == moves  # a copy does the same
+    assert list(again.move(cluster)) == moves  # a copy does the same
 
 
 @given(sizes=prompts)
 def test_the_search_stops_where_no_single_move_gains(sizes: Any) -> None:
     cluster = cluster_of(*sizes)
     mover = CentralSearch(budget=1000)
-    moves = mover.rebalance(cluster)
+    moves = mover.move(cluster)
     _, now = after(moves, cluster)
     moved = {move.request for move in moves}
     for source in range(len(sizes)):

@@ -12,6 +12,7 @@ from poise.core.policy import Order
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.units import SECOND
+from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.find import build, names
 from poise.policies.order.deficit_round_robin import DeficitRoundRobin
@@ -27,7 +28,7 @@ from tests.depth import examples
 
 def served(order: Order, *requests: RequestView, output_tokens: int = 1) -> list[int]:
     """Who is sent in which order by one replica that takes one request at a time; the first occupies it."""
-    control = Control(LeastRequests(), [ReplicaSpec()], order=order, admission=(Ceiling(requests=1),))
+    control = Control(Policies(router=LeastRequests(), order=order, admission=(Ceiling(requests=1),)), [ReplicaSpec()])
     first = a_request(id=99, tenant=99, prompt_tokens=1)
     control.handle(Arrived(0, first))
     for request in requests:
@@ -106,7 +107,7 @@ def test_a_deficit_is_a_quantum_of_work_in_each_round(quantum: float, turns: str
 def test_idling_saves_up_no_turns() -> None:
     """Tenant 1 comes after tenant 0 had ten turns, and is owed none of them."""
     order = WeightedRoundRobin()
-    control = Control(LeastRequests(), [ReplicaSpec()], order=order, admission=(Ceiling(requests=1),))
+    control = Control(Policies(router=LeastRequests(), order=order, admission=(Ceiling(requests=1),)), [ReplicaSpec()])
     for number in range(20):
         control.handle(Arrived(number, a_request(id=number, tenant=0, arrived_at=number)))
     for number in range(10):

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from poise.core.records import FINISHED
+from poise.core.slot import SCENARIO
 from poise.core.spec import Belief, Cluster, Engine, Pool
 from poise.policies import Policies
-from poise.policies.find import SLOTS, build, find, names
+from poise.policies.find import build, find, names
 from poise.scenario.simulate import build_world
 from poise.workload import poisson
 from tests.sim.cases import DEVICE, MODEL
@@ -27,7 +28,7 @@ LEDGER = "poise.policies.ledger"
 
 def predictive() -> Iterator[tuple[str, str]]:
     """Slot and name of each built-in policy whose module reads `predicted_tokens`, or keeps the ledger that does."""
-    for slot in SLOTS:
+    for slot in SCENARIO:
         for name in names(slot):
             tree = ast.parse(inspect.getsource(inspect.getmodule(find(slot, name))))  # type: ignore[arg-type]
             reads = any(isinstance(node, ast.Attribute) and node.attr == "predicted_tokens" for node in ast.walk(tree))

@@ -31,8 +31,8 @@ from tests.sim.test_fair_shares import Recipe
 
 
 def test_a_constant_within_the_clients_limit() -> None:
-    assert Constant(50).foretell(a_request(), a_chance()) == 50
-    assert Constant(50).foretell(a_request(max_tokens=20), a_chance()) == 20
+    assert Constant(50).predict(a_request(), a_chance()) == 50
+    assert Constant(50).predict(a_request(max_tokens=20), a_chance()) == 20
 
 
 @given(st.lists(st.integers(1, 99), min_size=1, max_size=30), st.integers(1, 9), st.floats(0, 1))
@@ -49,41 +49,41 @@ def test_a_quantile_of_the_last_ones(values: list[int], window: int, share: floa
 
 def test_history_knows_its_tenant_then_all_then_a_first_guess() -> None:
     history, chance = History(least=2, first=77), a_chance()
-    assert history.foretell(a_request(tenant=1), chance) == 77
+    assert history.predict(a_request(tenant=1), chance) == 77
     for output in (10, 30, 20):
         history.learn(a_request(tenant=1), output)
-    assert history.foretell(a_request(tenant=1), chance) == 20
-    assert history.foretell(a_request(tenant=2), chance) == 20, "what all had"
+    assert history.predict(a_request(tenant=1), chance) == 20
+    assert history.predict(a_request(tenant=2), chance) == 20, "what all had"
     history.learn(a_request(tenant=2), 500)
-    assert history.foretell(a_request(tenant=2), chance) == 20
+    assert history.predict(a_request(tenant=2), chance) == 20
     history.learn(a_request(tenant=2), 500)
-    assert history.foretell(a_request(tenant=2), chance) == 500
-    assert history.foretell(a_request(tenant=2, max_tokens=100), chance) == 100
-    assert history.foretell(a_request(tenant=2, model=1), chance) == 77, "another model"
+    assert history.predict(a_request(tenant=2), chance) == 500
+    assert history.predict(a_request(tenant=2, max_tokens=100), chance) == 100
+    assert history.predict(a_request(tenant=2, model=1), chance) == 77, "another model"
 
 
 def test_the_oracle_is_right_and_only_where_somebody_knows() -> None:
     oracle = Oracle()
     with pytest.raises(PolicyError, match="only a simulation knows; take history"):
-        oracle.foretell(a_request(), a_chance())
+        oracle.predict(a_request(), a_chance())
     oracle.reveal(lambda row: row + 5)
-    assert oracle.foretell(a_request(id=3), a_chance()) == 8
+    assert oracle.predict(a_request(id=3), a_chance()) == 8
 
 
 def test_noise_is_log_normal_and_keyed_by_the_request() -> None:
     noisy = Noisy(0.5)
     noisy.reveal(lambda row: 10_000)
-    guesses = [noisy.foretell(a_request(id=row), Chance(0, row)) for row in range(4000)]
+    guesses = [noisy.predict(a_request(id=row), Chance(0, row)) for row in range(4000)]
     errors = sorted(log(guess / 10_000) for guess in guesses)
     assert stdev(errors) == pytest.approx(0.5, rel=0.05)
     normal = NormalDist(0, 0.5)
     gap = max(abs(normal.cdf(error) - place / 4000) for place, error in enumerate(errors))
     assert gap < 1.63 / 4000**0.5, "Kolmogorov and Smirnov, 1 %"
     assert median(guesses) == pytest.approx(10_000, rel=0.03)
-    assert noisy.foretell(a_request(id=7), Chance(0, 7)) == guesses[7]
+    assert noisy.predict(a_request(id=7), Chance(0, 7)) == guesses[7]
     noisy = Noisy(0.0)
     noisy.reveal(lambda row: 9)
-    assert noisy.foretell(a_request(), a_chance()) == 9
+    assert noisy.predict(a_request(), a_chance()) == 9
 
 
 def test_policies_see_what_is_foretold_and_the_predictor_learns_what_came() -> None:
@@ -94,7 +94,7 @@ def test_policies_see_what_is_foretold_and_the_predictor_learns_what_came() -> N
             seen.append(request)
             return super().route(request, cluster, chance)
 
-    control = Control(Watching(), [ReplicaSpec()], predictor=History(least=1, first=9))
+    control = Control(Policies(router=Watching(), predictor=History(least=1, first=9)), [ReplicaSpec()])
     for number in range(2):
         control.handle(Arrived(number, a_request(id=number)))
         control.handle(Finished(number, number, 40))
@@ -111,7 +111,7 @@ def test_a_simulation_with_each(name: str) -> None:
     clones = [control.clone() for control in world.gateways.controls]
     run = world.simulate()
     assert {*run.records.status} == {FINISHED}
-    foretold = clones[0].predictor.foretell(a_request(id=7), Chance(0, 7))  # type: ignore[union-attr]
+    foretold = clones[0].predictor.predict(a_request(id=7), Chance(0, 7))  # type: ignore[union-attr]
     if name == "oracle":
         assert foretold == workload.output[7]
     assert foretold >= 1

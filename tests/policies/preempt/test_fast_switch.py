@@ -14,7 +14,6 @@ from poise.core.replica import Replica
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.policies import Policies
-from poise.policies.batch.chunked import Chunked
 from poise.policies.find import build
 from poise.policies.preempt.fast_switch import FastSwitch
 from poise.policies.queue.priority import Priority
@@ -31,7 +30,7 @@ COST = LinearCost(step_s=1.0, swap_bw=1e4, swap_run_s=0.5)
 
 def a_churn(frequency: float = 0.2, **how: Any) -> Replica:
     """A replica for two and a half of the requests that come."""
-    return Replica(ENGINE, COST, 25, batcher=Chunked(), preempt=FastSwitch(frequency, **how))  # type: ignore[arg-type]
+    return Replica(ENGINE, COST, 25, Policies(preempt=FastSwitch(frequency, **how)))  # type: ignore[arg-type]
 
 
 def requests(number: int = 6) -> list[Client]:
@@ -55,7 +54,7 @@ def test_who_has_the_least_priority_gives_way_to_who_has_more() -> None:
     victims, again = policy.review(lane)
     assert again == 2
     assert victims == [Victim(each.id, swap=True) for each in lane.decodes() if each is ranked[-1]]
-    assert policy.victim(lane) == Victim(max(lane.decodes(), key=policy.place).id, swap=True)
+    assert policy.preempt(lane) == Victim(max(lane.decodes(), key=policy.place).id, swap=True)
 
 
 def test_nobody_gives_way_where_nobody_waits() -> None:
@@ -101,7 +100,7 @@ def test_a_swap_costs_its_copies_and_its_bytes() -> None:
 
 def test_host_memory_that_is_short_forgets_copies_and_then_computes_again() -> None:
     small = replace(ENGINE, host_kv_bytes=30_000)
-    replica = Replica(small, COST, 25, batcher=Chunked(), preempt=FastSwitch(0.2))  # type: ignore[arg-type]
+    replica = Replica(small, COST, 25, Policies(preempt=FastSwitch(0.2)))  # type: ignore[arg-type]
     log = drive(replica, requests(), lambda now, passed: check_replica(replica, now, passed))
     assert sum(what == "done" for _, what, _ in log) == 6
     assert replica.swaps.host_bytes == 30_000

@@ -12,10 +12,10 @@ def test_the_newest_prompt_under_way_gives_way_first() -> None:
         prefilling=[(a_request(id=3), 16), (a_request(id=1), 0)],
         decoding=[(a_request(id=5), 1), (a_request(id=4), 2)],
     )
-    assert LastAdmitted().victim(lane) == Victim(1)
+    assert LastAdmitted().preempt(lane) == Victim(1)
 
 
 def test_without_prompts_the_newest_decode_does() -> None:
     lane = a_lane(decoding=[(a_request(id=5), 1), (a_request(id=4), 2)])
-    assert LastAdmitted().victim(lane) == Victim(4)
-    assert LastAdmitted(swap=True).victim(lane) == Victim(4, swap=True)
+    assert LastAdmitted().preempt(lane) == Victim(4)
+    assert LastAdmitted(swap=True).preempt(lane) == Victim(4, swap=True)

@@ -16,6 +16,7 @@ from poise.policies import Policies
 from poise.policies.batch.layered_prefill import LayeredPrefill
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter
 from poise.scenario.simulate import simulate
+from poise.sim.terms import Watching
 from poise.sim.world import World
 from poise.testing import LinearCost, a_request
 from poise.workload.table import Workload
@@ -101,7 +102,9 @@ def test_the_service_of_two_waiting_tenants_keeps_its_bound(crowd: tuple[Workloa
     """Theorem 4.4, with `max_sequences` requests of the longest output in place of the reserved tokens M."""
     load, sequences, blocks = crowd
     widest = Widest(load)
-    run = served(load, VirtualTokenCounter(), sequences, blocks, lanes, one_step=True, after_event=widest.look)
+    run = served(
+        load, VirtualTokenCounter(), sequences, blocks, lanes, one_step=True, watching=Watching(after_event=widest.look)
+    )
     assert set(run.records.status) == {FINISHED}
     assert widest.most <= bound(sequences)
 
@@ -111,7 +114,14 @@ def test_the_service_of_two_waiting_tenants_keeps_its_bound(crowd: tuple[Workloa
 def test_it_composes_with_batchers_by_layers(crowd: tuple[Workload, int, int]) -> None:
     load, sequences, _ = crowd
     widest = Widest(load)
-    served(load, VirtualTokenCounter(), sequences, batcher=LayeredPrefill(), one_step=True, after_event=widest.look)
+    served(
+        load,
+        VirtualTokenCounter(),
+        sequences,
+        batcher=LayeredPrefill(),
+        one_step=True,
+        watching=Watching(after_event=widest.look),
+    )
     assert widest.most <= bound(sequences)
 
 
@@ -124,7 +134,7 @@ def flood() -> Workload:
 def test_a_flood_breaks_the_bound_where_arrival_decides() -> None:
     """So that the tests above can fail."""
     widest = Widest(flood())
-    served(flood(), None, one_step=True, after_event=widest.look)
+    served(flood(), None, one_step=True, watching=Watching(after_event=widest.look))
     assert widest.most > bound(4)
 
 

@@ -211,7 +211,7 @@ class Desk:
         self.router.observe(FirstToken(0, request, 0))
 
     def moves(self, now: int = 0, gone: int = -1) -> list[Move]:
-        return self.router.rebalance(self.view(now, gone=gone))
+        return self.router.move(self.view(now, gone=gone))
 
 
 def by_the_rule(desk: Desk, pair: tuple[int, int], slack_s: float, now: int) -> list[Move]:
@@ -297,7 +297,7 @@ def test_who_has_begun_or_is_moving_stays_and_so_does_whose_move_came_to_nothing
             flight.target = other  # type: ignore[misc]
         else:
             desk.router.observe(tell)
-        moved = {move.request for move in desk.router.rebalance(view)}
+        moved = {move.request for move in desk.router.move(view)}
         assert moved and 3 not in moved  # though it would gain most
 
 

@@ -47,22 +47,22 @@ def test_is_a_router() -> None:
 def test_an_urgent_step_is_one_whose_share_of_the_deadline_is_nearest() -> None:
     order = Urgency(10.0, {0: 1.0, 1: 4.0}, {0: 5.0, 1: 4.0})
     early = a_request(arrived_at=0, stage=0)
-    assert order.key(early) == 2 * SECOND - SECOND, "a fifth of 10 s, less the second that it takes"
+    assert order.queue(early) == 2 * SECOND - SECOND, "a fifth of 10 s, less the second that it takes"
     last = a_request(arrived_at=3 * SECOND, begun_at=0, stage=1)
-    assert order.key(last) == 3 * SECOND + 7 * SECOND - 4 * SECOND
+    assert order.queue(last) == 3 * SECOND + 7 * SECOND - 4 * SECOND
     late = a_request(arrived_at=20 * SECOND, begun_at=0, stage=1)
-    assert order.key(late) == 20 * SECOND - 10 * SECOND - 4 * SECOND
-    assert Urgency(10.0).key(last) == 10 * SECOND, "without a profile: when the query is due"
+    assert order.queue(late) == 20 * SECOND - 10 * SECOND - 4 * SECOND
+    assert Urgency(10.0).queue(last) == 10 * SECOND, "without a profile: when the query is due"
 
 
 def test_a_stage_is_foretold_its_mean_within_the_clients_limit() -> None:
     predictor = ByStage(first=7)
-    assert predictor.foretell(a_request(stage=2), a_chance()) == 7
+    assert predictor.predict(a_request(stage=2), a_chance()) == 7
     for tokens in (10, 21):
         predictor.learn(a_request(stage=2), tokens)
-    assert predictor.foretell(a_request(stage=2), a_chance()) == 16
-    assert predictor.foretell(a_request(stage=2, max_tokens=12), a_chance()) == 12
-    assert predictor.foretell(a_request(stage=3), a_chance()) == 7
+    assert predictor.predict(a_request(stage=2), a_chance()) == 16
+    assert predictor.predict(a_request(stage=2, max_tokens=12), a_chance()) == 12
+    assert predictor.predict(a_request(stage=3), a_chance()) == 7
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -50,20 +50,20 @@ def test_headroom_keeps_others_away_from_a_high_priority_request() -> None:
 
 def test_the_lowest_sends_its_shortest_to_the_highest() -> None:
     cluster = a_cluster(crowded(900, 300, 600), free(400), free(800), crowded(50, free=-1, first=10))
-    assert list(Llumnix().rebalance(cluster)) == [Move(10, 3, 2), Move(1, 0, 1)]
+    assert list(Llumnix().move(cluster)) == [Move(10, 3, 2), Move(1, 0, 1)]
 
 
 def test_low_priority_goes_first() -> None:
     flights = running(a_request(id=1, prompt_tokens=100, priority=0), a_request(id=2, prompt_tokens=900, priority=3))
     cluster = a_cluster(a_replica(free_blocks=1, running=2, flights=flights), free())
-    assert list(Llumnix().rebalance(cluster)) == [Move(2, 0, 1)]
+    assert list(Llumnix().move(cluster)) == [Move(2, 0, 1)]
 
 
 def test_output_made_so_far_is_guessed_from_time() -> None:
     old, young = a_request(id=1, prompt_tokens=100), a_request(id=2, prompt_tokens=150)
     flights = (*running(old, since=0), *running(young, since=9 * SECOND))
     cluster = a_cluster(a_replica(free_blocks=1, running=2, flights=flights), free(), now=10 * SECOND)
-    assert list(Llumnix().rebalance(cluster)) == [Move(2, 0, 1)]
+    assert list(Llumnix().move(cluster)) == [Move(2, 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -78,24 +78,24 @@ def test_output_made_so_far_is_guessed_from_time() -> None:
     ],
 )
 def test_nobody_moves(replicas: list[ReplicaColumns]) -> None:
-    assert list(Llumnix().rebalance(a_cluster(*replicas))) == []
+    assert list(Llumnix().move(a_cluster(*replicas))) == []
 
 
 def test_one_at_a_time_at_both_ends() -> None:
     moving = (a_flight(a_request(id=5), first_token_at=0, target=1),)
     both = (*moving, *running(a_request(id=6)))
     cluster = a_cluster(a_replica(free_blocks=0, running=2, flights=both), free(), crowded(64, first=20))
-    assert list(Llumnix().rebalance(cluster)) == []
+    assert list(Llumnix().move(cluster)) == []
 
 
 def test_a_draining_replica_gives_everything_away_however_free_it_is() -> None:
     cluster = a_cluster(crowded(100, free=900, able=False), free(), free(700))
-    assert list(Llumnix().rebalance(cluster)) == [Move(0, 0, 2)]
+    assert list(Llumnix().move(cluster)) == [Move(0, 0, 2)]
 
 
 def test_migration_can_be_left_off() -> None:
     cluster = a_cluster(crowded(900, 300, 600), free(400))
-    assert list(Llumnix(migrate=False).rebalance(cluster)) == []
+    assert list(Llumnix(migrate=False).move(cluster)) == []
 
 
 def test_migration_spares_preemptions() -> None:

@@ -19,10 +19,10 @@ from poise.core.records import FINISHED, REJECTED, Run
 from poise.core.replica import Replica
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec, Role
 from poise.core.units import SECOND
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.pull import Pull
+from poise.sim.terms import Watching
 from poise.sim.world import World
 from poise.testing import LinearCost, a_chance, a_cluster, a_flight, a_replica, a_request
 from poise.testing.columns import ReplicaColumns
@@ -134,7 +134,7 @@ def test_scenarios(scenario: str, group: int) -> None:
 
 def a_control(*capacity: int, **parameters: Any) -> Control:
     specs = [ReplicaSpec(capacity_tokens=each, prefill_rate=RATE) for each in capacity]
-    return Control(Pull(**parameters), specs, belief=Belief(5.0, in_flight=False))
+    return Control(Policies(router=Pull(**parameters)), specs, belief=Belief(5.0, in_flight=False))
 
 
 def test_scenarios_do_not_block_one_another() -> None:
@@ -185,14 +185,15 @@ def run(
     after_event: Callable[[World], None] | None = None,
 ) -> Run:
     engine = Engine(token_budget=4096, max_sequences=64)
-    replicas = [
-        Replica(engine, COST, 4000, batcher=Chunked(), preempt=LastAdmitted(), sends=role == "prefill")
-        for role in roles
-    ]
+    replicas = [Replica(engine, COST, 4000, Policies(), sends=role == "prefill") for role in roles]
     told = ReplicaSpec(capacity_tokens=64_000, prefill_rate=RATE)
-    control = Control(router(), [told._replace(role=role) for role in roles], belief=Belief(1.0, in_flight=False))
+    control = Control(
+        Policies(router=router()), [told._replace(role=role) for role in roles], belief=Belief(1.0, in_flight=False)
+    )
     cluster = Cluster(tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles), link_bw=1e9)
-    return World(cluster, workload, control, replicas, [64_000] * len(roles), after_event=after_event).simulate()
+    return World(
+        cluster, workload, control, replicas, [64_000] * len(roles), watching=Watching(after_event=after_event)
+    ).simulate()
 
 
 @pytest.mark.parametrize("roles", [("mixed",) * 4, ("prefill", "prefill", "prefill", "decode")])

@@ -49,21 +49,21 @@ def test_who_idled_for_long_enough_takes_the_last_that_waits_and_its_home() -> N
     router = Saga()
     flights = [a_flight(a_request(id=number, session=number, prompt_tokens=3000)) for number in range(3)]
     cluster = busy(*flights[:2], flights[2])
-    assert router.rebalance(at(cluster, 0)) == []
-    assert router.rebalance(at(cluster, SECOND // 20)) == [], "it has idled for 50 ms only"
-    assert router.rebalance(at(cluster, SECOND // 5)) == [Move(2, 0, 2)]
+    assert router.move(at(cluster, 0)) == []
+    assert router.move(at(cluster, SECOND // 20)) == [], "it has idled for 50 ms only"
+    assert router.move(at(cluster, SECOND // 5)) == [Move(2, 0, 2)]
     assert route(router, 2, 0, 0, 9000) == 2, "home is where it was taken to"
 
 
 def test_nobody_is_stolen_who_decodes_or_from_whom_has_little() -> None:
     decoding = a_flight(a_request(session=1, prompt_tokens=9000), first_token_at=5)
     router = Saga(idle_s=0.0)
-    assert router.rebalance(busy(decoding)) == []
+    assert router.move(busy(decoding)) == []
     even = a_cluster(
         *[a_replica(requests=1, tokens=1000, flights=(a_flight(a_request()),))] * 2, a_replica(), needs=NEEDS
     )
-    assert router.rebalance(even) == [], "1.5 times the mean"
-    assert Saga(steal=0.0).rebalance(even) == ()
+    assert router.move(even) == [], "1.5 times the mean"
+    assert Saga(steal=0.0).move(even) == ()
 
 
 def test_is_a_router() -> None:
@@ -82,8 +82,8 @@ def test_places_without_an_engine_make_nobody_look_full() -> None:
     loaded = a_replica(requests=1, tokens=1000, flights=(flight,))
     spare = [a_replica(able=False)] * 6
     other = a_replica(requests=1, tokens=800, flights=(a_flight(a_request(id=1)),))
-    assert Saga(idle_s=0.0).rebalance(a_cluster(loaded, other, a_replica(), *spare, needs=NEEDS)) == []
-    assert Saga(idle_s=0.0).rebalance(a_cluster(loaded, a_replica(), *spare, needs=NEEDS)) == [Move(0, 0, 1)]
+    assert Saga(idle_s=0.0).move(a_cluster(loaded, other, a_replica(), *spare, needs=NEEDS)) == []
+    assert Saga(idle_s=0.0).move(a_cluster(loaded, a_replica(), *spare, needs=NEEDS)) == [Move(0, 0, 1)]
 
 
 def test_a_home_that_does_not_tell_its_kv_is_never_full() -> None:

@@ -20,8 +20,7 @@ from poise.live.wire.call import Address
 from poise.live.wire.limits import PoolLimits
 from poise.live.wire.loop import run
 from poise.live.wire.pool import Pool
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
+from poise.policies import Policies
 from tests.live.gateway.live import MODEL, Answer, Live
 from tests.patience import PATIENCE_S
 
@@ -86,7 +85,7 @@ async def serving(*arguments: str, tls: ssl.SSLContext | None = None, **environm
 @asynccontextmanager
 async def engines(count: int, speed: float = 20.0, **given: object) -> AsyncIterator[list[Emulated]]:
     options = Options(MODEL, port=0, speed=speed, **given)  # type: ignore[arg-type]
-    made = [Emulated(options, batcher=Chunked(), preempt=LastAdmitted()) for _ in range(count)]
+    made = [Emulated(options, Policies()) for _ in range(count)]
     for engine in made:
         await engine.start()
     try:

@@ -50,7 +50,7 @@ class Polca:
         if not 0 < self.lower <= self.low <= 1 or not 0 < self.high <= 1:
             raise ValueError(f"clocks {self.low}, {self.lower}, {self.high} are no parts of one; give lower ≤ low ≤ 1")
 
-    def tune(self, power: float, now_s: float) -> Clocks:
+    def cap(self, power: float, now_s: float) -> Clocks:
         """The clocks to command, from the power of the row as a part of its budget; asked at every reading."""
         level = self._next(power, now_s)
         if level != self._level:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.cost.row import Row
-from poise.policies.knob.polca import Clocks, Polca
+from poise.policies.cap.polca import Clocks, Polca
 
 LOW, LOWER, HIGH = 1275 / 1410, 1110 / 1410, 1305 / 1410
 
@@ -28,7 +28,7 @@ def test_up_at_the_thresholds_and_down_below_them() -> None:
         (56, 0.74, Clocks()),
     ]
     for now, power, clocks in story:
-        assert polca.tune(power, now) == clocks, now
+        assert polca.cap(power, now) == clocks, now
 
 
 @given(st.lists(st.floats(0.3, 1.2), min_size=1, max_size=60))
@@ -36,7 +36,7 @@ def test_priority_and_hysteresis(powers: list[float]) -> None:
     """High priority never slows before low, and nothing is taken back but below a threshold less its release."""
     polca, last = Polca(settle_s=4.0), Clocks()
     for tick, power in enumerate(powers):
-        found = polca.tune(power, 2.0 * tick)
+        found = polca.cap(power, 2.0 * tick)
         assert found.high == 1.0 or found.low == LOWER
         if found > last:
             assert power < (0.84 if last.low == LOWER else 0.75)

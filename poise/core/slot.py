@@ -1,0 +1,338 @@
+"""The decisions that a policy can take, as one table: what each is for, its method and hooks, and where it acts.
+
+Whatever has to know the slots asks this table: how policies are found, the sections `policies` of files, the bundle,
+`Control`, what a gateway refuses, `poise policies`, the test kit, recordings, and the table in docs/write-a-policy.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from inspect import getattr_static
+from typing import Any, Final, Literal
+
+from poise.core.errors import PolicyError
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Draining,
+    Event,
+    Exchanged,
+    Failed,
+    Finished,
+    FirstToken,
+    Joined,
+    Left,
+    Lost,
+    Measured,
+    Moved,
+    Prefilled,
+    Refused,
+    Reported,
+    Stayed,
+    Tick,
+)
+
+World = Literal["simulation", "gateway", "proxy", "ray", "inside", "planner"]
+Side = Literal["control", "engine", "planner"]
+
+USE: Final[Mapping[World, str]] = {
+    "simulation": "in a scenario (poise simulate)",
+    "gateway": "in a gateway (poise serve)",
+    "proxy": "in a gateway with the section envoy",
+    "ray": "in Ray Serve (docs/fronts.md)",
+    "inside": "inside vLLM (docs/integrations.md)",
+    "planner": "in Python, by a planner (docs/plan.md)",
+}
+"""The worlds: how each is named to a user, and how a policy is used there."""
+
+CLOSE: Final = 0.75
+"""How alike two names are from which one is taken for a slip of the other: one letter in four is wrong, or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One decision.
+
+    name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
+    the built-in policies under `poise/policies`.  purpose: whom or what it decides on, in a few words.
+    asked: when.  hears: the events upon which the method may be asked; a planner and an engine ask without events.
+    on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: who asks it.
+    example, without: a policy for it, and what holds where none is given.
+    default: the policy that a bundle has for it unless told otherwise, "" for none.
+    also: further methods and attributes that a class must have.  hooks: those it may have, each with what it is for.
+    several: whether many policies may fill it at once, each narrowing the others' choice.
+    needed: whether a file must name one where it names the slot, for nothing holds without.
+    exchangeable: whether its policy may be exchanged while requests are served.
+    """
+
+    name: str
+    verb: str
+    purpose: str
+    asked: str
+    on: str
+    worlds: tuple[World, ...]
+    side: Side
+    example: str
+    without: str = ""
+    default: str = ""
+    hears: tuple[type[Event], ...] = ()
+    also: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    several: bool = False
+    needed: bool = False
+    exchangeable: bool = False
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names of methods and attributes by which a class for this slot is asked."""
+        return (self.verb, *self.also, *self.hooks, *_ANY)
+
+    def fills(self, policy: Any) -> bool:
+        """Whether an object, or a class, has the method."""
+        return callable(getattr(policy, self.verb, None))
+
+
+_ANY: Final = {
+    "needs": "the columns of the cluster view that it reads",
+    "reads_predictions": "True where it reads `predicted_tokens`",
+}
+"""What a policy of any slot may have."""
+
+_OBSERVE: Final = {"observe": "observe(event): told of every event, before anything is decided"}
+_TURNS: Final = {
+    "joined": "joined(request): a request begins to wait (again, where it was sent and came back)",
+    "taken": "taken(request, replica, cluster): a request is sent, before the view counts it",
+    "ended": "ended(request): once for each that joined, however it ended",
+}
+_REVEAL: Final = {"reveal": "reveal(truth): handed by the simulator a function that knows what nobody else can"}
+
+_SENT: Final = "where the gateway itself sends requests"
+_EVERYWHERE: Final[tuple[World, ...]] = ("simulation", "gateway", "proxy", "ray")
+_NEWS: Final = (Reported, Measured, Tick, Exchanged)
+"""Upon which those who move, lend and recover are asked: something new is known."""
+_FREES: Final = (
+    Finished, Failed, Prefilled, Cancelled, Refused, Moved, Stayed, Lost, Joined, Left, FirstToken, *_NEWS,
+)  # fmt: skip
+"""Upon which those who are held are asked for again."""
+
+_TABLE: Final = (
+    Slot(
+        "router", "route", "which replica gets a request", "for each request at the gateway",
+        "at the gateway", _EVERYWHERE, "control", "prefix_cache",
+        without="the least loaded of the replicas that have most of its prompt",
+        default="cache_aware", needed=True, hears=(Arrived, *_FREES), exchangeable=True,
+        also={"needs": "the columns of the cluster view that it reads"},
+        hooks={
+            **_OBSERVE,
+            "group": "group(request): who waits for the same; groups do not wait for one another",
+            "move": "a mover's method: then the router moves requests too, where no mover is given",
+            "eager": "a mover's attribute",
+            "without_prefixes": "what it goes by where requests have no prefix identity, in words",
+        },
+    ),
+    Slot(
+        "mover", "move", "which requests change their replica after they were sent",
+        "after reports and wakes; a router may have the method too", _SENT, ("simulation", "gateway"), "control",
+        "central_search", without="the router, if it can move requests", hears=(Arrived, *_NEWS), exchangeable=True,
+        hooks={**_OBSERVE, "eager": "True to be asked after each arrival too"},
+    ),
+    Slot(
+        "lender", "lend", "which replicas use KV blocks of others", "after reports and wakes",
+        "between engines that lend KV blocks", ("simulation",), "control", "infinite_llm",
+        without="no replica uses KV blocks of another", hears=_NEWS, hooks=_OBSERVE,
+    ),
+    Slot(
+        "order", "order", "whom the gateway sends first of those it holds",
+        "when the gateway holds requests", "at the gateway", _EVERYWHERE, "control", "virtual_token_counter",
+        without="first come, first served", hears=(Arrived, *_FREES), exchangeable=True,
+        also={
+            "flow": "flow(request): the queue that it joins",
+            "key": "key(request): its place there, the least first",
+            "taken": _TURNS["taken"],
+        },
+        hooks={**_OBSERVE, **_TURNS, "without_prefixes": "as a router's"},
+    ),
+    Slot(
+        "admission", "admit", "which requests may be sent, and where to",
+        "before the router, for each request", "at the gateway", _EVERYWHERE, "control", "ceiling",
+        without="all are admitted", hears=(Arrived, *_FREES), several=True, exchangeable=True,
+        hooks={
+            **_OBSERVE, **_TURNS,
+            "enter": "enter(request, cluster): asked once, when a request arrives; a Reject turns it away at the door",
+        },
+    ),
+    Slot(
+        "predictor", "predict", "how many output tokens a request will have",
+        "when a request arrives", "at the gateway", ("simulation", "gateway", "proxy"), "control", "history",
+        without="nothing is predicted", hears=(Arrived,), exchangeable=True,
+        also={"learn": "learn(request, output_tokens): told of each that finished"},
+        hooks={**_OBSERVE, **_REVEAL},
+    ),
+    Slot(
+        "hedge", "hedge", "which requests are sent to a second replica too",
+        "when a request waited for its first token as long as `wait` said", _SENT, ("simulation", "gateway"),
+        "control", "tail", without="none is sent twice", hears=(Tick,), exchangeable=True,
+        also={"wait": "wait(request, replica, cluster): picoseconds until a copy is asked for, 0 for never"},
+        hooks={**_OBSERVE, "taken": _TURNS["taken"], "ended": _TURNS["ended"]},
+    ),
+    Slot(
+        "scaler", "scale", "how many replicas each pool has, and in which role",
+        "every `period_s` seconds", "at the gateway", ("simulation", "gateway", "proxy"), "control", "kpa",
+        without="as many as at the start", hears=(Tick,),
+        also={"period_s": "seconds between two decisions"},
+        hooks={
+            **_OBSERVE,
+            "ahead_s": "seconds that `cluster.rate` is forecast for",
+            "converts": "the roles that it changes between, where it answers with Convert",
+            "first_token": "where an engine must make first tokens for it to read them right",
+        },
+    ),
+    Slot(
+        "forecast", "forecast", "how many requests will come, for a scaler", "before the scaler",
+        "at the gateway", ("simulation", "gateway", "proxy"), "control", "recent", without="nothing is forecast",
+        hears=(Tick,), hooks={**_OBSERVE, **_REVEAL},
+    ),
+    Slot(
+        "recovery", "recover", "what becomes of the requests of a replica that goes",
+        "while a replica drains that will be gone at an instant", "on replicas that are told when they go",
+        ("simulation",), "control", "migrate", without="they are computed again, as by recompute",
+        hears=(Draining, FirstToken, *_NEWS),
+        also={"resumes": "whether a lost request goes on behind the tokens that its client has"},
+        hooks={**_OBSERVE, "patience_s": "seconds after which KV on its way is given up"},
+    ),
+    Slot(
+        "queue", "queue", "in which order an engine admits requests", "once for each that joins the queue",
+        "inside engines", ("simulation", "inside"), "engine", "priority", without="first come, first served",
+        hooks={
+            "place": "place(sequence): asked instead, so that it can tell who was preempted or pinned",
+            "charge": "charge(request, prompt_tokens, output_tokens): what was served; then requests queue in flows",
+            "flow": "flow(request): with `charge`, the flow that it joins",
+            "rank": "rank(flow, ahead, now): with `charge`, which flow goes first, the least",
+            "joined": "joined(request, waiting): with `charge`, a flow begins to wait",
+        },
+    ),
+    Slot(
+        "batcher", "batch", "which work shares the next step of an engine",
+        "when a lane is free and something changed", "inside engines", ("simulation", "inside"), "engine", "sarathi",
+        without="chunked prefill, as vLLM has it", default="chunked",
+        hooks={
+            "decodes_alone": "True where it always answers with all decodes when no prompt waits or is under way",
+            "budgeted": "True where it fills a token budget just as `chunked` does",
+            "tokens": "with `budgeted`, the budget of a step",
+            "long_prefill": "with `budgeted`, the most of one prompt in a step",
+            "served": "served(request, tokens, now): told of each first token and of each end",
+            "waits": "waits(sequence, place): a request begins to wait here",
+            "waited": "waited(sequence): it no longer does",
+            "phases": "True where it gives a device to prompts or to decodes alone",
+            "lanes": "True where it shares a device between a lane for prompts and one for decodes",
+        },
+    ),
+    Slot(
+        "preempt", "preempt", "who gives way when the KV cache is full",
+        "when KV blocks run out, until the step fits", "inside engines", ("simulation", "inside"), "engine",
+        "last_admitted", without="who was admitted last, computed again", default="last_admitted",
+        hooks={
+            "swapping": "what copies of KV to host memory are like",
+            "swap": "True where KV is swapped to host memory",
+            "review": "review(lane): who gives way between two steps although there is room",
+            "place": "place(sequence): a queue's, to order the queue where no queue policy does",
+        },
+    ),
+    Slot(
+        "cache", "cache", "how long the KV of a request that ended stays pinned", "when a request ends",
+        "inside engines and on engines that take hints", ("simulation", "gateway", "inside"), "engine", "fixed_ttl",
+        without="LRU alone",
+        hooks={
+            "returned": "returned(request, now): told of each request that arrives at the engine",
+            "admitted": "admitted(sequence, now): told of each that begins to run",
+            "gives_way": "gives_way(request): which pin goes when room is needed, the least first",
+            "rank": "rank(sequence, extent, blocks): which cached blocks are evicted, the least first",
+            **_REVEAL,
+        },
+    ),
+    Slot(
+        "placer", "place", "how many of which units serve a demand", "before anything runs",
+        "before anything runs", ("planner",), "planner", "melange",
+    ),
+    Slot(
+        "cap", "cap", "how fast the devices of a row may run, by priority",
+        "at each reading of a row's power", "over the power of a row", ("planner",), "planner", "polca",
+    ),
+)  # fmt: skip
+
+SLOTS: Final[Mapping[str, Slot]] = {slot.name: slot for slot in _TABLE}
+"""All of them by name, in the order in which they are listed and asked."""
+
+
+def acting(world: World) -> tuple[str, ...]:
+    """The names of the slots whose policies act in a world."""
+    return tuple(name for name, slot in SLOTS.items() if world in slot.worlds)
+
+
+def asked_by(side: Side) -> tuple[str, ...]:
+    """The names of the slots that one side asks."""
+    return tuple(name for name, slot in SLOTS.items() if slot.side == side)
+
+
+SCENARIO: Final = acting("simulation")
+"""What a scenario may name."""
+
+CONTROL: Final = asked_by("control")
+"""What `Control` asks."""
+
+ENGINE: Final = asked_by("engine")
+"""What an engine asks."""
+
+EXCHANGEABLE: Final = tuple(name for name, slot in SLOTS.items() if slot.exchangeable)
+"""What may be exchanged while requests are served."""
+
+
+def elsewhere(name: str, world: World) -> str:
+    """Why a slot does not act in a world, and where it does; empty if it acts."""
+    slot = SLOTS[name]
+    if world in slot.worlds:
+        return ""
+    return f"acts {slot.on}, not {USE[world]}; use it {' or '.join(USE[each] for each in slot.worlds)}, or leave it out"
+
+
+def check_policy(name: str, policy: Any) -> None:
+    """PolicyError where an object cannot fill a slot, or has a method that looks like a slip of one it may have."""
+    slot = SLOTS[name]
+    if isinstance(policy, type):
+        raise PolicyError(f"{name} is the class {policy.__name__}; give an object of it, as in {policy.__name__}()")
+    if not slot.fills(policy):
+        raise PolicyError(
+            f"{name} is {policy!r}, which has no method {slot.verb!r}; give an object of a class that has it"
+        )
+    kind: type = type(policy)
+    check_names(name, kind)
+
+
+@cache
+def check_names(name: str, kind: type) -> None:
+    """PolicyError where a class for a slot has a public name that is almost, but not quite, one that it is asked by.
+
+    A misspelt hook would never be called, and nothing would say so. Names of other slots are known too, for one object
+    may fill several; parameters are the class's own, and so is what resembles no name.
+    """
+    slot = SLOTS[name]
+    known = {each for other in SLOTS.values() for each in other.known}
+    for said in dir(kind):
+        if said.startswith("_") or said in known or not _is_own(kind, said):
+            continue
+        near = get_close_matches(said, slot.known, 1, CLOSE)
+        if near:
+            raise PolicyError(
+                f"{kind.__name__}.{said} is almost {near[0]!r}, by which a {name} is asked, and would never be called; "
+                f"spell it so, or give a method of your own another name, as in _{said}"
+            )
+
+
+def _is_own(kind: type, name: str) -> bool:
+    """Whether a name is a method, a property or a plain attribute of a class, and no field that is a parameter."""
+    fields = getattr(kind, "__dataclass_fields__", {})
+    slots = {each for base in kind.__mro__ for each in base.__dict__.get("__slots__", ())}
+    return name not in fields and (name not in slots or callable(getattr_static(kind, name)))

@@ -1,1 +1,0 @@
-"""Knobs: settings of devices that a controller turns while they serve. One file each, named as the field names it."""

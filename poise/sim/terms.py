@@ -1,0 +1,56 @@
+"""How a run ends, what is kept of it and who looks on: values that stand beside what is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poise.core.diary import Diaries, Diary
+    from poise.core.records import Run
+    from poise.core.trace import Trace
+    from poise.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """When a run ends.
+
+    until_s: seconds after which nobody arrives, None for never.  drain: what has arrived by then is finished, else the
+    run stops there.  enough: asked now and then with the run so far and the instant (ps); true ends the run there,
+    marked as interrupted.
+    """
+
+    until_s: float | None = None
+    drain: bool = True
+    enough: Callable[[Run, int], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What is kept beside the records of requests.
+
+    sample_s: the period of a timeline of the replicas, 0 for none.  slices: a timeline of their batches.
+    trace: takes events and actions.  blame: charge the time of every request to its parts, for `Run.blame`.
+    diary: of some requests, with blame, instead of a trace.
+    """
+
+    sample_s: float = 0.0
+    slices: bool = False
+    trace: Trace | None = None
+    blame: bool = False
+    diary: Diary | Diaries | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who looks on. progress: called now and then with (requests ended, requests).  after_event: after each event."""
+
+    progress: Callable[[int, int], None] | None = None
+    after_event: Callable[[World], None] | None = None
+
+
+TO_THE_END = Stopping()
+NOTHING = Saving()
+UNSEEN = Watching()
