@@ -242,7 +242,7 @@ class Says:
 def test_a_batch_that_vllm_cannot_run_is_named(poise: Any, batch: Batch, said: str) -> None:
     world = World({"batcher": f"{__name__}:Says"}, (LONG, LONG, LONG), sequences=2)
     scheduler = poise.PoiseScheduler(world)
-    scheduler._driver._batcher.batch = batch
+    scheduler._driver._batcher.answer = batch
     with pytest.raises(PolicyError, match=said):
         play(world, scheduler)
 
@@ -250,7 +250,7 @@ def test_a_batch_that_vllm_cannot_run_is_named(poise: Any, batch: Batch, said: s
 def test_a_batch_of_all_layers_by_number_is_whole(poise: Any) -> None:
     world = World({"batcher": f"{__name__}:Says"}, (LONG,))
     scheduler = poise.PoiseScheduler(world)
-    scheduler._driver._batcher.batch = Batch((Entry(0, 8, 0, 4),), NONE)
+    scheduler._driver._batcher.answer = Batch((Entry(0, 8, 0, 4),), NONE)
     scheduler.add_request(Request(0, LONG))
     assert scheduler.schedule() == {"0": 8}
 
