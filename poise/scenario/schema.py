@@ -135,7 +135,7 @@ class StartupSection(Section):
         description="GB/s at which an instance gets them, or null for its devices' own host or peer link",
     )
     capture_s: float = Field(default=0.0, ge=0, description="the seconds of warm-up and graph capture")
-    connect_s: float = Field(default=0.0, ge=0, description="the seconds until links stand and its health is told")
+    connect_s: float = Field(default=0.0, ge=0, description="the seconds until links are up and health checks pass")
     sigma: float = Field(
         default=0.0, ge=0, le=5, description="the spread of a start: standard deviation of its logarithm, as in 1.3"
     )
@@ -255,32 +255,34 @@ class PoliciesSection(Section):
         description="a router, as in prefix_cache; this and all below may be a list to compare",
     )
     mover: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who moves requests after they were sent; null takes the router, if it can rebalance"
+        default=None,
+        description="how requests move between replicas after dispatch; null takes the router, if it can rebalance",
     )
     lender: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="which replicas use KV blocks of others, as in infinite_llm; null: none"
     )
     order: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="whom the gateway sends first of those it holds, as in virtual_token_counter"
+        default=None, description="the order in which the gateway releases queued requests, as in virtual_token_counter"
     )
     admission: Annotated[Any, AfterValidator(check_admissions)] = Field(
         default=None,
-        description="who may be sent, and where to, as in ceiling; several at once: {all: [ceiling, early_reject]}",
+        description="which requests are admitted, and to which replicas, as in ceiling; "
+        "several at once: {all: [ceiling, early_reject]}",
     )
     predictor: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who foretells output tokens, as in history; null: nobody"
+        default=None, description="the prediction of output tokens, as in history; null: none"
     )
     hedge: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who is sent to a second replica too, as in tail; null: nobody"
+        default=None, description="which requests get a copy on a second replica, as in tail; null: none"
     )
     scaler: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who says how many instances a pool has, as in kpa; null: as many as at the start"
+        default=None, description="the number of instances of a pool over time, as in kpa; null: as at the start"
     )
     forecast: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who foretells a scaler how many requests will come, as in recent; null: nobody"
+        default=None, description="the arrival rate that a scaler expects, as in recent; null: none"
     )
     recovery: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="what becomes of requests whose replica goes, as in migrate; null: recompute"
+        default=None, description="what happens to requests of a replica that leaves, as in migrate; null: recompute"
     )
     queue: Annotated[Any, AfterValidator(check_choices)] = Field(
         default=None, description="an engine's order of admission, as in priority"
@@ -289,7 +291,7 @@ class PoliciesSection(Section):
         default="chunked", description="a batcher, as in chunked"
     )
     preempt: Annotated[Any, AfterValidator(check_choices)] = Field(
-        default=None, description="who gives way when the KV cache is full, as in last_admitted"
+        default=None, description="which request is preempted when the KV cache is full, as in last_admitted"
     )
     cache: Annotated[Any, AfterValidator(check_choices)] = Field(default=None, description="a rule for pinning KV")
 
@@ -358,7 +360,7 @@ class RunSection(Section):
     )
     warmup_s: float = Field(default=0.0, ge=0, description="the seconds at the start that are left out of the figures")
     until_s: float | None = Field(
-        default=None, gt=0, description="the second after which nobody arrives, or null for no limit"
+        default=None, gt=0, description="the second after which no request arrives, or null for no limit"
     )
     drain: bool = Field(default=True, description="whether what has arrived by until_s is served to its end")
 
