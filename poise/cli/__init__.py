@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from poise.cli.renamed import renamed
 from poise.cli.train import app as train
 from poise.core.errors import PoiseError, UserError
 
@@ -26,7 +27,7 @@ _CLICK: Any = _USAGE.__base__
 
 app = typer.Typer(
     name="poise",
-    help="Simulate where the work of large models goes: routers, batchers and engines on your own traffic.",
+    help="Simulate, compare, plan and run the scheduling of large models: serving and training.",
     epilog="A first step: poise demo. Then: poise compare examples/quickstart.yaml --out out",
     no_args_is_help=True,
     add_completion=False,
@@ -37,9 +38,9 @@ app = typer.Typer(
 app.add_typer(train, name="train")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Jobs = Annotated[str | None, typer.Option(metavar="N", help="Processes; all processors if not given.")]
-Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Or a Ray cluster; local starts one.")]
-"""Who does the work, spelled alike in all commands that have more of it than one process needs."""
+Jobs = Annotated[str | None, typer.Option(metavar="N", help="Worker processes; default: one per processor.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Use a Ray cluster instead; local starts one.")]
+"""Worker options, spelled the same in every command that runs many simulations."""
 
 
 @app.callback()
@@ -65,11 +66,11 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
     ] = None,
-    router: Annotated[list[str] | None, typer.Option(metavar="NAME", help="The router.")] = None,
-    seed: Annotated[str | None, typer.Option(metavar="N", help="Run this seed only.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
+    router: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Router to use.")] = None,
+    seed: Annotated[str | None, typer.Option(metavar="N", help="Random seed; replaces those of the scenario.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows of a trace and count them.")] = False,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report, JSON, timeline, requests and resolved scenario.")
@@ -77,10 +78,10 @@ def simulate(
     trace_events: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first seed.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
-    blame: Annotated[bool, typer.Option("--blame", help="Say where the time of requests went.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
+    blame: Annotated[bool, typer.Option("--blame", help="Attribute the time of each request to its causes.")] = False,
 ) -> None:
-    """Simulate a scenario and print what it came to."""
+    """Run a scenario and print its results."""
     from poise.scenario.command import Wish, simulate_file
 
     wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet, blame)
@@ -94,12 +95,14 @@ def compare(
         str | None, typer.Option(metavar="A,B,…", help="Routers to compare, as in round_robin,prefix_cache.")
     ] = None,
     loads: Annotated[
-        str | None, typer.Option(metavar="X,Y,…", help="Factors on the workload's rate, as in 0.5,1,2.")
+        str | None, typer.Option(metavar="X,Y,…", help="Multiples of the workload's rate, as in 0.5,1,2.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="N", help="How many seeds, or a list, as in [3,7].")] = None,
-    by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="N", help="Number of seeds, or a list, as in [3,7].")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="FIGURE", help="Metric that ranks the policies, as in ttft_s.p99.")
+    ] = None,
     find_collapse: Annotated[
-        bool, typer.Option("--find-collapse", help="Search for the load that each policy no longer carries.")
+        bool, typer.Option("--find-collapse", help="Find the highest load that each policy carries.")
     ] = False,
     jobs: Jobs = None,
     ray: Ray = None,
@@ -107,19 +110,19 @@ def compare(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad rows of a trace and pass over them.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows of a trace and count them.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report, JSON, resolved scenario and every cell.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Use the cells that DIR already has.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Reuse the cells that DIR already holds.")] = False,
     requests: Annotated[bool, typer.Option("--requests", help="Write a row for each request of each cell.")] = False,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Run only the I-th of N parts into DIR, for `poise merge`.")
+        str | None, typer.Option(metavar="I/N", help="Run only part I of N into DIR, for `poise merge`.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Compare policies at several loads under the same arrivals, with intervals."""
     from poise.scenario.compare.command import Wish, compare_file
@@ -151,67 +154,85 @@ def merge(
 
 @app.command()
 def plan(
-    model: Annotated[str, typer.Option(metavar="NAME", help="The model, or its config.json.")],
-    slo: Annotated[str, typer.Option(metavar="LIMITS", help="As in ttft_s=1.0,tpot_s=0.05,attainment=0.99.")],
+    model: Annotated[str, typer.Option(metavar="NAME", help="A built-in model, or a config.json.")],
+    slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits, as in ttft_s=1.0,tpot_s=0.05,attainment=0.99.")],
     devices: Annotated[str, typer.Option(metavar="A,B,…", help="Accelerators to choose from, as in H100,L40S.")],
     traffic: Annotated[
-        Path | None, typer.Argument(help="A trace, or a scenario's workload.", metavar="[TRAFFIC]", show_default=False)
+        Path | None,
+        typer.Argument(help="A trace, or a scenario for its workload.", metavar="[TRAFFIC]", show_default=False),
     ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as TRAFFIC.")] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="X", help="Poisson requests per second, without TRAFFIC.")
+        float | None, typer.Option(metavar="X", help="Poisson arrivals per second, in place of TRAFFIC.")
     ] = None,
-    prompt_tokens: Annotated[str | None, typer.Option(metavar="N", help="Their prompts: a number or a spread.")] = None,
-    output_tokens: Annotated[str | None, typer.Option(metavar="N", help="Their outputs, the same.")] = None,
-    minimize: Annotated[str, typer.Option(metavar="AIM", help="cost, energy or gpus.")] = "cost",
-    budget: Annotated[float | None, typer.Option(metavar="X", help="Dollars per hour at most.")] = None,
-    power_w: Annotated[float | None, typer.Option(metavar="X", help="Watts of all devices at most.")] = None,
+    prompt_tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="Prompt tokens per request: a number or a distribution.")
+    ] = None,
+    output_tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="Output tokens per request, in the same format.")
+    ] = None,
+    minimize: Annotated[str, typer.Option(metavar="AIM", help="What to minimize: cost, energy or gpus.")] = "cost",
+    budget: Annotated[
+        float | None, typer.Option(metavar="X", help="Highest price of the fleet, in dollars per hour.")
+    ] = None,
+    power_w: Annotated[float | None, typer.Option(metavar="X", help="Highest power of all devices, in watts.")] = None,
     cap_w: Annotated[
         str | None, typer.Option(metavar="CAPS", help="Power caps: none, ladder, or watts, as in H100=500,L40S=250.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices, spot offers, limits of devices.")] = None,
-    formats: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of weights.")] = "bf16,fp8",
-    kv: Annotated[str, typer.Option(metavar="A,B,…", help="Formats of the KV cache.")] = "bf16",
-    engine: Annotated[str, typer.Option(metavar="NAME", help="vllm, sglang or tensorrt-llm.")] = "vllm",
-    widest: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of one replica at most.")] = 16,
-    no_split: Annotated[bool, typer.Option("--no-split", help="Keep prefill and decode together.")] = False,
-    no_mix: Annotated[bool, typer.Option("--no-mix", help="One kind of replica for each role.")] = False,
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Prices, spot offers and numbers of devices.")
+    ] = None,
+    formats: Annotated[str, typer.Option(metavar="A,B,…", help="Weight formats to try.")] = "bf16,fp8",
+    kv: Annotated[str, typer.Option(metavar="A,B,…", help="KV cache formats to try.")] = "bf16",
+    engine: Annotated[str, typer.Option(metavar="NAME", help="Engine: vllm, sglang or tensorrt-llm.")] = "vllm",
+    widest: Annotated[int, typer.Option(metavar="N", min=1, help="Most devices per replica.")] = 16,
+    no_split: Annotated[bool, typer.Option("--no-split", help="Do not split prefill and decode.")] = False,
+    no_mix: Annotated[bool, typer.Option("--no-mix", help="Use one kind of replica per role.")] = False,
     scale: Annotated[
         bool | None,
-        typer.Option("--scale/--no-scale", help="Simulate scalers; if not given, where they could save much."),
+        typer.Option("--scale/--no-scale", help="Simulate autoscalers; default: where they could save a fifth."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(metavar="STAGES", help="How long replicas take to start, as in provision_s=300.")
+        str | None, typer.Option(metavar="STAGES", help="Start-up stages of a replica, as in provision_s=300.")
     ] = None,
     sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change TRAFFIC, as in workload.scale=2.")
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of TRAFFIC, as in workload.scale=2."),
     ] = None,
-    requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests of one simulation.")] = 4000,
-    seeds: Annotated[int, typer.Option(metavar="N", min=2, help="Seeds that confirm generated load.")] = 5,
+    requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests per simulation.")] = 4000,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Seeds that confirm the plan under generated load.")
+    ] = 5,
     jobs: Jobs = None,
     ray: Ray = None,
     time_s: Annotated[
-        float | None, typer.Option("--time-limit", metavar="S", help="Seconds of search at most.")
+        float | None, typer.Option("--time-limit", metavar="S", help="Longest search, in seconds.")
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - for standard output.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page and what deploys the plan.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the page and the files that deploy the plan.")
+    ] = None,
     hosts: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="The hosts to deploy to, in the order they fill.")
+        str | None, typer.Option(metavar="A,B,…", help="Hosts to deploy to, filled in this order.")
     ] = None,
     checkpoints: Annotated[
-        list[str] | None, typer.Option("--checkpoint", metavar="FORMAT=REPO", help="Where weights of a format are.")
+        list[str] | None,
+        typer.Option("--checkpoint", metavar="FORMAT=REPO", help="Checkpoint to use for a weight format."),
     ] = None,
     images: Annotated[
-        list[str] | None, typer.Option("--image", metavar="MAKER=IMAGE", help="The engine's image by device maker.")
+        list[str] | None, typer.Option("--image", metavar="MAKER=IMAGE", help="Engine image for a device maker.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
-    """Find the fleet that holds an SLO at the least cost, energy or number of devices."""
+    """Find the fleet that meets an SLO at the lowest cost, energy or number of devices."""
     from poise.plan.command import Wish, plan_fleet
 
+    if traffic is not None and trace is not None:
+        raise UserError(f"--trace {trace}: TRAFFIC is given too, {traffic}; give one of them")
     wish = Wish(
-        traffic, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
+        traffic or trace, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
         prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs, ray,
         time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
     )  # fmt: skip
@@ -220,16 +241,20 @@ def plan(
 
 @app.command()
 def diff(
-    before: Annotated[Path, typer.Argument(help="A: a result of --out with --blame, or a scenario.", metavar="A")],
-    after: Annotated[Path | None, typer.Argument(help="B: another one.", metavar="[B]", show_default=False)] = None,
+    before: Annotated[
+        Path, typer.Argument(help="Run A: an --out folder made with --blame, or a scenario.", metavar="A")
+    ],
+    after: Annotated[
+        Path | None, typer.Argument(help="Run B, in the same form.", metavar="[B]", show_default=False)
+    ] = None,
     sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Make B out of the scenario A.")
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field of scenario A to make B.")
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the difference as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the difference as JSON; - for standard output.")
     ] = None,
 ) -> None:
-    """Say which part of requests' time changed between two runs, by how much and for whom."""
+    """Compare two runs: which part of latency changed, by how much and for which requests."""
     from poise.scenario.inspect import show_difference
 
     show_difference(before, after, sets or [], json_file)
@@ -237,17 +262,17 @@ def diff(
 
 @app.command()
 def story(
-    run: Annotated[Path, typer.Argument(help="A result of --out, or a scenario.", metavar="RUN")],
-    request: Annotated[int, typer.Argument(help="The request's number, as in requests.parquet.", metavar="REQUEST")],
-    router: Annotated[str | None, typer.Option(metavar="NAME", help="Which one, where RUN compares several.")] = None,
+    run: Annotated[Path, typer.Argument(help="An --out folder, or a scenario.", metavar="RUN")],
+    request: Annotated[int, typer.Argument(help="Request number, as in requests.parquet.", metavar="REQUEST")],
+    router: Annotated[str | None, typer.Option(metavar="NAME", help="Router, where RUN compares several.")] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the scenario.")
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the story as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the story as JSON; - for standard output.")
     ] = None,
 ) -> None:
-    """Tell the life of one request, and where its time went."""
+    """Show the events of one request and where its time went."""
     from poise.scenario.inspect import show_story
 
     show_story(run, request, router, sets or [], json_file)
@@ -258,9 +283,11 @@ def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A recorded trace instead of generated load.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the report and the timeline go.")] = Path("demo-out"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the report and the timeline.")] = Path(
+        "demo-out"
+    ),
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Count bad rows of the trace and pass over them.")
+        bool, typer.Option("--skip-bad", help="Skip invalid rows of the trace and count them.")
     ] = False,
 ) -> None:
     """Compare four routers at four loads on eight replicas."""
@@ -274,20 +301,23 @@ def serve(
     file: Annotated[
         Path | None, typer.Argument(help="The gateway file.", metavar="[GATEWAY.yaml]", show_default=False)
     ] = None,
-    engine: Annotated[list[str] | None, typer.Option(metavar="URL", help="An engine; give it once for each.")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="URL of an engine; repeat for several.")
+    ] = None,
     router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
     shadow: Annotated[
-        str | None, typer.Option(metavar="router=NAME", help="A router that decides beside it, to compare.")
+        str | None,
+        typer.Option(metavar="router=NAME", help="A second router whose decisions are recorded, not executed."),
     ] = None,
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all.")] = None,
-    port: Annotated[str | None, typer.Option(metavar="N", help="The port for clients.")] = None,
-    admin_port: Annotated[str | None, typer.Option(metavar="N", help="The port of the page and /metrics.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 for all.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="N", help="Port for clients.")] = None,
+    admin_port: Annotated[str | None, typer.Option(metavar="N", help="Port of the page and /metrics.")] = None,
     record: Annotated[str | None, typer.Option(metavar="FILE", help="Record to FILE (.jsonl or .parquet).")] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in limits.held_s=30.")
     ] = None,
 ) -> None:
-    """Serve: an OpenAI-compatible gateway before running engines."""
+    """Run an OpenAI-compatible gateway in front of engines."""
     from poise.scenario.serve.command import Wish
     from poise.scenario.serve.command import serve as serve_file
 
@@ -297,12 +327,12 @@ def serve(
 
 @app.command("demo-live")
 def demo_live(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the recording goes.")] = Path("demo-live-out"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the recording.")] = Path("demo-live-out"),
     router: Annotated[str, typer.Option(metavar="NAME", help="The router.")] = "prefix_cache",
-    seconds: Annotated[float, typer.Option(metavar="N", help="Of traffic.", min=1.0)] = 60.0,
-    port: Annotated[int, typer.Option(metavar="N", help="The port for clients; 0 takes a free one.")] = 8000,
-    admin_port: Annotated[int, typer.Option(metavar="N", help="The port of the page; 0 takes a free one.")] = 8001,
-    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+    seconds: Annotated[float, typer.Option(metavar="N", help="Seconds of traffic.", min=1.0)] = 60.0,
+    port: Annotated[int, typer.Option(metavar="N", help="Port for clients; 0 takes a free one.")] = 8000,
+    admin_port: Annotated[int, typer.Option(metavar="N", help="Port of the page; 0 takes a free one.")] = 8001,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
     from poise.scenario.serve.command import DemoWish, show_live
@@ -310,18 +340,18 @@ def demo_live(
     raise typer.Exit(INTERRUPTED if show_live(DemoWish(out, router, seconds, port, admin_port, browser)) else DONE)
 
 
-_VLLM = "vLLM's"
+_VLLM = "As in vLLM"
 
 
 @app.command()
 def engine(
-    model: Annotated[str, typer.Option(metavar="NAME", help="A model of the catalogue, or a config.json.")],
-    device: Annotated[str, typer.Option(metavar="NAME", help="An accelerator of the catalogue.")] = "H100",
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="The port.")] = 8000,
+    model: Annotated[str, typer.Option(metavar="NAME", help="A built-in model, or a config.json.")],
+    device: Annotated[str, typer.Option(metavar="NAME", help="A built-in device, as in H100.")] = "H100",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="Port.")] = 8000,
     served_model_name: Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{_VLLM}.")] = None,
     lora_modules: Annotated[list[str] | None, typer.Option(metavar="NAME[=PATH]", help=f"{_VLLM}.")] = None,
-    max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 is the model's own.")] = 0,
+    max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 takes the model's own.")] = 0,
     block_size: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 16,
     max_num_seqs: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 256,
     max_num_batched_tokens: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 8192,
@@ -332,9 +362,9 @@ def engine(
     kv_events_config: Annotated[str | None, typer.Option(metavar="JSON", help=f"{_VLLM}.")] = None,
     api_key: Annotated[list[str] | None, typer.Option(metavar="KEY", help=f"{_VLLM}.")] = None,
     enable_prompt_tokens_details: Annotated[bool, typer.Option(help=f"{_VLLM}.")] = False,
-    speed: Annotated[float, typer.Option(metavar="FACTOR", help="How many times faster than real.")] = 1.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of texts and output lengths.")] = 0,
-    faults: Annotated[bool, typer.Option("--faults", help="Take faults at POST /fault, for tests.")] = False,
+    speed: Annotated[float, typer.Option(metavar="FACTOR", help="Speed-up over real time.")] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed for texts and output lengths.")] = 0,
+    faults: Annotated[bool, typer.Option("--faults", help="Accept faults at POST /fault, for tests.")] = False,
 ) -> None:
     """Emulate an engine: vLLM's HTTP and metrics, timed by the cost model."""
     from poise.scenario.serve.command import emulate
@@ -348,32 +378,33 @@ def calibrate(
     recording: Annotated[
         Path | None,
         typer.Argument(
-            help="What --record of `poise serve` or `poise train run` wrote, or a log of vLLM or SGLang.",
+            help="A recording of `poise serve` or `poise train run`, or a log of vLLM or SGLang.",
             metavar="[RECORDING|LOG|STEP.json]",
             show_default=False,
         ),
     ] = None,
     profiles: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Fit operators to profiles under it instead, for `cost: measured`."),
+        typer.Option(metavar="DIR", help="Fit operators to the profiles in DIR, for `cost: measured`."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the cost, for `cost: {fitted: FILE}`.")
+        Path | None, typer.Option(metavar="FILE", help="Write the fitted cost, for `cost: {fitted: FILE}`.")
     ] = None,
     prior: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="An earlier cost, for what the load does not tell.")
+        Path | None,
+        typer.Option(metavar="FILE", help="An earlier fit, for parameters that this load does not determine."),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose log it is; kept in the cost.")] = None,
-    device: Annotated[str | None, typer.Option(metavar="NAME", help="What the log ran on; kept in the cost.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Model of the log; kept in the cost.")] = None,
+    device: Annotated[str | None, typer.Option(metavar="NAME", help="Device of the log; kept in the cost.")] = None,
     tensor: Annotated[
-        int | None, typer.Option(metavar="N", help="Devices of the log's model; kept in the cost.")
+        int | None, typer.Option(metavar="N", help="Tensor-parallel degree of the log; kept in the cost.")
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
-    """Fit costs: of engines to a recording or a log, of a training step's operations, of operators to profiles."""
+    """Fit step costs to a recording, an engine log, a training step or operator profiles."""
     from poise.runtime.recording import is_step
     from poise.truth.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
     from poise.truth.logs.command import Of, is_log
@@ -408,27 +439,29 @@ def calibrate(
 
 @app.command()
 def whatif(
-    recording: Annotated[Path, typer.Argument(help="What `poise serve --record` wrote.", metavar="RECORDING")],
+    recording: Annotated[Path, typer.Argument(help="A recording of `poise serve --record`.", metavar="RECORDING")],
     router: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Another router; each one given is a candidate.")
+        list[str] | None, typer.Option(metavar="NAME", help="Router to try; each one given is a candidate.")
     ] = None,
     policies: Annotated[
-        list[str] | None, typer.Option(metavar="SLOT=NAME", help="Another policy, in all candidates.")
+        list[str] | None, typer.Option(metavar="SLOT=NAME", help="Policy of another slot, in all candidates.")
     ] = None,
-    replicas: Annotated[int | None, typer.Option(metavar="N", help="So many engines instead, for candidates.")] = None,
+    replicas: Annotated[int | None, typer.Option(metavar="N", help="Number of engines in all candidates.")] = None,
     cost: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A cost of `poise calibrate` instead of a new fit.")
+        Path | None, typer.Option(metavar="FILE", help="Use this cost of `poise calibrate`; do not fit.")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="FIGURE", help="What decides, as in ttft_s.p99.")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="FIGURE", help="Metric that ranks the policies, as in ttft_s.p99.")
+    ] = None,
     jobs: Jobs = None,
     ray: Ray = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report, JSON and cost.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
-    """Say what other policies would have done with recorded requests."""
+    """Estimate what other policies would have done with recorded requests."""
     from poise.truth.command import Wish, whatif_file
 
     wish = Wish(
@@ -437,33 +470,31 @@ def whatif(
     raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
 
 
-@app.command()
+@app.command(cls=renamed(page="out"))
 def validate(
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            help="The folder of measurements; else the one POISE_DATA names.", metavar="[DIR]", show_default=False
-        ),
+        typer.Argument(help="Folder of measurements; default: POISE_DATA.", metavar="[DIR]", show_default=False),
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - for standard output.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Scores of an earlier run; exit with 1 where a group got worse.")
+        Path | None, typer.Option(metavar="FILE", help="Scores of an earlier run; exit code 1 if a group got worse.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a page of predicted over measured.")] = None,
-    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every answer as a CSV table.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a page of predicted over measured.")] = None,
+    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every prediction as a CSV table.")] = None,
     spread: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the errors of each kind that held-out devices have.")
+        Path | None, typer.Option(metavar="FILE", help="Write the errors of held-out devices, by kind.")
     ] = None,
     jobs: Jobs = None,
     ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
-    """Say how far predictions are from measured runs."""
+    """Compare predictions with measured runs."""
     from poise.truth.validate.command import Wish, validate_folder
 
-    fell = validate_folder(Wish(folder, json_file, against, page, answers, spread, jobs, ray, quiet))
+    fell = validate_folder(Wish(folder, json_file, against, out, answers, spread, jobs, ray, quiet))
     raise typer.Exit(FAILED if fell else DONE)
 
 
@@ -481,7 +512,7 @@ def devices(json: Json = False) -> None:
 
 @app.command()
 def policies(json: Json = False) -> None:
-    """List the policies of every slot."""
+    """List the policies of all slots."""
     _list("policies", json)
 
 
@@ -490,12 +521,12 @@ def systems(
     which: Annotated[
         str | None,
         typer.Argument(
-            help="One, by name or arXiv id, or all of a slot or group.", metavar="[WHICH]", show_default=False
+            help="One system, by name or arXiv id, or all of a slot or group.", metavar="[WHICH]", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List the published systems, built or not, and what became of their claims."""
+    """List the published systems, whether Poise implements them, and whether their claims reproduce."""
     from poise.claims.command import list_systems
 
     list_systems(which, json)
@@ -503,21 +534,19 @@ def systems(
 
 @app.command()
 def claim(
-    name: Annotated[str, typer.Argument(help="A system, as `poise systems` lists them.", metavar="NAME")],
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the requests: a look, not a result.")] = False,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of traces; else the one POISE_DATA names.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="A system that `poise systems` lists.", metavar="NAME")],
+    quick: Annotated[bool, typer.Option("--quick", help="Run a tenth of the requests; not a result to keep.")] = False,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of traces; default: POISE_DATA.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html and result.json.")] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Keep the result as the one that systems lists.")] = False,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Processes; one if not given.")] = None,
+    save: Annotated[bool, typer.Option("--save", help="Keep the result; `poise systems` then lists it.")] = False,
+    jobs: Annotated[str | None, typer.Option(metavar="N", help="Worker processes; default: 1.")] = None,
     ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
-    """Run the experiment behind a published claim again, and say which criteria it meets."""
+    """Rerun the experiment behind a published claim and check its criteria."""
     from poise.claims.command import Wish, try_claim
 
     try_claim(Wish(name, quick, data, out, json_file, save, quiet, jobs, ray))

@@ -57,11 +57,11 @@ class Slot:
     """One decision.
 
     name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
-    the built-in policies under `poise/policies`.  purpose: whom or what it decides on, in a few words.
+    the built-in policies under `poise/policies`.  purpose: what it decides, in a few words.
     asked: when.  hears: the events upon which the method may be asked; a planner and an engine ask without events.
     on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: who asks it.
     example, without: a policy for it, and what holds where none is given.
-    default: the policy that a bundle has for it unless told otherwise, "" for none.
+    default: the policy that a bundle has for it unless another is given, "" for none.
     also: further methods and attributes that a class must have.  hooks: those it may have, each with what it is for.
     several: whether many policies may fill it at once, each narrowing the others' choice.
     needed: whether a file must name one where it names the slot, for nothing holds without.
@@ -101,22 +101,22 @@ _ANY: Final = {
 }
 """What a policy of any slot may have."""
 
-_OBSERVE: Final = {"observe": "observe(event): told of every event, before anything is decided"}
+_OBSERVE: Final = {"observe": "observe(event): called with every event, before anything is decided"}
 _TURNS: Final = {
     "joined": "joined(request): a request begins to wait (again, where it was sent and came back)",
     "taken": "taken(request, replica, cluster): a request is sent, before the view counts it",
     "ended": "ended(request): once for each that joined, however it ended",
 }
-_REVEAL: Final = {"reveal": "reveal(truth): handed by the simulator a function that knows what nobody else can"}
+_REVEAL: Final = {"reveal": "reveal(truth): the simulator passes a function that knows the future"}
 
 _SENT: Final = "where the gateway itself sends requests"
 _EVERYWHERE: Final[tuple[World, ...]] = ("simulation", "gateway", "proxy", "ray")
 _NEWS: Final = (Reported, Measured, Tick, Exchanged)
-"""Upon which those who move, lend and recover are asked: something new is known."""
+"""Events after which movers, lenders and recoveries are asked: something new is known."""
 _FREES: Final = (
     Finished, Failed, Prefilled, Cancelled, Refused, Moved, Stayed, Lost, Joined, Left, FirstToken, *_NEWS,
 )  # fmt: skip
-"""Upon which those who are held are asked for again."""
+"""Events after which held requests are decided again."""
 
 _TABLE: Final = (
     Slot(
@@ -127,7 +127,7 @@ _TABLE: Final = (
         also={"needs": "the columns of the cluster view that it reads"},
         hooks={
             **_OBSERVE,
-            "group": "group(request): who waits for the same; groups do not wait for one another",
+            "group": "group(request): requests that wait for the same thing; groups do not wait for one another",
             "move": "a mover's method: then the router moves requests too, where no mover is given",
             "eager": "a mover's attribute",
             "without_prefixes": "what it goes by where requests have no prefix identity, in words",
@@ -145,7 +145,7 @@ _TABLE: Final = (
         without="no replica uses KV blocks of another", hears=_NEWS, hooks=_OBSERVE,
     ),
     Slot(
-        "order", "order", "whom the gateway sends first of those it holds",
+        "order", "order", "the order in which the gateway releases queued requests",
         "when the gateway holds requests", "at the gateway", _EVERYWHERE, "control", "virtual_token_counter",
         without="first come, first served", hears=(Arrived, *_FREES), exchangeable=True,
         also={
@@ -168,7 +168,7 @@ _TABLE: Final = (
         "predictor", "predict", "how many output tokens a request will have",
         "when a request arrives", "at the gateway", ("simulation", "gateway", "proxy"), "control", "history",
         without="nothing is predicted", hears=(Arrived,), exchangeable=True,
-        also={"learn": "learn(request, output_tokens): told of each that finished"},
+        also={"learn": "learn(request, output_tokens): called for each request that finished"},
         hooks={**_OBSERVE, **_REVEAL},
     ),
     Slot(
@@ -197,7 +197,7 @@ _TABLE: Final = (
     ),
     Slot(
         "recovery", "recover", "what becomes of the requests of a replica that goes",
-        "while a replica drains that will be gone at an instant", "on replicas that are told when they go",
+        "while a replica drains that will be gone at an instant", "on replicas that are warned before they go",
         ("simulation",), "control", "migrate", without="they are computed again, as by recompute",
         hears=(Draining, FirstToken, *_NEWS),
         also={"resumes": "whether a lost request goes on behind the tokens that its client has"},
@@ -207,7 +207,7 @@ _TABLE: Final = (
         "queue", "queue", "in which order an engine admits requests", "once for each that joins the queue",
         "inside engines", ("simulation", "inside"), "engine", "priority", without="first come, first served",
         hooks={
-            "place": "place(sequence): asked instead, so that it can tell who was preempted or pinned",
+            "place": "place(sequence): asked instead, so that it can see which requests were preempted or pinned",
             "charge": "charge(request, prompt_tokens, output_tokens): what was served; then requests queue in flows",
             "flow": "flow(request): with `charge`, the flow that it joins",
             "rank": "rank(flow, ahead, now): with `charge`, which flow goes first, the least",
@@ -223,7 +223,7 @@ _TABLE: Final = (
             "budgeted": "True where it fills a token budget just as `chunked` does",
             "tokens": "with `budgeted`, the budget of a step",
             "long_prefill": "with `budgeted`, the most of one prompt in a step",
-            "served": "served(request, tokens, now): told of each first token and of each end",
+            "served": "served(request, tokens, now): called for each first token and each end",
             "waits": "waits(sequence, place): a request begins to wait here",
             "waited": "waited(sequence): it no longer does",
             "phases": "True where it gives a device to prompts or to decodes alone",
@@ -231,13 +231,13 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "preempt", "preempt", "who gives way when the KV cache is full",
+        "preempt", "preempt", "which request is preempted when the KV cache is full",
         "when KV blocks run out, until the step fits", "inside engines", ("simulation", "inside"), "engine",
-        "last_admitted", without="who was admitted last, computed again", default="last_admitted",
+        "last_admitted", without="the request admitted last, by recompute", default="last_admitted",
         hooks={
             "swapping": "what copies of KV to host memory are like",
             "swap": "True where KV is swapped to host memory",
-            "review": "review(lane): who gives way between two steps although there is room",
+            "review": "review(lane): which request is preempted between two steps although there is room",
             "place": "place(sequence): a queue's, to order the queue where no queue policy does",
         },
     ),
@@ -246,8 +246,8 @@ _TABLE: Final = (
         "inside engines and on engines that take hints", ("simulation", "gateway", "inside"), "engine", "fixed_ttl",
         without="LRU alone",
         hooks={
-            "returned": "returned(request, now): told of each request that arrives at the engine",
-            "admitted": "admitted(sequence, now): told of each that begins to run",
+            "returned": "returned(request, now): called for each request that arrives at the engine",
+            "admitted": "admitted(sequence, now): called for each request that begins to run",
             "gives_way": "gives_way(request): which pin goes when room is needed, the least first",
             "rank": "rank(sequence, extent, blocks): which cached blocks are evicted, the least first",
             **_REVEAL,

@@ -79,7 +79,7 @@ def parse_json(text: str) -> Schedule:
     try:
         told = json.loads(text)
     except ValueError as error:
-        raise ScheduleError(f"no JSON ({error}); give a schedule that --save wrote") from None
+        raise ScheduleError(f"no JSON ({error}); give a schedule that `poise train schedule --out` wrote") from None
     rows = told.get("ranks") if isinstance(told, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
         raise ScheduleError("ranks: missing; give a text of operations for each rank, as in 0F0 0B0")
@@ -105,7 +105,9 @@ def read_file(path: str | Path) -> Schedule:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise UserError(f"{path}: cannot be read ({why}); give a schedule that --save wrote") from None
+        raise UserError(
+            f"{path}: cannot be read ({why}); give a schedule that `poise train schedule --out` wrote"
+        ) from None
     try:
         return parse_json(content) if path.suffix == ".json" else read_text(content, path.stem)
     except ScheduleError as error:

@@ -136,7 +136,7 @@ class StartupSection(Section):
         description="GB/s at which an instance gets them, or null for its devices' own host or peer link",
     )
     capture_s: float = Field(default=0.0, ge=0, description="the seconds of warm-up and graph capture")
-    connect_s: float = Field(default=0.0, ge=0, description="the seconds until links stand and its health is told")
+    connect_s: float = Field(default=0.0, ge=0, description="the seconds until links are up and health checks pass")
     sigma: float = Field(
         default=0.0, ge=0, le=5, description="the spread of a start: standard deviation of its logarithm, as in 1.3"
     )
@@ -353,7 +353,7 @@ class RunSection(Section):
     )
     warmup_s: float = Field(default=0.0, ge=0, description="the seconds at the start that are left out of the figures")
     until_s: float | None = Field(
-        default=None, gt=0, description="the second after which nobody arrives, or null for no limit"
+        default=None, gt=0, description="the second after which no request arrives, or null for no limit"
     )
     drain: bool = Field(default=True, description="whether what has arrived by until_s is served to its end")
 

@@ -139,7 +139,7 @@ class BurstgptSection(Generated):
     )
     memory: float = Field(default=0.67, ge=0, lt=1, description="the correlation of an hour with the one before")
     gpt4: float = Field(default=0.25, ge=0, le=1, description="the part of requests with GPT-4's lengths, tenant 1")
-    failures: float = Field(default=0.0178, ge=0, le=1, description="the part of requests that come to nothing")
+    failures: float = Field(default=0.0178, ge=0, le=1, description="the share of requests that fail")
     begin_s: float = Field(default=0.0, ge=0, description="the second of the day at which to begin")
     requests: Whole | None = Field(default=None, ge=1, description="the number of requests, as in 10000")
     duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")

@@ -174,3 +174,14 @@ def test_a_mistake_is_named(
     assert plan(*ASK, *QUICK, *argv) == 2
     shown = capsys.readouterr()
     assert said in shown.out + shown.err and "Traceback" not in shown.err
+
+
+def test_a_trace_is_given_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = (
+        *("plan", "--model", "poise/tiny", "--slo", "ttft_s=1", "--devices", "H100"),
+        *("--trace", str(tmp_path / "absent.csv")),
+    )
+    assert main([*given]) == 2
+    assert "absent.csv" in capsys.readouterr().err
+    assert main([*given, str(tmp_path / "other.csv")]) == 2
+    assert "give one of them" in capsys.readouterr().err

@@ -187,7 +187,7 @@ def compare_schedules(wish: Wish) -> None:
     found.sort(key=lambda told: (told["makespan"], max(told["peak_memory"])))
     put_json({"schedules": found, "refused": refused}, wish.json)
     if wish.json != "-":
-        title = f"{wish.stages} stages, {wish.microbatches} microbatches, times in units of the largest F"
+        title = f"{wish.stages} ranks, {wish.microbatches} microbatches, times in units of the largest F"
         _table(title, found)
         print("\n".join(f"- not {name}: {why}" for name, why in refused.items()))
     if not found:
@@ -267,7 +267,7 @@ def _saved(schedule: Schedule, file: Path) -> str:
     from poise.pipeline.text import write_json, write_text
 
     if file.suffix not in (".json", ".txt"):
-        raise ScheduleError(f"--save {file}: end the name in .json or .txt, or use --csv for PyTorch's form")
+        raise ScheduleError(f"--out {file}: end the name in .json or .txt, or use --csv for PyTorch's form")
     return write_json(schedule) if file.suffix == ".json" else write_text(schedule)
 
 
@@ -285,7 +285,7 @@ def _page(wish: Wish, made: Sequence[Made]) -> str:
     bars = sum(each.proof.operations for each in made)
     if bars > MOST:
         raise ScheduleError(f"--page: {bars} operations are too many to draw; ask for fewer than {MOST}, or --timeline")
-    title = f"{made[0].schedule.name}: {wish.stages} stages, {wish.microbatches} microbatches"
+    title = f"{made[0].schedule.name}: {wish.stages} ranks, {wish.microbatches} microbatches"
     return page(title, [each.timing for each in made], HEADERS, [_row(each.as_dict()) for each in made])
 
 
@@ -310,7 +310,7 @@ def _writable(json: str | None, *files: Path | None) -> None:
 
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
-    for file, option in zip(files, ("--csv", "--timeline", "--page", "--save"), strict=False):
+    for file, option in zip(files, ("--csv", "--timeline", "--page", "--out"), strict=False):
         if file is not None:
             check_writable(file, option)
 

@@ -90,7 +90,7 @@ def _check_places(wish: Wish) -> None:
     if wish.spread is not None:
         check_writable(wish.spread, "--spread")
     if wish.page is not None:
-        check_writable(wish.page, "--page", folder=True)
+        check_writable(wish.page, "--out", folder=True)
 
 
 def _say_faults(found: Answered) -> None:

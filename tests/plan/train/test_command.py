@@ -18,7 +18,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return found
 
 
-SIZE = ("--stages", "8", "--microbatches", "32")
+SIZE = ("--ranks", "8", "--microbatches", "32")
 
 
 def test_figures_are_in_units_of_the_largest_forward(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_figures_are_in_units_of_the_largest_forward(capsys: pytest.CaptureFixtu
     assert one["peak_memory"] == [8] * 8 and one["made_s"] > 0 and one["checked_s"] > 0
     scaled = told(capsys, "schedule", "zb_v", *SIZE, "--f", "2.5", "--b", "2.5", "--w", "2.5")
     assert {**scaled, "made_s": 0, "checked_s": 0} == {**one, "made_s": 0, "checked_s": 0}
-    uneven = told(capsys, "schedule", "gpipe", "--stages", "2", "--microbatches", "3", "--f", "1,4", "--comm", "8")
+    uneven = told(capsys, "schedule", "gpipe", "--ranks", "2", "--microbatches", "3", "--f", "1,4", "--comm", "8")
     assert uneven["makespan"] == (1 + 8 + 3 * 4 + 3 * 2 + 8 + 2) / 4
 
 
@@ -68,7 +68,7 @@ def test_what_pytorch_cannot_run_is_saved_and_proven(
     words: list[str], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / file
-    assert main(["train", "schedule", *words, *SIZE, "--save", str(path)]) == 0
+    assert main(["train", "schedule", *words, *SIZE, "--out", str(path)]) == 0
     assert main(["train", "check", str(path)]) == 0
     assert "proven" in capsys.readouterr().out
     assert main(["train", "schedule", *words, *SIZE, "--csv", str(tmp_path / "x.csv")]) == 2
@@ -88,7 +88,7 @@ def test_copies_take_half_of_the_work_unless_given(capsys: pytest.CaptureFixture
 
 
 def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "schedules", "--stages", "4", "--microbatches", "9", "--chunks", "4")
+    found = told(capsys, "schedules", "--ranks", "4", "--microbatches", "9", "--chunks", "4")
     names = [each["name"] for each in found["schedules"]]
     assert {"gpipe", "zb_v", "interleaved"} <= set(names)
     kinds = {each["name"]: (each["training"], each["weights"]) for each in found["schedules"]}
@@ -115,7 +115,7 @@ def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
             "unknown parameter 'units' in 'units=8'; it has chunks, un",
         ),
         (["schedule", "po_h", *SIZE, "--set", "costs=1"], "costs cannot be given as a text"),
-        (["schedule", "po_h", *SIZE, "--save", "x.csv"], "end the name in .json or .txt"),
+        (["schedule", "po_h", *SIZE, "--out", "x.csv"], "end the name in .json or .txt"),
         (["check", "missing.json"], "missing.json: cannot be read"),
         (["schedules", *SIZE, "--comm", "1,2"], "comm: 2 values for 8"),
         (["check", "missing.csv"], "missing.csv: cannot be read"),
@@ -132,7 +132,7 @@ def test_mistakes_say_what_would_do(
 
 def test_the_page_shows_a_schedule_beside_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.html"
-    words = ["train", "schedule", "zb_v", "--stages", "4", "--microbatches", "8", "--page", str(file)]
+    words = ["train", "schedule", "zb_v", "--ranks", "4", "--microbatches", "8", "--page", str(file)]
     assert main([*words, "--beside", "one_f_one_b, interleaved"]) == 0
     page = file.read_text()
     assert all(f"<figcaption>{name}</figcaption>" in page for name in ("zb_v", "one_f_one_b", "interleaved"))
@@ -155,7 +155,7 @@ def test_a_schedule_of_the_user_s_own(
         "def none(stages, microbatches): return 7\n"
         "def fails(stages, microbatches): return 1 // 0\n"
     )
-    size = ("--stages", "4", "--microbatches", "8")
+    size = ("--ranks", "4", "--microbatches", "8")
     assert told(capsys, "schedule", "own_one:same", *size)["makespan"] == 33
     for name, said in {
         "own_one:none": "returns int; a schedule's function returns a Schedule",
@@ -168,7 +168,7 @@ def test_a_schedule_of_the_user_s_own(
 
 
 def test_our_own_scheduler_tells_how_good_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("schedule", "poise", "--stages", "4", "--microbatches", "8", "--chunks", "2", "--memory-limit", "3,3,3,3")
+    words = ("schedule", "poise", "--ranks", "4", "--microbatches", "8", "--chunks", "2", "--memory-limit", "3,3,3,3")
     found = told(capsys, *words)
     assert found["makespan"] == 26.5 and found["peak_memory"] == [3] * 4
     assert found["certificate"] == {
@@ -181,3 +181,17 @@ def test_our_own_scheduler_tells_how_good_it_is(capsys: pytest.CaptureFixture[st
     assert "zb_v: unknown parameter 'by'" in capsys.readouterr().err
     assert main(["train", "schedule", "poise", *SIZE, "--memory-limit", "3,3"]) == 2
     assert "2 values for 8 ranks; give one, or 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spelling", [("--stages", "2"), ("--stages=2",), ("--ranks=2",)])
+def test_earlier_spellings_are_accepted(spelling: tuple[str, ...], tmp_path: Path) -> None:
+    words = ["train", "schedule", "gpipe", "--microbatches", "3"]
+    assert main([*words, "--ranks", "2", "--out", str(tmp_path / "new.txt")]) == 0
+    assert main([*words, *spelling, "--save", str(tmp_path / "old.txt")]) == 0
+    assert (tmp_path / "old.txt").read_text() == (tmp_path / "new.txt").read_text()
+
+
+def test_earlier_spellings_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "schedule", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--ranks" in shown and "--stages" not in shown and "--save" not in shown

@@ -46,7 +46,7 @@ def test_costs_of_a_step_repeat_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"{float(makespan):.4g} ms simulated (+0.0 %)" in capsys.readouterr().out
     kept = json.loads(out.read_text())
     assert (kept["f"], kept["b"], kept["w"]) == ([3, 2, 2, 4], [2, 2, 3, 4], [1, 2, 2, 1])
-    words = ["train", "schedule", "one_f_one_b", "--stages", "2", "--microbatches", "4", "--costs", str(out)]
+    words = ["train", "schedule", "one_f_one_b", "--ranks", "2", "--microbatches", "4", "--costs", str(out)]
     assert main([*words, "--json", "-"]) == 0
     told = json.loads(capsys.readouterr().out)
     expected = time(make("one_f_one_b", 2, 4), Costs.of(f=[5, 6], b=[4, 7], w=[3, 3]))

@@ -26,10 +26,12 @@ LINES = (
 )
 
 
-def test_scores_answers_page_and_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("out", ["--out", "--page"])
+def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--page` is the earlier spelling of `--out`."""
     table(tmp_path, *LINES)
     wanted = {name: tmp_path / name for name in ("scores.json", "answers.csv", "spread.json", "page")}
-    options = ["--json", "--answers", "--spread", "--page"]
+    options = ["--json", "--answers", "--spread", out]
     asked = [part for pair in zip(options, map(str, wanted.values()), strict=True) for part in pair]
     assert main(["validate", str(tmp_path), "--jobs", "1", *asked]) == DONE
     said = capsys.readouterr()

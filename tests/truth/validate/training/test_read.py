@@ -82,7 +82,7 @@ def test_validate_scores_training_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert named["all", "step_time", "A"]["n"] == 1
     assert named["all", "fits", "AB"]["n"] == 2
     table = tmp_path / "answers.csv"
-    words = ["validate", str(tmp_path), "--jobs", "1", "--answers", str(table), "--page", str(tmp_path / "page")]
+    words = ["validate", str(tmp_path), "--jobs", "1", "--answers", str(table), "--out", str(tmp_path / "page")]
     assert main(words) == 0
     first = next(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
     assert (first["source"], first["value"], first["n_gpus"]) == ("vtrain_single_node", "0.2197", "8")

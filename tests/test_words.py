@@ -1,0 +1,79 @@
+"""Words that hide the subject or read like a fable stay out of the pages, the help texts and the newest changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+WORDS = re.compile(
+    r"\b(told|befell|befalls?|foretell|foretells|foretelling|foretold|nobody|somebody|whom|comes? to|came to)\b"
+    r"|(?<!there )\bis no (?!longer\b|more\b|less\b|better\b|worse\b|\w+er than\b)[a-z]+",
+    re.IGNORECASE,
+)
+"""`is no X` stands for "is not a valid X"; "there is no X" and comparisons are plain."""
+
+ELSEWHERE = ("systems.md", "claims.md")
+"""Pages that are made from the claims."""
+
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE)]
+
+
+def prose(text: str) -> str:
+    """The text without its blocks and code, in one line."""
+    text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return " ".join(re.sub(r"`[^`]*`", "`…`", text).split())
+
+
+def found(text: str) -> list[str]:
+    """Each word of the list with what surrounds it."""
+    return [text[max(0, match.start() - 40) : match.end() + 20] for match in WORDS.finditer(text)]
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """(command, text) of each help text of the command line."""
+    import typer
+
+    from poise.cli import app
+
+    def walk(command: Any, path: str) -> Iterator[tuple[str, str]]:
+        texts = (command.help, command.epilog, *(getattr(each, "help", None) for each in command.params))
+        yield path, " ".join(text for text in texts if text)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, f"{path} {name}")
+
+    yield from walk(typer.main.get_command(app), "poise")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_plain(page: Path) -> None:
+    assert found(prose(page.read_text(encoding="utf-8"))) == []
+
+
+def test_help_is_plain() -> None:
+    assert [(path, each) for path, text in helps() for each in found(text)] == []
+    assert "poise train schedule" in dict(helps())
+
+
+def test_newest_changes_are_plain() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert found(prose(re.split(r"^## ", text, flags=re.MULTILINE)[1])) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["It is told so.", "what befell them", "bytes that is no HTTP", "Whom it serves", "comes to 3"]
+)
+def test_a_word_of_the_list_is_found(text: str) -> None:
+    assert found(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["There is no clock.", "It is no longer so.", "It is no slower than before.", "untold"]
+)
+def test_plain_sentences_pass(text: str) -> None:
+    assert not found(text)
