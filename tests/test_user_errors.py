@@ -544,7 +544,7 @@ COMPARISONS = [
     (["scenario.yaml", "--seeds", "x"], ["--seeds x: run.seeds: 'x' is no choice of seeds"]),
     (["scenario.yaml", "--seeds", "[3,3]"], ["names a seed twice; give each seed once"]),
     (["scenario.yaml", "--by", "ttft.p99"], ["--by ttft.p99: compare.by", "did you mean ttft_s.p99"]),
-    (["scenario.yaml", "--by", "speed"], ["compare.by: 'speed' is no figure", "known are slo_attainment"]),
+    (["scenario.yaml", "--by", "speed"], ["compare.by: 'speed' is not a figure", "known are slo_attainment"]),
     (["scenario.yaml", "--by", "slo_attainment"], ["compare.by: slo_attainment needs an SLO to meet; give"]),
     (["scenario.yaml", "--jobs", "0"], ["--jobs 0: must be a whole number of at least 1"]),
     (["scenario.yaml", "--jobs", "two"], ["--jobs two: must be a whole number"]),

@@ -1,1 +1,1 @@
-"""What a run came to: figures, tables, a page, a timeline and rows; all pure functions of a `Run`."""
+"""Results of a run: metrics, tables, an HTML page, a timeline and rows. All are pure functions of a `Run`."""

@@ -1,4 +1,4 @@
-"""Axes of a chart: from values to places, and which values get a tick."""
+"""Chart axes: map values to positions, and choose the ticks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Axis:
     kind: Kind = "number"
 
     def place(self, value: float) -> float:
-        """Where a value lies; values at or below zero lie at the start of a logarithmic axis."""
+        """Position of a value; values at or below zero are at the start of a logarithmic axis."""
         if self.log:
             share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:

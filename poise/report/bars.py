@@ -1,4 +1,4 @@
-"""The section of the page that says where the time of requests went: a bar a policy, cut into parts."""
+"""The page section on latency attribution: one bar per policy, divided into the parts of the requests' time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _VIEWS = (
     ("mean", ("ttft",), "Until the first token"),
     ("slowest_ttft", ("ttft",), "Until the first token"),
 )
-"""What is drawn: whose mean, which stretches, and what that is called."""
+"""What is drawn: which sample of requests, which stretches of time, and the heading."""
 
 Pieces = list[tuple[str, str, float]]
 """Stretch, part and seconds, in the order in which they are drawn."""
 
 
 def blame_section(cases: Sequence[Case]) -> str:
-    """Where the time went in the mean and of the slowest requests, a fold for each load; empty where nobody asked."""
+    """Attribution in the mean and for the slowest requests, one fold per load; empty where it was not recorded."""
     drawn = [case for case in cases if case.blame]
     if not drawn:
         return ""
@@ -102,7 +102,7 @@ def _bar(name: str, bar: Pieces, across: Axis, top: float) -> str:
 
 
 def _boxes(name: str, bar: Pieces, whole: float, across: Axis, at: float) -> Iterator[str]:
-    """The pieces of a bar, each with what it says of itself."""
+    """The pieces of a bar, each with its tooltip text."""
     ends = [0.0, *accumulate(seconds for *_, seconds in bar)]
     for (stretch, part, seconds), begin, end in zip(bar, ends, ends[1:], strict=False):
         share = write(seconds / whole, "share", 3)

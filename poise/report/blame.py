@@ -1,4 +1,4 @@
-"""Where the time of requests went in the mean, by the parts of `core.blame`."""
+"""Mean latency attribution of requests, by the parts of `core.blame`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ STRETCHES = {"ttft": "until the first token", "rest": "from there to the end"}
 
 
 TAIL = 0.01
-"""The share of the slowest requests whose parts are told apart."""
+"""The share of the slowest requests whose parts are reported separately."""
 
 SAMPLES = {"mean": "mean of all", "slowest": "slowest 1 % end to end", "slowest_ttft": "slowest 1 % by TTFT"}
-"""Whose parts reports show, in the mean."""
+"""The samples of requests whose mean parts are reported."""
 
 
 def means(run: Run, warmup_s: float = 0.0) -> Means | None:
@@ -82,9 +82,9 @@ def _over(run: Run, rows: NDArray[np.intp]) -> Means | None:
 
 
 def show_blame(results: Sequence[tuple[str, Mapping[str, Any]]], file: TextIO | None = None) -> None:
-    """Print the parts of each result (of `metrics.combine`) that has any: a column for each, named beside it.
+    """Print the parts of each result (of `metrics.combine`) that has any: one named column per result.
 
-    Parts that are nothing everywhere are left out; each stretch begins with what its parts add up to.
+    Parts that are zero everywhere are left out; each stretch begins with the sum of its parts.
     """
     told = [(name, result["blame"]) for name, result in results if result.get("blame")]
     if not told:

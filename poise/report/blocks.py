@@ -1,4 +1,4 @@
-"""One run cut into equal bins of time, so that its figures can be taken again over any choice of them."""
+"""One run divided into equal time bins, so that its metrics can be recomputed over any choice of bins."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bins:
         return (self.end - self.start) / self.count / SECOND
 
     def of(self, instants: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bin of each instant; what lies outside belongs to the first or the last one."""
+        """The bin of each instant; instants outside the range belong to the first or the last bin."""
         width = (self.end - self.start) // self.count + 1
         return np.asarray(np.clip((instants - self.start) // width, 0, self.count - 1))
 
@@ -64,7 +64,7 @@ class Bins:
 def bins_of(begins: NDArray[np.int64], since: int) -> Bins | None:
     """Bins from `since`, or the first of `begins` if that is later, to the last; None where there is no time between.
 
-    So many that a bin has `REQUESTS` requests on average, and at most `BINS`.
+    There are enough bins for `REQUESTS` requests per bin on average, and at most `BINS`.
     """
     known = begins[begins >= since]
     if not len(known) or int(known.max()) <= (since := max(since, int(begins.min()))):

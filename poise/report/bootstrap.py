@@ -1,11 +1,11 @@
-"""How far time may have moved a figure of one run: a moving-block bootstrap whose blocks grow until the width settles.
+"""Confidence interval of a figure of one run: a moving-block bootstrap whose blocks grow until the width settles.
 
-A run is cut into equal bins of time. A resample puts blocks of consecutive bins, drawn with replacement, one after the
-other to the length of the run (Künsch 1989); blocks go on at the start where the end cuts them (Politis and Romano
-1992), so that all bins weigh alike. Blocks that are too short break up what belongs together and the spread comes out
-too small; it grows with the blocks until they are longer than what one moment tells of the next. What it still lacks
-there is made up by the growth at the last doubling (lugsail: Vats and Flegal 2022): blocks of L bins lack a share of
-the variance that falls as 1/L, so V(2L) + (V(2L) − V(L)) lacks none.
+A run is divided into equal time bins. A resample concatenates blocks of consecutive bins, drawn with replacement, up
+to the length of the run (Künsch 1989); a block that reaches the end wraps around to the start (Politis and Romano
+1992), so that all bins have equal weight. Blocks that are too short break the correlation between neighbouring bins
+and give too small a spread; the spread grows with the block length until blocks are longer than the correlation time.
+The remaining bias is corrected from the growth at the last doubling (lugsail: Vats and Flegal 2022): blocks of L bins
+underestimate the variance by a share that falls as 1/L, so V(2L) + (V(2L) − V(L)) has no such bias.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from poise.report.seeds import CONFIDENCE, t_quantile
 
 Floats = NDArray[np.floating[Any]]
 Path = tuple[str, ...]
-"""Where a figure stands in a result."""
+"""The keys under which a figure is found in a result."""
 
 RESAMPLES = 300
 """Resamples of every length of block; the spread they give is good to 4 %."""
 
 LEAST_BLOCKS, FEWEST = 8, 4
-"""Blocks of which a run must hold so many to settle, and the blocks that it is cut into where nothing settles."""
+"""Blocks that a run must contain for the width to settle, and the number of blocks used where no width settles."""
 
 SETTLED = 0.1
 """A width has settled when blocks of twice the length widen it by less than this share."""
@@ -39,7 +39,7 @@ SETTLED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One figure under every resample, and how many independent pieces of evidence it rests on (beside the blocks)."""
+    """One figure under every resample, and how many independent pieces of evidence support it (besides the blocks)."""
 
     values: Floats
     pieces: float = math.inf

@@ -1,4 +1,4 @@
-"""What came first where the time of requests changed: a fault, a part of the work itself, or only more crowding."""
+"""The first cause of a change in request time: a fault, a part of the work itself, or only more crowding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOTICEABLE = 0.1
 
 FAULTS = {
     "lost": "work thrown away with lost replicas",
-    "no_replica": "waiting for a replica to be there",
+    "no_replica": "waiting for a replica to be up",
     "slow": "steps of slow or lost devices",
 }
 WORK = {
@@ -19,11 +19,11 @@ WORK = {
     "decode": "the outputs' own computation",
 }
 DELAYS = {
-    "preempted": "giving way for want of KV blocks, and making up for it",
-    "link": "sending KV over links, and waiting for one",
-    "moving": "standing still while moving to another replica",
-    "gateway": "being held at the gateway",
-    "retry": "being turned away and trying again",
+    "preempted": "preemption for lack of KV blocks, and recomputation",
+    "link": "sending KV over links, and waiting for a link",
+    "moving": "pausing while moving to another replica",
+    "gateway": "waiting in the gateway's queue",
+    "retry": "being rejected and retrying",
     "idle": "engines that ran no step",
 }
 CROWDING = {
@@ -37,7 +37,7 @@ SAID = FAULTS | WORK | DELAYS | CROWDING
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The cause named first, how much of the change it is itself (seconds a request), and the crowding beside it."""
+    """The cause named first, its own change (seconds per request), and the change in crowding with it."""
 
     name: str
     change: float
@@ -56,11 +56,11 @@ def causes(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def first_cause(before: Mapping[str, float], after: Mapping[str, float]) -> Cause | None:
-    """What is named first between two means by part; None where nothing changed.
+    """The cause named first between two means by part; None where nothing changed.
 
-    Crowding follows from whatever makes others slower, so it is named only where nothing else has the sign of the
-    change and is noticeable. In this order: a fault that only one of the two met; the largest part that is no crowding
-    and is a tenth of the change, or, being work, a tenth of the same work before; the largest part of all.
+    Crowding follows from whatever makes other requests slower, so it is named only where no other part has the sign
+    of the change and is noticeable. In this order: a fault that occurred in only one of the two runs; the largest part
+    that is not contention and is a tenth of the change or, if it is work, a tenth of the same work before; the largest.
     """
     one, other = causes(before), causes(after)
     change = {name: other[name] - one[name] for name in SAID}

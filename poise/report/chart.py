@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 26, 44
 
 COLOURS = 8
-"""Colours in the palette of the page's style sheet; dashes tell further lines apart."""
+"""Colours in the palette of the page's style sheet; further lines are distinguished by dashes."""
 
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
@@ -27,7 +27,7 @@ _STRIP = 8
 class Line:
     """A named line; `style` picks colour and dash.
 
-    NaN in `y` breaks it. low, high: a band around it, NaN where there is none.  said: what each point says of itself.
+    NaN in `y` breaks it. low, high: a band around it, NaN where there is none.  said: tooltip text of each point.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on the x axis, with the range that it lies in for sure; a range without an end runs to the edge.
+    """A position on the x axis, with the range that is certain to contain it; a range without an end runs to the edge.
 
-    style: that of the line it belongs to; None for one that belongs to all, and is named.
+    style: that of the line it belongs to; None for one that belongs to all lines and has a label.
     """
 
     name: str

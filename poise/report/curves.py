@@ -1,4 +1,4 @@
-"""Lines to draw of one run, thinned so that a page stays small: distributions of latency and timelines of replicas."""
+"""Curves of one run, thinned so that a page stays small: latency distributions and replica timelines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _replica_lines(run: Run, points: int) -> tuple[NDArray[np.float64], dict[int
         stats = run.replicas[replica]
         if stats.up_until != NOT_YET:
             lines[replica][:, edges[:-1] > stats.up_until] = np.nan
-        if stats.before:  # who is there is sampled whenever anybody is
+        if stats.before:  # sampled at every instant at which any replica is up
             absent = np.histogram(own[:, 0], edges)[0] == 0
             lines[replica][:, absent] = np.nan
     return edges[:-1] / SECOND, lines

@@ -1,8 +1,8 @@
-"""Two runs of the same requests: how much longer they took, in which part, and whose requests.
+"""Compare two runs of the same requests: how much longer they took, in which part, and for which requests.
 
-Requests are paired by id; what is compared are those that arrived after warm-up and finished in both. Means of parts
-add up, so their changes do; percentiles do not, so the tail has a column of its own: the mean parts of the slowest 1 %
-of each run.
+Requests are paired by id; only those that arrived after warm-up and finished in both runs are compared. Means of parts
+add up, so their changes do; percentiles do not, so the tail has its own column: the mean parts of the slowest 1 % of
+each run.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What came of comparing run B with run A.
+    """The comparison of run B with run A.
 
-    requests: that finished in both.  only: that finished in A only, and in B only.
-    figures: mean and p99 of the latencies, by name.  parts: those that are not nothing in both.
-    margin: the mean end-to-end time may have changed by so much through luck alone, in seconds (`report.margin`).
-    cause: what is named first, None where no difference is told apart.  splits: whose requests, the best one first.
+    requests: number that finished in both.  only: number that finished in A only, and in B only.
+    figures: mean and p99 of the latencies, by name.  parts: those that are not zero in both.
+    margin: half of the 95 % interval of the change in mean end-to-end time, in seconds (`report.margin`).
+    cause: the cause named first, None where no difference is significant.  splits: groups of requests, best split first
     """
 
     requests: int

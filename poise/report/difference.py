@@ -1,4 +1,4 @@
-"""What `diff` found, in words and as tables."""
+"""The result of `diff` in words and as tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 5
 
 
 def sentence(diff: Diff) -> str:
-    """What changed, what it was first, and for whom, in plain words."""
+    """One sentence: what changed, the first cause, and which requests are affected."""
     e2e = diff.figures["e2e_s.mean"]
     if diff.cause is None:
         return _no_difference(diff)
@@ -29,7 +29,7 @@ def sentence(diff: Diff) -> str:
     told = f"In B requests take {much} {'longer' if e2e.by > 0 else 'less'} end to end in the mean."
     told += f" First cause: {diff.cause.said} ({signed(diff.cause.change)} a request"
     if diff.cause.name in CROWDING:
-        told += "; nothing but crowding changed noticeably)"
+        told += "; only crowding changed noticeably)"
     else:
         told += f"; with it, crowding {signed(diff.cause.crowding)})"
     return f"{told}.{_whose(diff)}"
@@ -38,9 +38,9 @@ def sentence(diff: Diff) -> str:
 def _no_difference(diff: Diff) -> str:
     by = diff.figures["e2e_s.mean"].by
     if not by:
-        return "No difference told apart: the mean end-to-end time is the same in A and B."
-    luck = f"and ±{duration(diff.margin, 3)} may be luck (95 %)"
-    return f"No difference told apart: the mean end-to-end time changes by {signed(by)}, {luck}."
+        return "No significant difference: the mean end-to-end time is the same in A and B."
+    luck = f"and ±{duration(diff.margin, 3)} may be chance (95 %)"
+    return f"No significant difference: the mean end-to-end time changes by {signed(by)}, {luck}."
 
 
 def _whose(diff: Diff) -> str:
@@ -64,7 +64,7 @@ def percent(share: float) -> str:
 
 
 def show_diff(diff: Diff, names: tuple[str, str], file: TextIO | None = None) -> None:
-    """Print the sentence, the latencies, the parts and the split that tells most."""
+    """Print the sentence, the latencies, the parts and the split that explains most."""
     out = file or sys.stdout
     out.write(f"A: {names[0]}\nB: {names[1]}\n{sentence(diff)}\n\n")
     said = f"{diff.requests:,} requests finished in both ({diff.only[0]:,} only in A, {diff.only[1]:,} only in B)"

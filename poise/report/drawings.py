@@ -1,4 +1,4 @@
-"""The sections of the page that hold lines: curves over load, distributions of latency."""
+"""Line charts of the page: curves over load, and latency distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poise.report.pieces import fold_all, grid, section
 Styles = Mapping[str, int]
 
 WIDE = 20
-"""Loads whose highest is above so many times the lowest lie on a logarithmic axis."""
+"""Loads use a logarithmic axis where the highest is more than this many times the lowest."""
 
 POINTS = 12_000
 """The most points of all distributions of a page."""
@@ -60,12 +60,12 @@ def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, leg
 def _said(findings: Findings) -> str:
     told = (
         f"Load 1, the dotted line, is {findings.one}. Bands are 95 % intervals; a point has none where runs are too "
-        "short to say."
+        "short for one."
     )
     if any(each.low is not None or each.high is not None for each in findings.limits):
         told += (
-            " Dashed lines are the loads at which policies collapse, and the bars above the plot between which loads "
-            "that lies for sure; without an end, a bar runs to the edge."
+            " Dashed lines are the loads at which policies collapse; the bars above the plot show the range in which "
+            "the collapse lies; without an end, a bar runs to the edge."
         )
     return told
 

@@ -1,4 +1,4 @@
-"""What befell the replicas of a run, as lines over time and as marks on their maps."""
+"""Faults of the replicas of a run, as lines over time and as marks on the replica maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poise.report.axis import Axis
 from poise.report.figures import Curve, Curves
 
 FAULTS = "faults"
-"""Where they stand among the timelines of a case."""
+"""Key of the faults among the timelines of a case."""
 
 MOST = 400
 """Faults that are drawn, the first ones."""
@@ -40,7 +40,7 @@ def fault_curves(run: Run) -> dict[str, dict[str, Curve]]:
 
 
 def marks(timeline: Mapping[str, Curves], across: Axis, replicas: Sequence[int], height: float) -> str:
-    """The faults of a run on a map of its replicas, whose rows share `height`."""
+    """The faults of a run as marks on a map of its replicas, whose rows share `height`."""
     rows = {replica: row for row, replica in enumerate(replicas)}
     tall = height / max(len(rows), 1)
     parts = []

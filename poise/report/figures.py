@@ -1,4 +1,4 @@
-"""The figures that are quoted of a result, and the cases that are set side by side."""
+"""The figures that are quoted from a result, and the cases that are compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Case:
     load: factor on the workload's rate, None where there is one load.  rate: requests per second, None where there is
     none.  latency: `curves.latency_curves` of a run.  timeline: `curves.replica_curves`.  worst: `worst.worst`.
     blame: `blame.samples`.  stories: of some requests, by their number.
-    probe: the load was tried in search of a collapse, and only curves over load tell of it.
+    probe: the load was simulated only to search for a collapse, so it appears only in the curves over load.
     """
 
     policy: str
@@ -65,9 +65,9 @@ def by_load(cases: Sequence[Case]) -> dict[float | None, list[Case]]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a result: what it is called, where it stands, how it is written, what it means and what is better.
+    """One number of a result: its label, its keys in the result, its unit, its meaning and which direction is better.
 
-    better: whether `more` or `less` of it is; empty where that is no question.
+    better: `more` or `less`; empty where neither direction is better.
     """
 
     label: str
@@ -147,15 +147,15 @@ COST = Figure("$ / Mtok", ("cost_usd_per_mtok",), "dollars", "dollars per millio
 ENERGY = Figure("J / Mtok", ("energy_j_per_mtok",), "number", "joules per million input and output tokens", "less")
 
 HOURS = Figure(
-    "Replica-hours", ("replica_hours",), "number", "for which replicas had their devices, start-up included", "less"
+    "Replica-hours", ("replica_hours",), "number", "in which replicas occupied their devices, start-up included", "less"
 )
 SCALING = (
-    Figure("Scale-ups", ("scaling", "scale_ups"), "count", "how often a pool was to be larger"),
-    Figure("Scale-downs", ("scaling", "scale_downs"), "count", "how often a pool was to be smaller"),
+    Figure("Scale-ups", ("scaling", "scale_ups"), "count", "times a pool's target was raised"),
+    Figure("Scale-downs", ("scaling", "scale_downs"), "count", "times a pool's target was lowered"),
     Figure("Starting", ("scaling", "starting_s"), "seconds", "replica-seconds of starts"),
     Figure("Pre-warmed", ("scaling", "warm_s"), "seconds", "slot-seconds of pre-warming"),
-    Figure("Cold requests", ("scaling", "cold_requests"), "count", "that waited while nobody served in their pool"),
-    Figure("Cold wait", ("scaling", "cold_wait_s"), "seconds", "seconds that these waited so, altogether"),
+    Figure("Cold requests", ("scaling", "cold_requests"), "count", "waited while no replica of the pool served"),
+    Figure("Cold wait", ("scaling", "cold_wait_s"), "seconds", "total seconds of these waits"),
 )
 
 ENDS = tuple(
@@ -214,4 +214,4 @@ def deciding(name: str) -> Figure:
         return DECIDING[name]
     near = get_close_matches(name, DECIDING, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(DECIDING)}"
-    raise UserError(f"{name!r} is no figure by which results can be compared; {hint}")
+    raise UserError(f"{name!r} is not a figure by which results can be compared; {hint}")

@@ -26,7 +26,7 @@ def file_name(label: str) -> str:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a new file beside `path` for writing bytes; it takes the name `path` only when the block ends well.
+    """Open a new temporary file next to `path` for writing bytes; it is renamed to `path` only when the block succeeds.
 
     Parent folders are made, a link is followed, and what was at `path` before stays until the last moment. Raises
     `UserError` when the place cannot be written; a block that raises anything leaves no trace. What a process that was

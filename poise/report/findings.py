@@ -1,4 +1,4 @@
-"""What a comparison says beside its figures: who is better at each load, and where each policy collapses."""
+"""Conclusions of a comparison: which policy is better at each load, and where each policy collapses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where a policy collapses: the load, between which loads that lies for sure, and every load that was tried.
+    """Where a policy collapses: the load, the loads that bracket it, and every load that was tried.
 
     carried, beyond: the highest load below every one that broke down, and the lowest that did.
     """
@@ -49,9 +49,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """judged: loads in order.  limits: a policy each.  said: sentences about the limits.
+    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.
 
-    intervals: what ± means.  one: what load 1 is.  partial: what a stopped comparison has done, empty for a whole one.
+    intervals: what ± means.  one: what load 1 means.  partial: progress of a stopped comparison, empty if complete.
     """
 
     judged: Sequence[Judged]

@@ -1,4 +1,4 @@
-"""The replicas of a run over time: one quantity of each, at common instants."""
+"""One quantity of each replica of a run over time, at common instants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poise.report.figures import Curves
 
 LINES = 4
-"""Up to so many replicas have a line each in a timeline; more are shown by their mean, lowest and highest."""
+"""Up to this many replicas have one line each in a timeline; more are shown by their mean, lowest and highest."""
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 class Fleet:
     """values: [replicas, instants], NaN where a replica was not up.  at: instants in equal steps of `step` seconds.
 
-    What stands at an instant is the peak from there until the next one.
+    The value at an instant is the peak from that instant until the next one.
     """
 
     replicas: tuple[int, ...]
@@ -72,7 +72,7 @@ class Course:
 
 
 def courses(some: Fleet, pools: Sequence[str]) -> dict[str, Course]:
-    """A line for each of a few replicas; of more, one for each pool that `pools` names by replica (none: all alike)."""
+    """One line per replica if there are few; else one per pool, as `pools` names it by replica (empty: one in all)."""
     if len(some.replicas) <= LINES:
         return {title(each, pools): Course(row) for each, row in zip(some.replicas, some.values, strict=True)}
     members: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What every page has around its sections: the head, the style sheet and the script that reads values off charts."""
+"""The frame of every page around its sections: the head, the style sheet and the script that shows chart values."""
 
 from __future__ import annotations
 

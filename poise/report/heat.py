@@ -1,4 +1,4 @@
-"""A map of replicas by time whose colour is a quantity: a picture of one pixel a value, readable back by the script."""
+"""A heat map of replicas over time: a picture with one pixel per value, which the script reads back."""
 
 from __future__ import annotations
 

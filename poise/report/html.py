@@ -1,7 +1,7 @@
-"""One self-contained page about a run or a comparison: no request leaves it, and it opens from a file.
+"""A self-contained HTML page about a run or a comparison: it makes no network request and opens from a file.
 
-Drawings are inline SVG and small pictures: the one bundle that plotly ships is 4.8 MB, a whole report here is some
-hundred kB, and the page stays readable where scripts are off. The script only shows values under the pointer.
+Drawings are inline SVG and small pictures: the plotly bundle is 4.8 MB, while a whole report here is some hundred kB,
+and the page stays readable where scripts are disabled. The script only shows values under the pointer.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _in_short(tree: Mapping[str, object], most: int = 4) -> str:
 
 
 def _notes(cases: Sequence[Case]) -> str:
-    """What the results themselves say about missing or doubtful figures; a note that all cases share stands once."""
+    """Notes of the results on missing or doubtful figures; a note that all cases share is printed once."""
     said: dict[str, list[str]] = {}
     for case in cases:
         for name, why in case.result.get("notes", {}).items():

@@ -13,9 +13,9 @@ EXACT = "there is no chance in it"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`value` ± `half` at 95 % confidence; where `half` is None, `why` says what is wanting.
+    """`value` ± `half` at 95 % confidence; where `half` is None, `why` gives the reason.
 
-    error: the standard error that `half` was made of, where it was made of one.
+    error: the standard error from which `half` was computed, where there is one.
     """
 
     value: float | None
@@ -35,7 +35,7 @@ class Interval:
 
     @property
     def apart(self) -> bool:
-        """Whether 0 lies outside: the sign of the value is no accident of chance."""
+        """Whether 0 is outside the interval: the sign of the value is significant."""
         return self.value is not None and self.half is not None and abs(self.value) > self.half
 
     @property

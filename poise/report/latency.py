@@ -1,4 +1,4 @@
-"""How long the requests of a run took: durations as integer columns, and what is quoted of them."""
+"""Latencies of the requests of a run as integer columns, and the statistics quoted from them."""
 
 from __future__ import annotations
 

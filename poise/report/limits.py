@@ -1,4 +1,4 @@
-"""The section of the page that says which load each policy no longer carries."""
+"""The page section on the load at which each policy collapses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def limits_section(findings: Findings, styles: Styles) -> str:
         return section("Collapse", said, anchor="collapse") if said else ""
     words = (
         f"Load 1, the dotted line, is {findings.one}. Dots are the loads that were tried: full where the load was "
-        "carried, hollow where it was not, pale where chance may have decided. The bar spans where the collapse lies "
-        "for sure, to the edge where there is no end to it, and the upright stroke is its load."
+        "carried, hollow where it was not, pale where the result may be chance. The bar is the range that contains the "
+        "collapse (to the edge where it has no end), and the vertical stroke is its load."
     )
     drawn = f'<figure class="wide"><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>'
     return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), said, anchor="collapse")

@@ -1,4 +1,4 @@
-"""Whether two runs of the same requests differ, or only as much as ties and luck would make them."""
+"""Whether two runs of the same requests differ by more than ties and chance explain."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from poise.report.seeds import half_width
 
 BLOCKS = 20
-"""Stretches of requests whose mean changes are taken for independent of each other."""
+"""Blocks of consecutive requests whose mean changes are treated as independent."""
 
 
 def margin(changes: NDArray[np.floating[Any]]) -> float:
     """Half of the 95 % interval of the mean change; `changes` are those of paired requests in order of arrival.
 
-    A request that did not change at all is certain. The others are cut into `BLOCKS` blocks of equally many, whose
-    means are compared, for neighbours share their batches and are not independent. 0 where fewer changed than that:
-    such a run is too short for anything but the bare facts.
+    A request that did not change is certain. The others are divided into `BLOCKS` blocks of equal size, whose means are
+    compared, because neighbouring requests share batches and are not independent. 0 where fewer requests changed than
+    there are blocks: such a run is too short for an interval.
     """
     changed = changes[changes != 0]
     if len(changed) < BLOCKS:

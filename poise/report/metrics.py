@@ -30,23 +30,23 @@ class BusyTime:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What one run came to; field names are those of the result JSON, seconds, tokens, dollars and joules.
+    """Metrics of one run; field names are those of the result JSON; units are seconds, tokens, dollars and joules.
 
     requests: arrived after warm-up; each is one of finished, rejected, unfinished, timed_out, cancelled and lost.
     duration_s: from the end of warm-up to the end of the run.  window_s: the part of it in which requests arrived; all
-    of it where requests wait for others.  offered_rps: requests per second that arrived in it.
+    of it where requests wait for other requests.  offered_rps: requests per second that arrived in it.
     queue_s, ttft_s, tpot_s, e2e_s: of finished requests.  slo_attainment: a share of all `requests`.
-    goodput_rps: of `offered_rps` those that met every part of their SLO.  requests_per_s: that finished.
+    goodput_rps: the part of `offered_rps` that met every part of the SLO.  requests_per_s: finished requests.
     output_tokens_per_s, total_tokens_per_s, cost_…, energy_…: over the tokens of finished requests.  These rates of
-    work count what is done within `window_s`, or in the whole run where that is more a second (`report.rates`).
-    prefix_hit_rate: cached over all prompt tokens, of requests whose prompt was computed to its end.
+    work count what is done within `window_s`, or in the whole run where that rate is higher (`report.rates`).
+    prefix_hit_rate: cached over all prompt tokens, of requests whose prefill completed.
     preemptions, migrations, retries: totals over `requests`.
-    loans, loans_refused, hedges, hedges_won, hedge_tokens: as `Run` has them, of the whole run.
-    blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run was asked for it.
-    replica_hours: for which replicas had their devices, their start-up included.
-    scaling: what a scaler did (`report.scaling`), where there was one.
-    program_s, programs: time from first arrival to last end of the finished ones, and how many, where there are any.
-    notes: why a figure is None or needs a grain of salt, by its name.
+    loans, loans_refused, hedges, hedges_won, hedge_tokens: as in `Run`, for the whole run.
+    blame: mean seconds of each part of the time of finished requests (`report.blame`), where the run recorded it.
+    replica_hours: hours in which replicas occupied their devices, start-up included.
+    scaling: the autoscaler's activity (`report.scaling`), where there is one.
+    program_s, programs: time from first arrival to last end of finished programs, and their number, where there are any
+    notes: by figure name, why it is None or must be read with care.
     """
 
     requests: int
@@ -246,7 +246,7 @@ def _no_interval(plain: Sequence[dict[str, Any]]) -> str:
 
 
 def combine(seeds: Sequence[Metrics]) -> dict[str, Any]:
-    """Means over one or more seeds at the top level, beside `notes`, `interval` and `per_seed`; ready for JSON.
+    """Means over one or more seeds at the top level, with `notes`, `interval` and `per_seed`; ready for JSON.
 
     `interval` has the shape of the figures and holds half-widths of 95 % t-intervals; it is None where seeds cannot
     give one, and `notes["interval"]` then says why. A figure that one seed lacks is None in the mean.

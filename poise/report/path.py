@@ -1,4 +1,4 @@
-"""Shapes of SVG in few characters: whole tenths of a unit, each point told by how far it is from the one before."""
+"""Compact SVG paths: coordinates in whole tenths of a unit, each point relative to the one before."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _stairs(x: int, y: int, points: Sequence[tuple[int, ...]]) -> str:
 
 
 def area(xs: Places, low: Places, high: Places, steps: bool) -> str:
-    """What lies between two lines, in unbroken pieces; a piece of one point is an upright stroke."""
+    """The area between two lines, in unbroken pieces; a piece of one point is a vertical stroke."""
     return "".join(_strip(piece, steps) for piece in _pieces(xs, low, high))
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a run as a Chrome trace, to be opened in ui.perfetto.dev or chrome://tracing.
+"""The timeline of a run as a Chrome trace for ui.perfetto.dev or chrome://tracing.
 
 Written by the Trace Event Format (Google, "Trace Event Format", phases M, X, C, b and e). Instants are cut to whole
 nanoseconds before they are written as microseconds, so slices that follow one another still do so exactly.
@@ -23,7 +23,7 @@ _LANES = 1000
 """Thread ids are replica · _LANES + lane, for viewers that want them unique across processes."""
 
 _FAULTS = 999
-"""What stands for the lane where a replica's faults are."""
+"""The lane number under which a replica's faults are drawn."""
 
 _COUNTERS = ("waiting", "running", "KV blocks")
 

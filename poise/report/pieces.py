@@ -1,4 +1,4 @@
-"""Pieces of the page that its sections are made of."""
+"""HTML building blocks of the page's sections."""
 
 from __future__ import annotations
 

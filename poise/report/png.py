@@ -1,4 +1,4 @@
-"""A small picture out of numbers: a PNG of one byte a pixel, which is the number of its colour."""
+"""A small PNG made from numbers: one byte per pixel, an index into a palette."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANCHORS = (
     (68, 1, 84), (72, 40, 120), (62, 73, 137), (49, 104, 142), (38, 130, 142),
     (31, 158, 137), (53, 183, 121), (110, 206, 88), (181, 222, 43), (253, 231, 37),
 )  # fmt: skip
-"""Colours from nothing to the most, at equal steps: viridis (van der Walt and Smith, 2015, CC0), alike to all eyes."""
+"""Palette from zero to the maximum in equal steps: viridis (van der Walt and Smith, 2015, CC0), colour-blind safe."""
 
 
 def colours(levels: int) -> list[tuple[int, int, int]]:

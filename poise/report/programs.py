@@ -1,4 +1,4 @@
-"""Programs of several requests: how long they took, first arrival to last end, and how many were served."""
+"""Programs of several requests: time from first arrival to last end, and how many were served."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What became of programs.
+    """Outcomes of programs.
 
-    begun: whose first request arrived after warm-up.  finished: of which every request was served to the end.
-    attainment: the share of `begun` of which every request met every part of its SLO; None where none began.
+    begun: programs whose first request arrived after warm-up.  finished: those whose requests all finished.
+    attainment: the share of `begun` in which every request met every part of its SLO; None where `begun` is 0.
     """
 
     begun: int
@@ -42,7 +42,7 @@ class Spans:
     first: Rows
 
     def all_of(self, rows: Mask) -> Mask:
-        """The programs all of whose requests are among `rows`."""
+        """The programs with all their requests among `rows`."""
         mine = self.of >= 0
         missed = np.bincount(self.of[mine], ~rows[mine], len(self.begun))
         return np.asarray(missed == 0)

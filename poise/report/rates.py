@@ -1,10 +1,10 @@
-"""Over which time the rates of a run count, and the work that was done in it.
+"""The time window of a run's rates, and the work done in it.
 
 Rates of arrivals (offered, goodput) count from the first arrival to the last. So do rates of work (requests finished,
-tokens, dollars and joules of them): what is done later, in the drain, is not in them, so they never exceed what the
-fleet can do. In a run that is short beside its answers little is done by then; a rate that is higher over the whole run
-is taken over that. Where requests wait for others (a closed load, sessions, workflows) arrivals go on as long as the
-run does, and rates count over the whole run.
+tokens, dollars and joules of them): work done later, while the queue drains, is not counted, so these rates never
+exceed the fleet's capacity. In a run that is short compared with its answers little is done by then, so a rate that is
+higher over the whole run is taken over the whole run. Where requests wait for other requests (a closed load, sessions,
+workflows) arrivals continue for the whole run, and rates count over the whole run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Requests that finished within a window, and the tokens computed in it for requests that finished at all."""
+    """Requests that finished within a window, and the tokens computed in it for requests that finished at any time."""
 
     window: Window
     finished: int
@@ -67,8 +67,8 @@ class Work:
 def offered(run: Run, warmup_s: float = 0.0) -> float | None:
     """Requests per second that arrived after warm-up: gaps over the time from the first to the last of them.
 
-    As `Workload.rate`, so that a run offers what its workload is said to. Over the whole run where requests wait for
-    others or all arrive at once; None for a run without length.
+    Computed as in `Workload.rate`, so that the offered rate of a run equals that of its workload. Over the whole run
+    where requests wait for other requests or all arrive at once; None for a run of zero length.
     """
     arrived = column(run.records.arrived_at)[counted(run, warmup_s)]
     if run.arrivals_end >= 0 and len(arrived) and (span := int(arrived.max() - arrived.min())):

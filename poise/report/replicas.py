@@ -1,4 +1,4 @@
-"""The section of the page that shows the replicas over time: maps of all of them, and lines below."""
+"""The page section on replicas over time: a map of all of them, and lines below."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELLS, POINTS = 300_000, 24_000
 """The most pixels of all maps of a page, and the most points of all its timelines; steps are joined to keep below."""
 
 LETTERS = 8
-"""What fits beside a map."""
+"""Letters of a name that fit next to a map."""
 
 LOW = 200
 """The height of the lines below a map."""
@@ -71,7 +71,7 @@ def _said(shown: Sequence[_Shown]) -> str:
         f"of a load; each step of up to {duration(step, 2)} shows its peak. Point at a map, or tap it, for its values."
     )
     if any(FAULTS in (each.case.timeline or {}) for each in shown):
-        told += " Outlined in a map is what befell a replica: a loss, a notice, a start, a slow device or link."
+        told += " Outlines in a map are faults and starts: a loss, a notice, a start, a slow device or link."
     if most > LINES:
         told += f" Lines are means over the {most} replicas, or a pool's; bands go from the lowest to the highest."
     return f'<p class="soft">{escape(told)}</p>'

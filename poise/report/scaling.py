@@ -1,4 +1,4 @@
-"""How the pools of a run grew and shrank: figures, lines over time, and the section of the page that shows them."""
+"""How the pools of a run grew and shrank: figures, lines over time, and their page section."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ SHOWN = {"wanted": "wanted", "serving": "serving", "starting": "starting", "drai
 
 @dataclass(frozen=True, slots=True)
 class Scalings:
-    """What a scaler did, from warm-up to the end of the run.
+    """Activity of the autoscaler, from warm-up to the end of the run.
 
-    scale_ups, scale_downs: how often a pool was to be larger, or smaller.  starting_s, warm_s: replica-seconds of
-    starts, and of slots that stood (or became) pre-warmed.  cold_requests: requests that waited at the gateway while no
-    replica of the pool that took them served, and `cold_wait_s` for how many seconds altogether.
+    scale_ups, scale_downs: number of times a pool's target was raised, or lowered.  starting_s, warm_s: replica-seconds
+    spent starting, and in slots that were (or were becoming) pre-warmed.  cold_requests: requests that waited at the
+    gateway while no replica of their pool was serving; cold_wait_s: the total of these waits in seconds.
     """
 
     scale_ups: int
@@ -99,7 +99,7 @@ def _integral(run: Run, name: str, since: int) -> float:
 
 
 def _cold_waits(run: Run, cluster: Cluster, warmup_s: float) -> NDArray[np.int64]:
-    """Picoseconds that each request waited at the gateway while nobody served in its pool."""
+    """Picoseconds that each request waited at the gateway while no replica of its pool was serving."""
     records = run.records
     arrived, sent, taken = (column(each) for each in (records.arrived_at, records.dispatched_at, records.replica))
     rows = np.flatnonzero(counted(run, warmup_s) & (taken >= 0))
@@ -141,8 +141,8 @@ def scaling_section(cases: Sequence[Case]) -> str:
     if not drawn:
         return ""
     said = (
-        "Of the first seed: how many replicas each pool was to have, and how many served, started, drained or stood "
-        "pre-warmed. Wanted above serving is what the load waits for."
+        "Of the first seed: the target size of each pool, and how many replicas served, started, drained or were "
+        "pre-warmed. Wanted above serving: replicas that the load waits for."
     )
     legend = "".join(swatch(name, style) for style, name in enumerate(SHOWN.values()))
     folds = [(some[0].at, grid([each for case in some for each in _charts(case)])) for some in by_load(drawn).values()]

@@ -1,7 +1,7 @@
-"""The script of the HTML report: it shows values under the pointer, and nothing depends on it."""
+"""The script of the HTML report: it shows values under the pointer; the page works without it."""
 
 # A chart carries its scales in data-x and data-y, so values are computed from the drawn points; a point with data-said
-# says it itself. A map's values are read back from its picture (see `png`), one byte a value.
+# carries its own text. A map's values are read back from its picture (see `png`), one byte per value.
 SCRIPT = """
 (() => {
   const tip = document.getElementById("tip"), units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];

@@ -1,4 +1,4 @@
-"""Several seeds of one run: means, and how far chance may have moved them."""
+"""Means over several seeds of one run, and their confidence intervals."""
 
 from __future__ import annotations
 

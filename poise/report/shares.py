@@ -1,8 +1,8 @@
-"""Intervals of shares of requests that hold near 0 and 1 too, where a run has seen few of the rarer kind, or none.
+"""Intervals of shares of requests that hold near 0 and 1 too, where a run has few requests of the rarer kind, or none.
 
-Requests that wait in one queue are not independent, so n of them are worth fewer. A share is taken as one of that
-effective size, by the score interval (Wilson 1927): its farther side, so that value ± half contains it. With surveys
-of clusters the same is done by Korn and Graubard (1998); Franco et al. (2019) compare such intervals.
+Requests that wait in one queue are not independent, so n of them count as fewer. A share is treated as one of that
+effective size, with the score interval (Wilson 1927): its wider side, so that value ± half contains the interval. Korn
+and Graubard (1998) do the same for cluster surveys; Franco et al. (2019) compare such intervals.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from poise.report.intervals import Interval
 from poise.report.latency import latencies
 
 FEWEST = 4
-"""Batches of which a run must hold so many for what they say of its correlation."""
+"""Batches that a run must contain for their correlation to be estimated."""
 
 
 def effective_size(values: NDArray[Any]) -> float:
     """How many independent requests a latency is worth, in order of arrival: their number over its correlation time.
 
-    A straight trend is taken off: it is no chance. The correlation time is the largest that overlapping batches of 1,
-    2, 4, … requests give, down to `FEWEST` batches: too long rather than too short.
+    A linear trend is removed first: it is not chance. The correlation time is the largest that overlapping batches of
+    1, 2, 4, … requests give, as long as there are `FEWEST` batches: an overestimate rather than an underestimate.
     """
     count = len(values)
     if count < 2 * FEWEST:

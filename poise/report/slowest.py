@@ -1,4 +1,4 @@
-"""The section of the page about the requests that took longest."""
+"""The page section on the slowest requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLD, FEW = 400, 3
 """Rows of a page, and the fewest of a table: many runs have fewer each."""
 
 _HEADS = (
-    "request", "arrived", "prompt", "cached", "output", "replica", "sent after", "TTFT", "TPOT", "E2E", "befell it",
+    "request", "arrived", "prompt", "cached", "output", "replica", "sent after", "TTFT", "TPOT", "E2E", "events",
 )  # fmt: skip
 _UPSETS = {"preemptions": "preempted", "migrations": "moved", "retries": "retried"}
 
@@ -56,7 +56,7 @@ def _tables(case: Case, pools: Sequence[str]) -> str:
 
 
 def _stories(case: Case, rows: Mapping[int, Row]) -> str:
-    """Where the time of each request went and, where it was written down, its life."""
+    """The attribution of each request's time and, where it was recorded, its story."""
     if not case.blame:
         return ""
     items = "".join(f"<li>{_told(number, case, row)}</li>" for number, row in sorted(rows.items()))

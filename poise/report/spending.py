@@ -1,4 +1,4 @@
-"""What a run cost in a time of it: dollars and joules of its devices."""
+"""Cost of a run over a window of time: dollars and joules of its devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whose requests changed: the way of grouping them that tells most of how differently they fared.
+"""Which requests changed: the grouping that explains most of the difference between them.
 
-For each way of grouping, the share of the variance of the changes that lies between groups (η²), corrected for the
-number of groups as in an adjusted R²: 1 − (1 − η²)(n − 1)/(n − k). Many small groups would explain anything otherwise.
+For each grouping, the share of the variance of the changes that is between groups (η²), corrected for the number of
+groups as in an adjusted R²: 1 − (1 − η²)(n − 1)/(n − k). Otherwise many small groups would explain anything.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Split:
 
 
 def best_split(pairs: DataFrame) -> list[Split]:
-    """All splits of paired requests (as `diff` pairs them) into two groups or more, the one that tells most first."""
+    """All splits of paired requests (as `diff` pairs them) into two or more groups, most explanatory first."""
     changes = (pairs["e2e_s_b"] - pairs["e2e_s"]).to_numpy()
     splits = [_split(by, names, codes, changes) for by, names, codes in _groupings(pairs)]
     return sorted(filter(None, splits), key=lambda split: -split.explains)
@@ -86,7 +86,7 @@ def _split(by: str, names: list[str], codes: NDArray[np.intp], changes: NDArray[
 
 
 def _groupings(pairs: DataFrame) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
-    """Every way of grouping: what it goes by, the names of its groups and the group of each request."""
+    """Every grouping: the attribute it groups by, the names of its groups and the group of each request."""
     for by in ("model", "tenant", "turn"):
         if by in pairs.columns:
             yield by, *_named(pairs[by].to_numpy(), by)

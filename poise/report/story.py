@@ -1,4 +1,4 @@
-"""A request's life as a story: a line for each thing that happened to it, and where its time went."""
+"""The story of a request: one line per event, and the attribution of its time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Story:
 
     @property
     def closing(self) -> str:
-        """Where its time went, compared with the mean request, in one line."""
+        """Attribution of its time, compared with the mean request, in one line."""
         whole, usual = sum(self.parts.values()), sum(self.typical.values())
         if not self.finished:
             return f"Its {duration(whole)}: {_listed(self.parts, {})}; no request finished to compare it with."

@@ -1,4 +1,4 @@
-"""The sections of the page that hold figures: the summary, and a fold with all of them."""
+"""The page sections with figures: the summary, and a fold with all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results as tables in a terminal, and as plain aligned text everywhere else."""
+"""Results as tables: formatted in a terminal, plain aligned text everywhere else."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def show_load(
 ) -> None:
     """Print one row for each case of one load, then the verdict and the notes that all share.
 
-    The deciding figure comes first, with each case's difference to the best one. ± is half of a 95 % interval, and ± ?
-    stands where the run is too short to give one. Counts of ends other than finished have a column where one has any.
+    The deciding figure comes first, with each case's difference to the best one. ± is half of a 95 % interval; ± ?
+    means that the run is too short for one. Counts of ends other than finished have a column where any case has some.
     """
     out, by = file or sys.stdout, verdict.by
     rest = [figure for figure in (*_AT_ONE_LOAD, *ENDS[1:]) if figure != by]

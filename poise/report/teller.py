@@ -1,4 +1,4 @@
-"""What a story says of each thing that happened."""
+"""The text of each event in a story."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ class Teller:
             task = " for its output" if stage == "decode" else ""
             told = f"{router} chooses replica {chosen}{task}, of {len(able)} that can take it"
         else:
-            told = f"{router} {'holds it' if isinstance(decision, Hold) else 'turns it away'}: {decision.reason}"
+            told = f"{router} {'holds it' if isinstance(decision, Hold) else 'rejects it'}: {decision.reason}"
         seen = ", ".join(_seen(name, column, able, chosen) for name, column in saw.items())
         aged = f", in reports {duration(seconds(age))} old" if age else ""
         return f"{told}; it sees {seen}{aged}" if seen else told
 
     def _sent(self, _: Happening, to: int, decode: int, resume: bool) -> str:
-        return "" if isinstance(self._decided, Route) else f"goes to replica {to}, the next to try"
+        return "" if isinstance(self._decided, Route) else f"is sent to replica {to}, the next to try"
 
     def _refused(self, _: Happening, reason: str) -> str:
-        return "" if getattr(self._decided, "reason", None) == reason else f"is turned away: {reason}"
+        return "" if getattr(self._decided, "reason", None) == reason else f"is rejected: {reason}"
 
     def _turned_down(self, _: Happening, reason: str) -> str:
-        return f"the engine refuses it: {reason}"
+        return f"the engine rejects it: {reason}"
 
     def _left(self, _: Happening, reason: str) -> str:
         return "its client leaves: its patience is over" if reason == "timed out" else f"its client leaves: {reason}"
@@ -123,7 +123,7 @@ class Teller:
     def _preempted(self, told: Happening, tokens: int, swapped: int) -> str:
         self._queued_at, self._swapped = told.at, swapped
         what = "go to host memory" if swapped else "may be evicted"
-        return f"gives way for want of KV blocks; its {count(tokens, 'computed token')} {what}"
+        return f"is preempted for lack of KV blocks; its {count(tokens, 'computed token')} {what}"
 
     # On its way between replicas -------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Teller:
 
     def _missed(self, told: Happening, waited: int) -> str:
         self._queued_at = told.at
-        return f"gives it up after {duration(seconds(waited))}, to compute the prompt here"
+        return f"gives up the transfer after {duration(seconds(waited))} and computes the prompt here"
 
     def _moves(self, _: Happening, to: int) -> str:
         return f"is to move to replica {to}"
@@ -145,28 +145,28 @@ class Teller:
         return f"stays: {reason}"
 
     def _stands(self, _: Happening, produced: int) -> str:
-        return f"stands still after {count(produced, 'token')}, until the last of its KV has followed"
+        return f"pauses after {count(produced, 'token')} until the rest of its KV has arrived"
 
     def _moved(self, _: Happening, source: int, stood: int) -> str:
-        return f"is over from replica {source}, having stood still for {duration(seconds(stood))}"
+        return f"has moved from replica {source} after a pause of {duration(seconds(stood))}"
 
     def _lost(self, _: Happening) -> str:
-        return "all that it has here is lost with a replica"
+        return "its work here is lost with the replica"
 
     def _copied(self, _: Happening, to: int) -> str:
-        return f"still waits for its first token; a copy goes to replica {to}"
+        return f"still waits for its first token; a duplicate is sent to replica {to}"
 
     def _goes_on(self, told: Happening) -> str:
         self._first_at = told.replica
-        return "goes on as the copy that it has here"
+        return "continues as its duplicate here"
 
     def _again(self, _: Happening) -> str:
         self._first_at = -1
-        return "starts from the beginning; the tokens that its client had are thrown away"
+        return "starts from the beginning; the tokens that its client had are discarded"
 
 
 def _seen(name: str, column: Sequence[int], able: Sequence[int], chosen: int) -> str:
-    """One column as the router saw it: at the replica that it chose, and between which bounds at all."""
+    """One column as the router saw it: its value at the chosen replica, and its range over all able replicas."""
     word, low, high = name.replace("_", " "), min(column), max(column)
     bounds = f"{low:,} to {high:,}" if low < high else f"{low:,}"
     if chosen in able:

@@ -1,4 +1,4 @@
-"""Who worked when: a row for each worker, a bar for each piece of work, as inline SVG that needs no script."""
+"""A timeline as inline SVG without script: one row per worker, one bar per piece of work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A piece of work; `style` picks the colour, `pale` makes it lighter, `text` stands in it where there is room."""
+    """A piece of work; `style` picks the colour, `pale` makes it lighter, `text` is written in it where it fits."""
 
     start: float
     end: float

@@ -11,7 +11,7 @@ Kind = Literal["seconds", "share", "count", "number", "dollars"]
 """How a figure is written: a duration, a percentage, a whole number, a number, an amount of money."""
 
 MISSING = "–"
-"""What stands where there is no figure."""
+"""The mark for a missing figure."""
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 

@@ -1,4 +1,4 @@
-"""The requests of a run that took longest."""
+"""The slowest requests of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poise.core.units import SECOND
 from poise.report.latency import column, durations
 
 MOST = 10
-"""Requests that are told of, by each latency."""
+"""Number of requests listed for each latency."""
 
 BY = {"ttft_s": "TTFT", "e2e_s": "end-to-end time"}
 """The latencies by which requests are called slow."""
@@ -23,7 +23,7 @@ COLUMNS = (
     "request", "arrival_s", "prompt_tokens", "cached_tokens", "output_tokens", "replica", "decode_replica",
     "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "migrations", "retries", *PARTS,
 )  # fmt: skip
-"""What is told of a request: as in `requests_frame`, with `queue_s` from its arrival to its (last) dispatch, and
+"""Columns of a listed request: as in `requests_frame`, with `queue_s` from its arrival to its (last) dispatch, and
 seconds by part of its time (see `core.blame`)."""
 
 Rows = Sequence[Mapping[str, float | None]]
@@ -71,7 +71,7 @@ def _blamed(run: Run, part: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
 
 
 def as_rows(found: NDArray[np.float64]) -> Rows:
-    """The requests of a table of `worst`, each by column; None where there is no value."""
+    """The requests of a table of `worst`, one dict per request by column; None where there is no value."""
     return [
         {name: None if np.isnan(value) else float(value) for name, value in zip(COLUMNS, row, strict=True)}
         for row in found

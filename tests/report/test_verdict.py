@@ -100,5 +100,5 @@ def test_many_comparisons_ask_more_of_each():
 def test_the_deciding_figures_have_a_better_side_and_near_names_help():
     assert all(figure.better in ("more", "less") for figure in DECIDING.values())
     assert deciding("ttft_s.p99") is P99
-    with pytest.raises(UserError, match=r"'ttft.p99' is no figure .* did you mean ttft_s.p99"):
+    with pytest.raises(UserError, match=r"'ttft.p99' is not a figure .* did you mean ttft_s.p99"):
         deciding("ttft.p99")

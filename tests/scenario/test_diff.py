@@ -76,7 +76,7 @@ def test_a_lost_replica_is_foremost_for_those_who_were_there(folder: Path) -> No
 def test_nothing_planted_is_no_difference(folder: Path, change: str) -> None:
     diff = planted("shared.yaml", change)
     assert diff.cause is None and diff.margin == 0
-    assert sentence(diff) == "No difference told apart: the mean end-to-end time is the same in A and B."
+    assert sentence(diff) == "No significant difference: the mean end-to-end time is the same in A and B."
 
 
 def test_luck_is_no_difference(folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_luck_is_no_difference(folder: Path) -> None:
     e2e = diff.figures["e2e_s.mean"]
     assert 0 < abs(e2e.by) <= diff.margin
     assert diff.cause is None
-    assert sentence(diff).startswith("No difference told apart: the mean end-to-end time changes by ")
+    assert sentence(diff).startswith("No significant difference: the mean end-to-end time changes by ")
 
 
 def test_saved_results_give_what_scenarios_give(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

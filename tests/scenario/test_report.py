@@ -95,7 +95,7 @@ def test_a_run_has_the_stories_of_its_slowest_requests(simulated: Path) -> None:
     frame = pl.read_parquet(simulated / "requests.parquet").filter(status="finished")
     slowest = frame.sort(["ttft_s", "arrival_s"], descending=[True, False])["request"][0]
     words = reader.sections["slowest"]
-    assert words[words.index("befell it") + 1] == str(slowest)
+    assert words[words.index("events") + 1] == str(slowest)
     out = io.StringIO()
     show_lines(tell(simulated, slowest, "least_requests"), f"Request {slowest}", out)
     life, _, closing = out.getvalue().strip().rpartition("\n")

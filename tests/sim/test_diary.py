@@ -150,8 +150,8 @@ def test_of_a_move() -> None:
     assert told[5:] == [
         "50 replica 0: its first token",
         "75 replica 0: is to move to replica 1",
-        "120 replica 0: stands still after 8 tokens, until the last of its KV has followed",
-        "127 replica 1: is over from replica 0, having stood still for 7 s",
+        "120 replica 0: pauses after 8 tokens until the rest of its KV has arrived",
+        "127 replica 1: has moved from replica 0 after a pause of 7 s",
         "127 replica 1: decodes on behind 8 tokens",
         "167 replica 1: finished with 12 tokens, 117 s after the first, 10.64 s each",
     ]
@@ -160,7 +160,7 @@ def test_of_a_move() -> None:
 def test_of_one_that_gave_way() -> None:
     told = lived(workload((0, 5, 5), (0, 4, 5)), 1, blocks=12)
     assert told[6:] == [
-        "31 replica 0: gives way for want of KV blocks; its 5 computed tokens may be evicted",
+        "31 replica 0: is preempted for lack of KV blocks; its 5 computed tokens may be evicted",
         "64 replica 0: is admitted after 33 s; 3 of 6 tokens are in the prefix cache",
         "77 replica 0: computes tokens 4 to 6 in 13 s",
         "77 replica 0: decodes on behind 3 tokens",
@@ -171,7 +171,7 @@ def test_of_one_that_gave_way() -> None:
 def test_of_a_lost_replica() -> None:
     load, faults, roles = workload((0, 5, 4)), (Fault(30.0, "lost", 0),), ("mixed", "mixed")
     assert lived(load, 0, roles=roles, faults=faults)[6:] == [
-        "30 replica 0: all that it has here is lost with a replica",
+        "30 replica 0: its work here is lost with the replica",
         "30 gateway: RoundRobin chooses replica 1, of 1 that can take it",
         "30 replica 1: is first in the queue; nothing is running; its client has 2 tokens of it already",
         "30 replica 1: is admitted at once",
@@ -180,11 +180,11 @@ def test_of_a_lost_replica() -> None:
         "58 replica 1: finished with 4 tokens, 43 s after the first, 14.33 s each",
     ]
     again = lived(load, 0, roles=roles, faults=faults, resume=False)
-    assert again[8] == "30 gateway: starts from the beginning; the tokens that its client had are thrown away"
+    assert again[8] == "30 gateway: starts from the beginning; the tokens that its client had are discarded"
     alone = lived(load, 0, faults=faults)
     assert alone[6:] == [
-        "30 replica 0: all that it has here is lost with a replica",
-        "30 gateway: is turned away: no replica serves model 0",
+        "30 replica 0: its work here is lost with the replica",
+        "30 gateway: is rejected: no replica serves model 0",
         "30 gateway: ends lost",
     ]
 
@@ -199,7 +199,7 @@ def test_of_the_gateway() -> None:
         "50 gateway: Doorkeeper chooses replica 0, of 1 that can take it",
         "50 replica 0: is first in the queue; nothing is running",
     ]
-    too_long = "is turned away: prompt and one more token exceed the 1000 tokens that a replica can hold"
+    too_long = "is rejected: prompt and one more token exceed the 1000 tokens that a replica can hold"
     assert lived(workload((0, 5, 1), (0, 5000, 1), retry=1), 1) == [
         "0 gateway: arrives with a prompt of 5,000 tokens",
         f"0 gateway: {too_long}",

@@ -1,1 +1,1 @@
-"""Other fronts: the same `Control` behind data planes that others run, as Envoy and Ray Serve; and on Kubernetes."""
+"""Integrations: the same `Control` behind other data planes, such as Envoy and Ray Serve; and on Kubernetes."""

@@ -1,4 +1,4 @@
-"""What a proxy's words add to the policies: whom else to try, and from whom to choose."""
+"""Additions to the policies for proxies: fallback replicas, and the subset of replicas to choose from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from poise.core.view import ClusterView
 class Fallback:
     """A router with second choices: where `router` names none, the `most` least loaded of the other able replicas.
 
-    A proxy that was handed its request cannot ask again, so it is told beforehand whom to try next.
+    A proxy that received its decision cannot ask again, so the decision names the replicas to try next.
     """
 
     def __init__(self, router: Router, most: int = 1) -> None:
@@ -34,7 +34,7 @@ class Fallback:
         return tuple(dict.fromkeys((*self.router.needs, "requests")))
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
-        """The router's choice, and whom to try after it."""
+        """The router's choice, and the replicas to try after it."""
         decision = self.router.route(request, cluster, chance)
         if not isinstance(decision, Route) or decision.fallback or decision.decode is not None:
             return decision
@@ -44,7 +44,7 @@ class Fallback:
 
 
 class Subset:
-    """An admission that keeps a request to the replicas that its proxy said are within reach (`Confined`)."""
+    """An admission that restricts a request to the replicas that its proxy can reach (`Confined`)."""
 
     needs: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Requests that another serving system hands over for a choice among its own replicas, and calls those itself."""
+"""Requests of another serving system, which asks for a choice among its own replicas and calls those itself."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FIELDS: Final = (
 
 
 class Handed:
-    """One request that was handed over. replicas: those to try, in order; status: of a refusal, 0 for none.
+    """One delegated request. replicas: those to try, in order; status: of a refusal, 0 for none.
 
-    holder: the replica that took it, "" as long as none has; ended: those that were said to be done with it.
+    holder: the replica that accepted it, "" until one has; ended: those that have reported its end.
     done: called once it is decided either way.
     """
 
@@ -52,7 +52,7 @@ class Handed:
 
     @property
     def over(self) -> bool:
-        """Whether the replica that took it is done with it, whichever of the two was told first."""
+        """Whether the replica that accepted it has finished it, in whichever order the two were reported."""
         return self.holder in self.ended
 
     def taken(self, replica: str) -> None:
@@ -83,7 +83,7 @@ class Handed:
         self._done()
 
     def cut(self) -> None:
-        """Its replica died; who called it knows."""
+        """Its replica died; the caller has noticed it."""
 
 
 class Replicas:
@@ -99,7 +99,7 @@ class Replicas:
         self._engines: dict[str, Engine] = {}
 
     def known(self, names: Iterable[str]) -> list[str]:
-        """These replicas are there now, and no others; those for which there is no slot."""
+        """Set the present replicas; returns those for which there is no slot."""
         wanted = list(names)
         for gone in self._engines.keys() - set(wanted):
             self.world.fleet.remove(self._engines.pop(gone))

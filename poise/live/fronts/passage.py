@@ -1,4 +1,4 @@
-"""A request whose bytes a proxy carries: Poise says where to, and hears of the answer as it passes."""
+"""A request whose bytes a proxy carries: Poise picks the engine, and observes the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREFILLER: Final = b"x-prefiller-host-port"
 
 
 class Proxy(Protocol):
-    """Who carries the bytes."""
+    """The proxy that carries the bytes."""
 
     def route(self, endpoints: Sequence[str], headers: Headers) -> None:
         """Send the request to the first of these that takes it, with these headers set."""
@@ -45,7 +45,7 @@ class Passage(Exchange):
     """One request, complete with its body; its answer goes past Poise, so what is written of it here is dropped.
 
     subset: the endpoints that its proxy can reach, None for all.  reach: the slots of those that serve.
-    routed: the proxy was told where to.
+    routed: whether the proxy has received its decision.
     """
 
     __slots__ = ("proxy", "reach", "routed", "subset", "trip")
@@ -121,7 +121,7 @@ class Carried:
 
 
 class Picked(Trip):
-    """A trip whose engine is picked here and called by the proxy, which tells of the answer.
+    """A trip whose engine is picked here and called by the proxy, which reports the answer.
 
     heard: an answer has begun, so no other engine can be picked.
     """
@@ -149,7 +149,7 @@ class Picked(Trip):
     def send(self, engine: Engine, decode: Engine | None = None) -> None:
         """Let the proxy send it to an engine, or to `decode`, whose sidecar has `engine` compute the prompt.
 
-        Once the proxy was told, it goes on by itself; then this only follows it.
+        Once the proxy has its decision, it tries the engines by itself; then this only tracks which one.
         """
         self.state = SENT
         self.sent_at = self._world.clock()
@@ -176,7 +176,7 @@ class Picked(Trip):
             headers.append((PREFILLER, endpoint(prefill.at.place).encode()))
         return headers
 
-    # What the proxy tells --------------------------------------------------------------------------------------------
+    # What the proxy reports ------------------------------------------------------------------------------------------
 
     def answered(self, status: int, headers: list[tuple[bytes, bytes]], served: str) -> None:
         """An answer begins, from the engine at the endpoint `served` ("": the proxy does not say)."""
@@ -208,13 +208,13 @@ class Picked(Trip):
             self.end()
 
     def over(self) -> None:
-        """The proxy will tell no more."""
+        """The proxy will report nothing more."""
         self.leave()
         if self._subset is not None:
             self._subset.forget(self.view.id)
 
     def _follow(self, served: str) -> None:
-        """The proxy passed over those before `served`: Control is told as if each had refused."""
+        """The proxy skipped the engines before `served`: Control receives a refusal from each."""
         world = self._world
         while self.state == SENT and self.engine is not None and endpoint(self.engine.at.place) != served:
             self.engine.failed("refused", True, self.sent_at)
@@ -223,7 +223,7 @@ class Picked(Trip):
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason, True))
 
     def _unbooked(self, status: int) -> None:
-        """It is answered from where Control would not have sent it: nobody's load."""
+        """It is answered by an engine that Control would not have chosen, so it is removed from the load."""
         if self.state != ENDED:
             self.state = ENDED
             self._world.ended(self, status)

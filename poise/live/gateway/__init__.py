@@ -1,1 +1,1 @@
-"""The gateway: clients on one side, engines on the other, and `Control` in between."""
+"""The gateway: an HTTP proxy between clients and engines that executes the decisions of `Control`."""

@@ -1,4 +1,4 @@
-"""The engines' own word on their caches: KV events into the prefix index that control believes."""
+"""KV events of the engines, applied to the prefix index that `Control` uses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Caches:
             task.add_done_callback(self._stopping.discard)
 
     async def close(self) -> None:
-        """Follow nobody."""
+        """Stop following all engines."""
         for endpoint in list(self._followed):
             await self._followed.pop(endpoint).stop()
         if self._stopping:
@@ -81,7 +81,7 @@ class Caches:
         world.turn(CacheChanged(world.clock(), slot, change.entered, change.left, change.cleared))
 
     def followed(self) -> dict[int, tuple[str, dict[str, int]]]:
-        """How far the events of each engine are followed, and what befell them, by slot."""
+        """By slot: the engine, and counters of its KV event stream."""
         return {
             source.engine: (follower.feeds[topic].sync.value, dict(follower.feeds[topic].counts))
             for follower in self._followed.values()

@@ -1,4 +1,4 @@
-"""Which tool an answer calls, read as it passes, without being parsed as a whole."""
+"""Finds the tool that an answer calls, from the byte stream, without parsing the answer as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FINISH: Final = re.compile(rb'"finish_reason":\s*"(\w{1,32})"')
 _TAIL: Final = 160
 """Bytes kept of what has passed, for what is cut in two by a chunk's end; longer than either of the above can be."""
 TOOLS: Final = 1_000
-"""Tools that are told apart, since names are clients' words; further ones are like a tool of which nobody is told."""
+"""Most tool names that are distinguished, since clients choose them; further ones count as unknown tools."""
 
 
 class Tools:

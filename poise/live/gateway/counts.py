@@ -1,4 +1,4 @@
-"""What is counted of requests as they end: rows by engine, and by tenant, of which there is a bounded number."""
+"""Counters of ended requests: rows by engine, and by tenant, of which there is a bounded number."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Histogram:
         self.sum += value
 
     def put(self, place: int, value: float) -> None:
-        """Count a value whose bucket is known."""
+        """Count a value whose bucket is already computed."""
         self.counts[place] += 1
         self.sum += value
 
@@ -76,9 +76,9 @@ class Row:
         self.ttft, self.wait, self.e2e = Histogram(), Histogram(), Histogram()
 
     def judge(self, trip: Trip, predicted: int) -> None:
-        """An engine told how much of a prompt it had cached; so many of the prompt's tokens were believed to be.
+        """Record the cached prompt tokens that an engine reported against the `predicted` ones.
 
-        Where the gateway guesses a prompt's tokens, the same share of those that the engine counted.
+        Where the gateway estimates a prompt's tokens, the prediction is scaled to the number that the engine counted.
         """
         view, usage = trip.view, trip.usage
         if usage.prompt > 0 and usage.prompt != view.prompt_tokens:

@@ -1,4 +1,4 @@
-"""Where clients are received: each path's answer, and what of a request policies may know."""
+"""Receives client requests: the answer of each path, and the request attributes that policies may read."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
 
 NAMED: Final = 100_000
-"""Sessions whose numbers are remembered."""
+"""Most sessions with a number."""
 MODELS: Final = 1_000
-"""Names of models that are taken on trust, where engines do not tell theirs; further ones have no number."""
+"""Most model names that are accepted unverified, where engines list none; further ones have no number."""
 LONG: Final = 200
 """Letters of a name that is kept as it is."""
 ANSWERS: Final = 100_000
-"""Responses whose engines are remembered."""
+"""Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 NOBODY: Final = Tenant(-1, "", min_priority=-(1 << 31))
 KEYS: Final = (b"authorization", b"x-api-key")
@@ -45,12 +45,12 @@ CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
 class Desk:
-    """Receives clients.
+    """Receives client requests.
 
-    pieces: how prompts are cut to be recognised.  tenants: who may ask; None: everybody, as nobody in particular.
-    tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are taken.
-    exact: finds prompts' identities by their tokens, as engines' KV events have them; None: by their text.
-    trips: how a request goes to its engine, by the kind of its exchange.
+    pieces: how prompts are cut into hashed pieces.  tenants: who may send requests; None: anybody, without a tenant.
+    tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are accepted.
+    exact: hashes prompts by their tokens, as engines' KV events do; None: by their text.
+    trips: makes the proxied request for each kind of exchange.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Desk:
             self.adapters[name] = model, len(self.adapters)
 
     def admit(self, tenants: Tenants | None, header: bytes) -> None:
-        """These may ask from now on; who asked before has been let in."""
+        """Accept requests of these tenants from now on; requests that were already accepted continue."""
         self._tenants, self._tenant_header = tenants, header
 
     def receive(self, exchange: Exchange) -> None:
@@ -100,7 +100,7 @@ class Desk:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
-            tenant = self._who(exchange.header)  # before anything is made of the body: who is unknown costs no work
+            tenant = self._who(exchange.header)  # before the body is parsed: an unknown client costs no work
             if isinstance(tenant, BadRequest):
                 exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
                 return
@@ -122,14 +122,14 @@ class Desk:
             plain(exchange)
 
     def gate(self, head: Mapping[bytes, bytes]) -> Refusal | None:
-        """Why a request is refused by its head, so that who is unknown makes nobody keep a body; None if it is not."""
+        """Why a request is refused by its head, before its body is buffered; None if it is accepted."""
         tenant = self._who(head.get)
         if isinstance(tenant, BadRequest):
             return Refusal(tenant.status, "key", tenant.message, CHALLENGE, tenant.json())
         return None
 
     def _fanned(self, exchange: Exchange) -> bool:
-        """Whether it asks for several items, and has been taken apart or told why it cannot be."""
+        """Whether the request fans out over several items; it is then split, or answered with the reason why not."""
         settings = self.world.settings
         if not settings.fan_out or type(exchange) is not Exchange or exchange.path not in PATHS:
             return False
@@ -182,7 +182,7 @@ class Desk:
         self._send(exchange, asked, model, lora, tenant, Identity(prompt, ids, ends))
 
     def _ask_tokens(self, exchange: Exchange, asked: Asked, model: int, lora: int, tenant: Tenant) -> bool:
-        """Have the prompt's tokens found beside the loop; False if too many wait for that."""
+        """Have a thread tokenize the prompt; False if too many requests wait for that."""
         assert self._exact is not None
         left: list[bool] = []
 
@@ -248,9 +248,9 @@ class Desk:
         return engine.slot if engine is not None and self.world.fleet.slots[engine.slot] is engine else -1
 
     def _shortened(self, prompt: Identity, model: int) -> Identity:
-        """A prompt that is too long for every engine goes to one that takes the longest, to hear so in its words.
+        """Route a prompt that is too long for every engine to one with the longest limit, for that engine's own error.
 
-        Its tokens may be a guess, and there is no use in waiting for an engine that would take more.
+        Its tokens may be an estimate, and waiting for an engine with a longer limit is useless.
         """
         most = self.world.fleet.longest(model) - 1
         if not 0 < most < prompt.prompt_tokens:
@@ -313,7 +313,7 @@ class Desk:
         exchange.answer(200 if ready else 503, msgspec.json.encode(told))
 
     def _stranger(self, exchange: Exchange) -> BadRequest | None:
-        """Why a client is told no names and numbers: tenants have keys, and it has none of them."""
+        """The error for a client without a valid key, where tenants have keys: it may not read names and metrics."""
         keyed = self._tenants is not None and self._tenants.keyed
         tenant = self._who(exchange.header) if keyed else NOBODY
         return tenant if isinstance(tenant, BadRequest) else None

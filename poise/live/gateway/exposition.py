@@ -1,4 +1,4 @@
-"""Prometheus' text format, made a slice at a time, so that a long page never holds up the loop.
+"""Prometheus' text format, written in slices, so that a long page never blocks the loop.
 
 Format: Prometheus documentation, "Exposition formats", text version 0.0.4.
 """

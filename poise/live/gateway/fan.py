@@ -1,7 +1,7 @@
-"""One request that asks for the same of several items: one request for each, and their answers as one.
+"""Fan-out: a request over several items becomes one request per item, and their answers one answer.
 
-PARALLELPROMPT (arXiv 2506.18728) finds template, context and items in a prompt; here a client states them. What they
-share stands first in every prompt, so that engines find it cached and a router by prefix keeps them together.
+PARALLELPROMPT (arXiv 2506.18728) finds template, context and items in a prompt; here the client states them. The
+shared part comes first in every prompt, so that engines find it cached and a prefix-aware router keeps them together.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXT: Final = Decoder(str)
 
 
 class Part(Exchange):
-    """The request of one item: a client within the gateway, which keeps the answer. over: told once, at its end."""
+    """The request of one item: a client inside the gateway that buffers the answer. over: callback at its end, once."""
 
     __slots__ = ("over", "reply", "status")
 

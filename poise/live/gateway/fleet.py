@@ -1,4 +1,4 @@
-"""The engines as the gateway sees them: where each is, how it does, and which number policies know it by."""
+"""The engines as the gateway sees them: address, health, and the replica number that policies use."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BUSY = frozenset({408, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class EngineAt:
-    """Where an engine is, and what is known of it beforehand.
+    """An engine's address and its configured properties.
 
     api_key: sent to it in place of the client's.  models: their names, empty to ask it.  prefill_rate: prompt tokens
-    per second, 0 for unknown.  kv_events, kv_replay: endpoints of its KV events, empty for none; kv_topic: theirs.
-    hints: whether it is told for how long to keep the KV of sessions.
+    per second, 0 for unknown.  kv_events, kv_replay: endpoints of its KV events, empty for none; kv_topic: their topic.
+    hints: whether requests carry the time for which to keep the KV of their session.
     """
 
     place: Place
@@ -45,7 +45,7 @@ class EngineAt:
 
 
 Note = Callable[["Engine", str, bool, int], None]
-"""Told of an engine, what happened there ("" for nothing bad), whether it did well, and when it was sent a request."""
+"""Callback: the engine, the failure ("" for none), whether it succeeded, and when the request was sent."""
 
 
 class Engine:
@@ -89,7 +89,7 @@ class Engine:
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
     def post(self, exchange: Exchange, body: bytes, heard: Heard, fresh: bool = False) -> Call:
-        """Send a client's request with this body; `heard` is told of the answer.  fresh: on a new connection."""
+        """Send a client's request with this body; `heard` receives the answer.  fresh: on a new connection."""
         target, headers = self.target(exchange.target), self.headers(exchange.headers)
         return self.pool.send(exchange.method.encode(), target, headers, body, heard, fresh)
 
@@ -104,7 +104,7 @@ class Engine:
             self.note(self, kind, False, sent_at)
 
     def refused(self, status: int, sent_at: int) -> None:
-        """It answered a request with an error; a client's own error (4xx) is no failure of the engine."""
+        """The engine answered a request with an error; a client's own error (4xx) is not a failure of the engine."""
         if status >= 500:
             self.failed("status", True, sent_at)
         elif status in BUSY:
@@ -112,11 +112,11 @@ class Engine:
 
 
 class Fleet:
-    """All engines by slot; a slot whose engine is gone may be given to another.
+    """All engines by slot; the slot of a removed engine may be reused.
 
-    connect: makes the connections to an engine.  clock: picoseconds.  turn: told of what changes, as events.
-    busy: whether a slot has requests in flight.  note: told how requests fare at engines.
-    shortest: no engine so far takes only shorter requests, in tokens.
+    connect: opens the connections to an engine.  clock: picoseconds.  turn: receives changes, as events.
+    busy: whether a slot has requests in flight.  note: callback for the outcome of each request at an engine.
+    shortest: the smallest length limit of the engines so far, in tokens.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Fleet:
             self._turn(Draining(self._clock(), engine.slot))
 
     def lose(self, engine: Engine) -> None:
-        """An engine is dead, and its cache with it; whoever had requests there has been told."""
+        """Mark an engine as dead and drop its cache; its requests have been notified before."""
         if engine.status in (SERVING, EJECTED):
             engine.status, engine.down_at = DOWN, self._clock()
             self._turn(Lost(engine.down_at, engine.slot))

@@ -95,7 +95,7 @@ class Gateway:
         return self._draining
 
     def watch(self, watcher: Callable[[Trip, int], None]) -> None:
-        """Tell `watcher` of every request that ends, with its status."""
+        """Call `watcher` with every request that ends and its status."""
         self._watchers.append(watcher)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
@@ -120,10 +120,10 @@ class Gateway:
             engine.pool.limits = settings.engines
 
     def exchange(self, policies: Mapping[str, Any]) -> bool:
-        """Have these policies decide from now on, as a recording names them; False where one of them failed.
+        """Replace the policies by these, named as in a recording; False where one of them failed.
 
-        Copies of requests are called off where who decides on them is another, and what engines said last is told
-        again, for a new policy may read what the old one did not. A recording goes on in its next part.
+        Duplicates are cancelled where the policy that decides on them changes. The last reports of engines are sent
+        again, because a new policy may read columns that the old one did not. A recording continues in its next part.
         """
         world, failed = self.world, self.world.policy_errors
         for trip in list(world.trips.values()) if "hedge" in policies else ():
@@ -140,9 +140,9 @@ class Gateway:
         return True
 
     async def stop(self, grace_s: float) -> bool:
-        """Take no more requests, let those under way end, tell the others that they will not, and close.
+        """Accept no more requests, let running ones finish, abort the rest, and close.
 
-        Whether all ended in time.
+        Returns whether all finished in time.
         """
         self._draining = True
         in_time = await self.server.drain(grace_s, self._end_all)
@@ -162,7 +162,7 @@ class Gateway:
         """Time is up: every client that is left gets an end."""
         left = len(self.world.trips)
         if left:
-            log.warning("stopping: not ended in time, and told so: %d", left)
+            log.warning("stopping: requests aborted because they did not end in time: %d", left)
         self.world.end_all("the gateway is going down; ask another one")
 
     def _connect(self, at: EngineAt) -> Pool:

@@ -1,7 +1,7 @@
-"""What a cache policy decides at the gateway, and how engines are told of it: hints with the requests of sessions.
+"""Cache-policy decisions at the gateway, sent to engines as hints with the requests of sessions.
 
-A hint goes with a request, before anybody knows which tool its answer will call. So the policy is asked twice: as the
-request is sent, with the tool untold, for the hint; and as the answer ends, with the tool that it calls, to learn.
+A hint is sent with a request, before the tool that its answer will call is known. So the policy is called twice: when
+the request is sent, without a tool, for the hint; and when the answer ends, with the tool that it calls, to learn.
 The field is Dynamo's `nvext.cache_control` (ai-dynamo/dynamo#6213): `{"type": "ephemeral", "ttl": "30s"}`.
 """
 
@@ -32,11 +32,11 @@ KEPT: Final = 100_000
 """Sessions of which is known until when their KV was asked to be kept."""
 FIELD: Final = b'"nvext"'
 CHAT: Final = "/v1/chat/completions"
-"""The path whose answers say which tool they call."""
+"""The path whose answers name the tool that they call."""
 
 
 class Lane:
-    """What the gateway can tell a cache policy of an engine: the instant, and how long prompts take, 0 for unknown."""
+    """The engine attributes that a cache policy can read at the gateway: time, and prefill time, 0 for unknown."""
 
     def __init__(self, now: int, prefill_rate: float) -> None:
         self.now = now
@@ -48,9 +48,9 @@ class Lane:
 
 
 class Hints:
-    """A cache policy, what it is told, and what it says.
+    """A cache policy with its inputs and its decisions.
 
-    clock: picoseconds.  failed: told of a policy that raised, and at what; its requests then go without hints.
+    clock: picoseconds.  failed: callback for a policy that raised, and where; its requests then go without hints.
     """
 
     def __init__(self, cache: Cache, clock: Callable[[], int], failed: Callable[[str, Exception], None]) -> None:
@@ -126,7 +126,7 @@ class Hint:
             self._called.see(data)
 
     def end(self, tokens: int) -> None:
-        """The answer has ended, after so many tokens: the policy learns which tool it calls."""
+        """The answer has ended after `tokens` tokens: the policy learns which tool it calls."""
         if self._keep >= 0:
             running = self._running
             running.produced = tokens
@@ -151,11 +151,11 @@ def hinted(body: bytes, keep: int) -> bytes:
 
 
 def try_out(cache: Cache) -> None:
-    """PolicyError where a cache policy asks what a gateway does not know; to be said before anybody is served."""
+    """Raise PolicyError, before requests are served, where a cache policy reads what a gateway does not have."""
     if hasattr(cache, "rank"):
         raise PolicyError("ranks what is evicted, which no hint can say; take continuum, or fixed_ttl")
     if hasattr(cache, "reveal"):
-        raise PolicyError("is told the future, and here nobody knows it; take continuum, or fixed_ttl")
+        raise PolicyError("needs the future, which a gateway does not have; use continuum or fixed_ttl")
 
     def failed(at: str, error: Exception) -> None:
         raise PolicyError(f"cannot be asked by a gateway ({at}: {type(error).__name__}: {error}); it can be simulated")

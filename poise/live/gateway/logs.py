@@ -1,7 +1,7 @@
-"""Logs: a line for each record, as text or as JSON; and one for each request that ends, where it is asked for.
+"""Logs: a line for each record, as text or as JSON; and, if enabled, an access line for each request that ends.
 
-What a client or an engine must keep to itself is never told: keys, headers, prompts, bodies. What looks like a key in
-a message of somebody else's is blanked.
+Secrets of clients and engines are never logged: keys, headers, prompts, bodies. Anything that looks like a key in a
+message from another library is masked.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Json(logging.Formatter):
 
 
 def start(level: str = "info", form: str = "text", stream: TextIO | None = None) -> logging.Handler:
-    """Log from now on, to standard error unless told otherwise; the handler. UserError for words that are none."""
+    """Start logging, by default to standard error; returns the handler. UserError for an invalid level or format."""
     for given, known, what in ((level, LEVELS, "level"), (form, FORMS, "form")):
         if given not in known:
-            raise UserError(f"{given!r} is no {what} of logs; give one of {', '.join(known)}")
+            raise UserError(f"{given!r} is not a log {what}; use one of {', '.join(known)}")
     logger = logging.getLogger(ROOT)
     for old in [each for each in logger.handlers if isinstance(each.formatter, Line | Json)]:
         logger.removeHandler(old)
@@ -96,7 +96,7 @@ class Access:
             log.handle(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None, extra=fields))
 
     def fields(self, trip: Trip, status: int) -> dict[str, Any]:
-        """What is told of a request; what is not known of it is missing."""
+        """The logged fields of a request; unknown ones are absent."""
         view, usage, came = trip.view, trip.usage, trip.view.arrived_at
         told = {
             "request": view.id,

@@ -1,7 +1,7 @@
-"""Two engines for one request: one computes the prompt, the other fetches its KV cache and makes the output.
+"""Two engines for one request: one computes the prompt, the other fetches its KV cache and generates the output.
 
-As vLLM's KV connectors want it (NixlConnector and its like): the prefill engine is sent the request for one token with
-`kv_transfer_params` that ask it to keep the KV, and answers with the parameters that the decode engine needs.
+The protocol of vLLM's KV connectors (NixlConnector and similar): the prefill engine gets the request for one token with
+`kv_transfer_params` that ask it to keep the KV, and returns the parameters that the decode engine needs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prefill_body(body: bytes) -> bytes:
 
 
 def decode_body(body: bytes, answer: bytes) -> bytes:
-    """The request as the decode engine gets it: with what the prefill engine said of its KV."""
+    """The request for the decode engine: with the KV transfer parameters that the prefill engine returned."""
     return replaced(body, {"kv_transfer_params": fields(answer).get("kv_transfer_params")})
 
 
@@ -79,7 +79,7 @@ class Prefill:
         try:
             body = decode_body(trip.exchange.body, self._answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            trip.failed(Failure("garbage", "the prefill engine's answer is no JSON", True))
+            trip.failed(Failure("garbage", "the prefill engine's answer is not valid JSON", True))
             return
         engine.well(trip.sent_at)
         trip.go_on(self._decode, body)

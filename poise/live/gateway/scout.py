@@ -1,4 +1,4 @@
-"""Goes ahead to the engines: finds out what they are, whether they are well, and how loaded; and tells the world."""
+"""Probes engines for identity, health and load, and publishes the result as events."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MODELS: Final = 10_000
 MOST_TOKENS: Final = 64_000_000
 """Of a KV cache that an engine may claim for its prefixes: what is remembered of them is the gateway's own memory."""
 GONE: Final = ("refused", "dns", "reset")
-"""Failures of a look that say that nobody is there; the others may be slowness."""
+"""Probe failures that mean that no server is there; the others may be slowness."""
 
 
 class Visit:
-    """What is learned of one engine.
+    """State of the probes of one engine.
 
-    failed: looks in a row that found nobody.  metrics: whether it has a page of them.  limit: its longest request in
-    tokens, 0 for unknown.  reading: what its metrics said last.
+    failed: consecutive probes that found no server.  metrics: whether it has a metrics page.  limit: its longest
+    request in tokens, 0 for unknown.  reading: its last metrics.
     """
 
     __slots__ = ("engine", "failed", "limit", "looks", "metrics", "models", "reading")
@@ -59,10 +59,10 @@ class Visit:
 
 
 class Scout:
-    """Looks at each engine's models and metrics now and then, and keeps the circuits.
+    """Probes each engine's models and metrics periodically, and keeps the circuit breakers.
 
-    An engine joins when it has told its models (`/v1/models`) and its metrics, if it has any; from then on each look at
-    them is a `Measured` event. One that nobody answers for at `lost` looks in a row is dead, and its cache with it.
+    An engine joins when it has returned its models (`/v1/models`) and its metrics, if it has any; after that each probe
+    of them is a `Measured` event. An engine that fails `lost` consecutive probes is dead, and its cache is dropped.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Scout:
         self.visits: dict[int, Visit] = {}
 
     def add(self, at: EngineAt) -> Engine | None:
-        """Take up an engine; None where there is no slot left."""
+        """Add an engine; None where no slot is free."""
         engine = self._world.fleet.add(at)
         if engine is None:
             log.error("no slot is left for engine %s: raise `slots`", at.name)
@@ -117,7 +117,7 @@ class Scout:
         self._act(self.health.tick(self._world.clock()))
 
     def tell_again(self) -> None:
-        """Tell what each engine said last once more, to policies that read other columns than those before."""
+        """Publish each engine's last reading again, for policies that read other columns than those before."""
         world = self._world
         for slot, visit in self.visits.items():
             measured = world.control.state.measured_at[slot]

@@ -1,4 +1,4 @@
-"""How the gateway treats requests, apart from what policies decide."""
+"""Settings of how the gateway treats requests, apart from policies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from poise.live.wire.limits import Limits, PoolLimits
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for all requests; a time of 0 is no limit.
+    """Settings for all requests; a time of 0 means no limit.
 
-    held_s: longest wait at the gateway; then 503.  held: requests that may wait; the next gets 503.
-    request_s: longest life of a request.  ttft_s: deadline of the first token of requests that bring none.
-    bytes_per_token: to guess prompt tokens, until usage teaches better.
-    error_bytes: of an engine's error answer that are kept to be passed on.
-    gathered_bytes: of an answer that is no stream, kept until it is whole so that another engine can still be asked.
-    fan_out: items that a request may name to be taken apart for, 0 to pass it on as it is.
-    prefix_tokens: of prompts that are remembered as sent to an engine that does not tell the size of its KV cache.
-    pools: the roles of the engines in each pool that a scaler decides on.
+    held_s: longest wait in the gateway's queue; then 503.  held: requests that may wait; the next gets 503.
+    request_s: longest total time of a request.  ttft_s: deadline of the first token where the request has none.
+    bytes_per_token: initial estimate of prompt tokens, until usage reports improve it.
+    error_bytes: bytes of an engine's error answer that are kept to be passed on.
+    gathered_bytes: bytes of a non-streaming answer that are buffered, so that another engine can still be tried.
+    fan_out: most items of a fan-out request, 0 to forward such requests unchanged.
+    prefix_tokens: prompt tokens remembered as cached at an engine that does not report its KV cache size.
+    pools: the roles of the engines in each pool that a scaler controls.
     """
 
     held_s: float = 60.0

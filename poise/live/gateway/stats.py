@@ -1,4 +1,4 @@
-"""What the gateway counts, cheaply as requests end, and tells Prometheus when asked."""
+"""Gateway counters, cheap to update as requests end, and their Prometheus page."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Stats:
         return self._tenants.rows
 
     def review(self) -> None:
-        """See that those who are busiest now have rows; to be called every few seconds."""
+        """Give rows to the tenants that are busiest now; to be called every few seconds."""
         self._tenants.review()
         there = {engine.name for engine in self._world.fleet}
         self._engines.review({name for name in self.engines if name not in there})
@@ -139,7 +139,7 @@ class Stats:
         return (now - measured) * 1e-12 if measured else -1.0
 
     def _pools(self, scaling: Scaling) -> Iterator[Family]:
-        """What a scaler wants, for whoever starts and stops engines."""
+        """The target sizes of a scaler, for the external autoscaler that starts and stops engines."""
         replicas = self._world.control.state.replicas
         serving = [0] * len(scaling.pools)
         for engine in self._world.fleet:

@@ -3,8 +3,8 @@
     gateway (server) ─┬─ queue (internal)     from arrival to the first dispatch
                       └─ engine (client)      from one dispatch to the next, or the end; the engine's `traceparent`
 
-The client's own `traceparent` (W3C Trace Context) is the parent, and whether it is sampled is the client's word, then
-the share's. Attributes are those of the semantic conventions for generative AI and HTTP; never a prompt, key or body.
+The client's own `traceparent` (W3C Trace Context) is the parent, and its sampling flag decides; without one `share`
+decides. Attributes follow the semantic conventions for generative AI and HTTP; never a prompt, key or body.
 Spans are sent as OTLP over HTTP by a thread of the SDK, which drops them when the collector is too slow.
 Needs the extra `otel`; nothing of it is loaded before traces are asked for.
 """
@@ -42,9 +42,9 @@ class _Spans:
 class Traces:
     """Makes the spans of a world's requests; `ended` is one of its gateway's watchers.
 
-    models: names by number.  endpoint: URL of the collector, as `http://127.0.0.1:4318/v1/traces`; empty for what
-    OpenTelemetry's own environment variables say.  share: of the requests whose client says nothing, from 0 to 1.
-    exporter: in place of OTLP over HTTP.  UserError where the SDK is not installed, or the share is none.
+    models: names by number.  endpoint: URL of the collector, as `http://127.0.0.1:4318/v1/traces`; empty for that of
+    OpenTelemetry's own environment variables.  share: sampled share of requests without a sampling flag, from 0 to 1.
+    exporter: in place of OTLP over HTTP.  UserError where the SDK is not installed, or the share is out of range.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Traces:
         exporter: Any = None,
     ) -> None:
         if not 0 <= share <= 1:
-            raise UserError(f"{share} is no share of requests to trace; give one from 0 to 1")
+            raise UserError(f"{share} is not a share of requests to trace; give one from 0 to 1")
         self._api = _module("opentelemetry.trace")
         self._provider = _provider(share)
         export = _module("opentelemetry.sdk.trace.export")
@@ -76,7 +76,7 @@ class Traces:
         self._provider.shutdown()
 
     def sending(self, trip: Trip, engine: Engine) -> None:
-        """A request goes to an engine: its wait is over, and the engine is told under which span it works."""
+        """A request is sent to an engine: its queue span ends, and the engine gets the parent span in its headers."""
         now = self._world.clock()
         spans = self._open.get(trip.view.id)
         if spans is None:
@@ -163,7 +163,7 @@ class Traces:
 
 
 def _used(trip: Trip) -> dict[str, Any]:
-    """Tokens, as far as the engine has said or they were counted."""
+    """Token attributes, as reported by the engine or counted."""
     usage = trip.usage
     told = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
     told = {name: value for name, value in told.items() if value >= 0}

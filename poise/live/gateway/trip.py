@@ -1,4 +1,4 @@
-"""One request's way through the gateway: from the client to one engine after another, until somebody answers."""
+"""One proxied request: from the client to one engine after another, until one of them answers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OTHERS_MAY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class Trip:
-    """The request, its client's exchange and the call to the engine that has it; it hears of the engine's answer.
+    """The request, its client's exchange and the call to its current engine; it receives the engine's answer.
 
-    sent_at, first_at: picoseconds, -1 for not yet.  engine: the last that had it.
-    told: is told of the first bytes of the answer's body.  twin: its copy at another engine, while both may answer.
-    hint: what engines are told of its KV, None for nothing.
+    sent_at, first_at: picoseconds, -1 for not yet.  engine: the last one that it was sent to.
+    told: callback for the first bytes of the answer's body.  twin: its duplicate at another engine, while both run.
+    hint: the KV retention hint sent to engines, None for none.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Trip:
     )  # fmt: skip
 
     gathers = True
-    """Whether an answer that is no stream is kept until it is whole."""
+    """Whether a non-streaming answer is buffered until it is complete."""
 
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         self._world = world
@@ -66,7 +66,7 @@ class Trip:
         self._flowing = True
         self._hedged = False
         self._fresh = False  # whether a kept connection was closed under it, so that it goes on new ones from then on
-        self._why = ("", "")  # the last failure, as it is recorded and as the client is told
+        self._why = ("", "")  # the last failure, as recorded and as reported to the client
         exchange.gone = self.leave
         exchange.flow = self.flow
 
@@ -171,9 +171,9 @@ class Trip:
         self.twin = None
 
     def refuse(self, reason: str, retry_after: int) -> None:
-        """Tell the client that nobody will answer: in the words of the engine that had it last, if it said any.
+        """Answer the client with an error: that of the engine that had the request last, if it sent one.
 
-        What a policy turns away although an engine could take it is too much at present (429), not a fault (503).
+        A request that a policy rejects although an engine could take it gets 429 (too much load), not 503 (a fault).
         """
         if self.state == ENDED:
             return
@@ -229,7 +229,7 @@ class Trip:
     # What the engine does --------------------------------------------------------------------------------------------
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The engine begins to answer; its client is told with the first byte of the body, so that others may try."""
+        """The engine begins to answer; its head is withheld from the client until the first body byte, for a retry."""
         self._head = status, headers
 
     def data(self, data: bytes) -> None:
@@ -259,7 +259,7 @@ class Trip:
         self.exchange.write(data)
 
     def _keep_error(self, data: bytes) -> None:
-        """Keep an error to pass on, up to a bound: then it is taken as it is, for there may be no end to it."""
+        """Buffer an error answer to pass on, up to a bound; then it is passed on truncated, since it may be endless."""
         assert self._head is not None and self.engine is not None
         most = self._world.settings.error_bytes
         self._error += data[: most - len(self._error)]
@@ -279,7 +279,7 @@ class Trip:
         if self.stream:  # a stated length may leave no room for an error event
             headers = [header for header in headers if header[0] != b"content-length"]
         exchange.start(status, headers)
-        exchange.forget()  # nobody is asked again
+        exchange.forget()  # no further attempt
         self.first_at = world.clock()
         if self.stream or self._hedged:
             world.turn(FirstToken(self.first_at, self.view.id, self.engine.slot))
@@ -324,7 +324,7 @@ class Trip:
         world, engine = self._world, self.engine
         self.call = None
         stale = why.kind == "stale"
-        if stale:  # engines close what is idle, and that is no fault; but this one may have read the request
+        if stale:  # engines close idle connections, which is no failure; but this one may have read the request
             self._fresh = True
         else:
             engine.failed(why.kind, True, self.sent_at)

@@ -1,4 +1,4 @@
-"""The copy of a request at a second engine, until the first byte of an answer or a failure decides which one stays."""
+"""A duplicate of a request at a second engine; the first byte of an answer, or a failure, decides which one is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer tells of itself as it passes: its tokens, without being parsed as a whole."""
+"""Token counts of an answer, read from the byte stream without parsing the answer as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Usage:
     """The tokens of one answer.
 
     streamed: it is a stream of server-sent events, each counted as one token until usage says better.
-    prompt, output, cached: what the engine said of tokens, -1 for nothing.
+    prompt, output, cached: token counts reported by the engine, -1 for none.
     """
 
     __slots__ = ("_events", "_tail", "cached", "output", "prompt", "streamed")
@@ -37,7 +37,7 @@ class Usage:
             self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
 
     def end(self) -> int:
-        """The answer is complete; its output tokens, as said or else as counted."""
+        """The answer is complete; its output tokens, as reported or else as counted."""
         if not self.streamed:
             self._read(self._tail)
         return self.tokens

@@ -1,4 +1,4 @@
-"""What a client is told where no engine answers it, or one breaks off: what happened, and never where.
+"""Error messages for clients where no engine answers or one breaks off: what happened, and never at which address.
 
 Names, addresses and system errors of engines are for the log, the page and the recording.
 """

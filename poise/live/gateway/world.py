@@ -1,4 +1,4 @@
-"""The world with real time: it tells `Control` what happens to clients and engines, and does what `Control` says."""
+"""The world with real time: passes events of clients and engines to `Control`, and executes its actions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger("poise.gateway")
 
 
 class World:
-    """All requests that are under way, and the one function through which everything happens: `turn`.
+    """All requests in flight, and the one function through which every event passes: `turn`.
 
-    clock: picoseconds.  later: calls a function at an instant.  connect: makes the connections to an engine.
-    keep: is told every event and action, in order (None: nobody).  watcher: told of every trip that ends, and how.
+    clock: picoseconds.  later: calls a function at an instant.  connect: opens the connections to an engine.
+    keep: callback for every event and action, in order (or None).  watcher: callback for every request that ends.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class World:
         self.policy_errors = 0
         self.policy_error = ""
         self.onlooker: Callable[[Event, Sequence[Action]], None] | None = None
-        """Told of arrivals and of what is decided, before it is done."""
+        """Callback for arrivals and the actions decided on them, before these are executed."""
         self.sending: Callable[[Trip, Engine], None] | None = None
-        """Told of a request that goes to an engine, before it does."""
+        """Callback for a request that is sent to an engine, before it is sent."""
         self.keep: Callable[[Event | Action], None] | None = None
         self.hints: Hints | None = None
         """Says for how long engines shall keep KV."""
         self.keep_body: Callable[[int, bytes], None] | None = None
-        """Told the body of every request that arrives, where bodies are kept."""
+        """Callback for the body of every request that arrives, where bodies are kept."""
         self._later = later
         self._watcher = watcher
         self._turning = False
@@ -66,7 +66,7 @@ class World:
     # Events in, actions out ------------------------------------------------------------------------------------------
 
     def turn(self, event: Event) -> None:
-        """Tell control of an event and do what it says; what comes of that meanwhile is told afterwards, in order."""
+        """Pass an event to control and execute its actions; events that these cause are queued and handled in order."""
         waiting = self._waiting
         if self._turning:
             waiting.append(event)
@@ -85,7 +85,7 @@ class World:
             keep(event)
         try:
             actions = self.control.handle(event)
-        except Exception as error:  # a policy is the user's code: its faults must not stop everybody
+        except Exception as error:  # a policy is the user's code: its errors must not stop the gateway
             self._decided_nothing(event, error)
             return
         if self.onlooker is not None and (actions or type(event) is Arrived):
@@ -96,7 +96,7 @@ class World:
             self._perform(action)
 
     def policy_failed(self, at: str, error: Exception) -> None:
-        """A policy raised, `at` something that it was asked or told."""
+        """A policy raised an exception in the call named by `at`."""
         self.policy_errors += 1
         said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
         self.policy_error = said
@@ -138,7 +138,7 @@ class World:
             self._wake((self.clock() // scaling.beat + 1) * scaling.beat)
 
     def _say(self, action: Scale) -> None:
-        """Whoever starts engines reads the metric `poise_desired_replicas`; a gateway starts none."""
+        """Nothing to do: external autoscalers read the metric `poise_desired_replicas`; a gateway starts no engine."""
         scaling = self.control.scaling
         assert scaling is not None
         log.info("pool %s is to have %d engines", scaling.pools[action.pool].name, action.replicas)
@@ -168,7 +168,7 @@ class World:
         return True
 
     def _engine_gone(self, request: int, slot: int) -> Refused:
-        """What is sent to a slot that is empty by now has been read by nobody."""
+        """The refusal of a request sent to a slot that is already empty: no engine has read it."""
         return Refused(self.clock(), request, slot, "the engine is gone", True, True, False)
 
     def _wake(self, at: int) -> None:
@@ -187,7 +187,7 @@ class World:
         self.turn(Tick(self.clock()))
 
     def _move(self, action: Move) -> None:
-        """Who has no byte yet starts anew elsewhere; engines hand nothing over between them on a gateway's word."""
+        """Restart a request without output on another engine; engines cannot hand KV over at the gateway's request."""
         source, target = action.source, action.target
         trip, engine = self.trips.get(action.request), self.fleet.slots[target]
         now, flight = self.clock(), self.control.flights[action.request]
@@ -200,7 +200,7 @@ class World:
             self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
 
     def _hedge(self, action: Hedge) -> None:
-        """Send a copy, unless what is told next makes it one too many."""
+        """Send a duplicate, unless a queued event makes it superfluous."""
         trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
         if trip is None or trip.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))

@@ -1,4 +1,4 @@
-"""One step of an engine as its policies decide it: what gives way, what shares the step, who is admitted."""
+"""One step of an engine as its policies decide it: preemptions, the batch, and admissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from poise.live.inside.seat import Inner, Seat
 
 
 class Outward(Inward, Protocol):
-    """What a driver asks and tells of its engine."""
+    """The engine interface of a driver."""
 
     def newest_leaves(self) -> Inner | None:
         """The request that was admitted last, if its last token is being made."""
@@ -30,8 +30,8 @@ class Outward(Inward, Protocol):
 class Plan:
     """What the next step computes.
 
-    tokens: of each request that takes part, by the engine's name for it.  admitted: those of them that wait, in order.
-    chunks: those whose prompts are computed, in the batch's order, and the blocks that each takes.
+    tokens: for each request that takes part, by the engine's id of it.  admitted: the waiting ones among them, in
+    order.  chunks: requests whose prompts are computed, in the batch's order, with the blocks that each takes.
     """
 
     __slots__ = ("admitted", "chunks", "tokens")
@@ -96,15 +96,15 @@ class Driver:
         if not finished:
             return
         seat.refresh()
-        seat.produced = inner.num_output_tokens  # a token that is still being made is for nobody
+        seat.produced = inner.num_output_tokens  # a token that is still being computed does not count yet
         self._tell(seat, True)
         if self._pinned is not None:
             self._pinned.keep(seat, self.lane)
 
     def _compose(self) -> None:
-        """Ask until there is something to compute; whoever gave way for nothing may be admitted at once.
+        """Call the batcher until there is something to compute; a request preempted in vain may be admitted at once.
 
-        Not while a step is under way that makes the last token of somebody: the engine looks again as it ends.
+        Not while a running step computes the last token of a request: the engine schedules again when it ends.
         """
         lane = self.lane
         for _ in range(1 + lane.running):
@@ -171,13 +171,13 @@ class Driver:
             self._give_way()
 
     def _give_way(self) -> Seat | None:
-        """Let a pin go, or preempt one request; the one that gave way (None for a pin, or who leaves anyway)."""
+        """Release a pin or preempt a request; the preempted one (None for a pin, or where it is leaving anyway)."""
         lane = self.lane
         if self._pinned is not None and self._pinned.pins.heap:
             self._unpin()
             return None
         leaver = self._outward.newest_leaves()
-        if leaver is not None:  # as vLLM does; its last token is told all the same
+        if leaver is not None:  # as vLLM does; its last token is still delivered
             self._outward.preempt(leaver)
             lane.left()
             return None
@@ -209,7 +209,7 @@ class Driver:
             raise self._wrong(f"lets {self.lane.running} requests run, of {engine.max_sequences} at most")
 
     def _tell(self, seat: Seat, ended: bool) -> None:
-        """Tell a batcher that asks to be told of a request's first token, and of its last."""
+        """Notify a batcher that observes them of a request's first token, and of its last."""
         if self._served is None:
             return
         if not seat.answered:

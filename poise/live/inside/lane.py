@@ -22,7 +22,7 @@ class Inward(Protocol):
         ...
 
     def leaving(self) -> int:
-        """How many others are admitted: those whose last token is being made."""
+        """The number of other admitted requests: those whose last token is being computed."""
         ...
 
     def waiting(self) -> Iterable[Inner]:
@@ -34,11 +34,11 @@ class Inward(Protocol):
         ...
 
     def free_blocks(self) -> int:
-        """KV blocks that nobody holds."""
+        """KV blocks without an owner."""
         ...
 
     def hit(self, inner: Inner) -> tuple[int, int]:
-        """Tokens of a waiting request that the prefix cache holds, and the blocks of these that nobody holds."""
+        """Tokens of a waiting request that the prefix cache holds, and how many of their blocks have no owner."""
         ...
 
 
@@ -46,9 +46,9 @@ class InsideLane:
     """The one lane of an engine; `begin` reads its state before each step.
 
     prefilling, group, paused: running requests by what they do next, as in `core.lane.LaneState`; the latter two by id.
-    planned: blocks that this step takes already, for entries that were taken into it.
-    leaving: requests that have their place and their blocks until the step that makes their last token has ended.
-    step: what a step costs, None where nobody said.
+    planned: blocks that this step already takes, for the entries composed so far.
+    leaving: requests that keep their place and blocks until the step that computes their last token has ended.
+    step: the cost of a step, None where no cost model is configured.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class InsideLane:
         return -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
 
     def room(self, blocks: int) -> bool:
-        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        """Whether `blocks` KV blocks are free or evictable, apart from those that this step's decodes take."""
         return self.free_blocks >= blocks
 
     @property
@@ -142,7 +142,7 @@ class InsideLane:
 
     @property
     def free_blocks(self) -> int:
-        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        """KV blocks that are free or evictable, apart from those that this step's decodes take."""
         return self._inward.free_blocks() - self.planned - self._ahead
 
     @property
@@ -151,9 +151,9 @@ class InsideLane:
         return
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: all here, none, or so many of `context` KV tokens.
+        """Picoseconds of a step with `chunks` and decodes: all here, none, or `decodes` of `context` KV tokens.
 
-        UserError where nobody said what a step costs.
+        UserError where no cost model is configured.
         """
         if self._step is None:
             said = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
@@ -166,7 +166,7 @@ class InsideLane:
     # Between steps ---------------------------------------------------------------------------------------------------
 
     def begin(self, now: int, chunks: Iterable[Seat]) -> None:
-        """Read what the engine did since: `chunks` are those whose prompts it computed, in the batch's order."""
+        """Read the engine's new state: `chunks` are the requests whose prompts it computed, in the batch's order."""
         self.now = now
         self.preempted = False
         self.planned = 0
@@ -212,7 +212,7 @@ class InsideLane:
         self.look_again()
 
     def left(self) -> None:
-        """A request whose last token is being made lost its blocks."""
+        """A request whose last token is being computed lost its blocks."""
         self.preempted = True
         self.leaving -= 1
         self.look_again()
@@ -228,7 +228,7 @@ class InsideLane:
         seat.key = None
 
     def _adopt(self, running: Iterable[Inner]) -> None:
-        """Requests that the engine took in by itself, such as those whose client went on with its input."""
+        """Requests that the engine admitted on its own, such as those whose client continued its input."""
         known = {seat.inner.request_id for seat in (*self.prefilling, *self.decodes())}
         for inner in running:
             if inner.request_id not in known:

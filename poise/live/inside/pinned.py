@@ -16,7 +16,7 @@ class Blocks(Protocol):
     """What holds and frees an engine's KV blocks."""
 
     def hold(self, inner: Inner) -> Sequence[Any]:
-        """Hold the full blocks of a request that ends, beside those who hold them now; its last block first."""
+        """Hold the full blocks of a request that ends, in addition to their present owners; its last block first."""
         ...
 
     def drop(self, nodes: Any) -> None:
@@ -25,7 +25,7 @@ class Blocks(Protocol):
 
 
 class Pinned:
-    """A cache policy and its pins, told what `core.replica.Replica` tells it; `now` tells the instant."""
+    """A cache policy and its pins, with the same calls as from `core.replica.Replica`; `now` is the clock."""
 
     def __init__(self, cache: Cache, blocks: Blocks, now: Callable[[], int]) -> None:
         self.pins = Pins(blocks)  # type: ignore[arg-type]  # of a pool, pins ask only that it drops
@@ -63,6 +63,6 @@ class Pinned:
             self.pins.add(seat.request.session, blocks, self._now() + time, place)
 
     def expire(self, now: int) -> None:
-        """Let go of the pins whose time is over."""
+        """Release the pins that have expired."""
         while self.pins.next_at <= now:
             self.pins.drop_first()

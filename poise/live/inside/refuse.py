@@ -1,4 +1,4 @@
-"""What steered scheduling cannot do, said before vLLM serves anything."""
+"""Rejects, before vLLM serves anything, what steered scheduling cannot do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poise.core.policy import Bundle
 
 
 def refuse(scheduler: Any, policies: Bundle) -> None:
-    """UserError for the first thing that the view could not tell, or that a policy asks and vLLM cannot do."""
+    """UserError for the first thing that the view cannot provide, or that a policy needs and vLLM cannot do."""
     for said, why in _reasons(scheduler, policies):
         if said:
             raise UserError(f"poise inside vLLM: {why}")

@@ -11,7 +11,7 @@ from poise.core.request import UNTOLD, RequestView
 from poise.core.units import SECOND
 
 SESSIONS: Final = 65_536
-"""Sessions whose turns are counted; the one that was heard of least recently is forgotten first."""
+"""Most sessions whose turns are counted; the least recently used one is dropped first."""
 
 
 class Inner(Protocol):
@@ -38,8 +38,8 @@ class Inner(Protocol):
 class Seat:
     """One request (`view.SequenceView`).
 
-    inner: the engine's.  admitted: whether it runs.  answered: whether its first token was told.
-    key: its place in the order of a queue policy, None before it is asked for.
+    inner: the engine's.  admitted: whether it runs.  answered: whether its first token was reported to the batcher.
+    key: its sort key by the queue policy, None before it is computed.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Seat:
 
     @property
     def need(self) -> int:
-        """Tokens whose KV must be there before the next token can be sampled."""
+        """Tokens whose KV must be present before the next token can be sampled."""
         return self.request.prompt_tokens + self.produced
 
     def refresh(self) -> None:

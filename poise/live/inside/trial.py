@@ -1,4 +1,4 @@
-"""A batcher tried on an engine with two prompts, so that what it asks in vain is said before anybody is served."""
+"""Tries a batcher on an engine with two prompts, so that unsupported reads fail before requests are served."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """vLLM's scheduler, steered by the policies of one engine (`--scheduler-cls`, vLLM 0.32).
 
-vLLM's own `schedule` builds each step: it is shown those running requests that take part and those waiting ones that
-are admitted, and told how many tokens each computes. So blocks, sampling, streaming, LoRA and structured output stay
-vLLM's business, and its own limits (`--max-num-batched-tokens`, `--max-loras`, …) hold besides.
+vLLM's own `schedule` builds each step: it is given only the running requests that take part and the waiting ones that
+are admitted, with the number of tokens that each computes. So blocks, sampling, streaming, LoRA and structured output
+remain vLLM's, and its own limits (`--max-num-batched-tokens`, `--max-loras`, …) apply as well.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
             self._put_back(running, waiting, admitted)
 
     def _put_back(self, running: list[Inner], waiting: Any, admitted: list[Inner]) -> None:
-        """Join who took part with who was left out, in order of admission and in the order of the queue."""
+        """Merge participating and omitted requests, in order of admission and in the order of the queue."""
         left = {inner.request_id: inner for inner in self.waiting}
         taken = [inner for inner in admitted if inner.request_id not in left]
         if taken:
@@ -125,7 +125,7 @@ class _Inside:
         return [inner for inner in self._scheduler.running if not _leaves(inner)]
 
     def leaving(self) -> int:
-        """How many others are admitted: those whose last token is being made."""
+        """The number of other admitted requests: those whose last token is being computed."""
         return sum(map(_leaves, self._scheduler.running))
 
     def waiting(self) -> Iterable[Inner]:
@@ -146,12 +146,12 @@ class _Inside:
         return len(scheduler.waiting)
 
     def free_blocks(self) -> int:
-        """KV blocks that nobody holds."""
+        """KV blocks without an owner."""
         free: int = self._pool.get_num_free_blocks()
         return free
 
     def hit(self, inner: Inner) -> tuple[int, int]:
-        """Tokens of a waiting request that the prefix cache holds, and the blocks of these that nobody holds."""
+        """Tokens of a waiting request that the prefix cache holds, and how many of their blocks have no owner."""
         found, tokens, *_ = self._scheduler.kv_cache_manager.get_computed_blocks(inner)
         return tokens, sum(not block.ref_cnt for block in found.blocks[0])
 
@@ -193,11 +193,11 @@ def _engine(scheduler: Any) -> Engine:
 
 
 def _leaves(inner: Inner) -> bool:
-    """Whether the steps under way make all of a request's output; a stop that nobody foresees is not known yet."""
+    """Whether the running steps compute all of a request's output; a stop by content is not predictable."""
     made = inner.num_computed_tokens + 1 - inner.num_output_placeholders
     return inner.num_output_placeholders > 0 and made + 1 >= inner.num_prompt_tokens + inner.max_tokens
 
 
 def _complete(request: Any) -> bool:
-    """Whether a request that ended has its answer: it stopped, or reached its length; nobody cut it off."""
+    """Whether an ended request has its full answer: it stopped or reached its length, and was not aborted."""
     return str(request.get_finished_reason()) in ("stop", "length", "repetition")

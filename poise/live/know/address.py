@@ -1,4 +1,4 @@
-"""Addresses of engines: which URLs are taken, and which are refused so that nobody is sent where no engine is.
+"""Addresses of engines: which URLs are accepted, and which are refused because no engine can be there.
 
 A gateway that forwards to any URL can be made to fetch a cloud's credentials from the metadata address (SSRF): that one
 and all link-local ones are refused unless they are allowed.
@@ -21,10 +21,10 @@ Ip = IPv4Address | IPv6Address
 
 
 class Engine(NamedTuple):
-    """Where one engine is. name: stable, as shown and recorded.
+    """The address of one engine. name: stable, as shown and recorded.
 
-    path: what stands before `/v1/…`, empty as a rule.  server_name: whom its certificate must name, where `host` is one
-    of the addresses of a name.  labels: what else its source said of it, in order of their names.
+    path: the prefix of `/v1/…`, usually empty.  server_name: the name that its certificate must have, where `host` is
+    an address that the name resolved to.  labels: further properties from its source, sorted by name.
     """
 
     name: str
@@ -45,11 +45,11 @@ def engine(url: str, where: str, name: str = "", link_local: bool = False) -> En
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise UserError(f"{where}: {_shown(url)} is no URL ({error}); write http://HOST:PORT") from None
+        raise UserError(f"{where}: {_shown(url)} is not a URL ({error}); write http://HOST:PORT") from None
     if any(each.isspace() or not each.isprintable() for each in url):
         raise UserError(f"{where}: {_shown(url)} has a space or a control character; write http://HOST:PORT")
     if parts.scheme not in ("http", "https") or not host:
-        raise UserError(f"{where}: {_shown(url)} is no http or https URL; write http://HOST:PORT")
+        raise UserError(f"{where}: {_shown(url)} is not an http or https URL; write http://HOST:PORT")
     if "@" in parts.netloc:
         raise UserError(f"{where}: {_shown(url)} holds a user or password; write the URL without, and the key apart")
     if parts.query or parts.fragment or "?" in url or "#" in url:
@@ -77,7 +77,7 @@ def forbidden(host: str) -> str:
     if address.is_link_local:
         return "it is link-local, where clouds keep their metadata service"
     if address.is_unspecified or address.is_multicast:
-        return "it is no address of one machine"
+        return "it is not the address of one machine"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Reading an OpenAI body: what a decision needs of it, and the bytes that stand for its prompt.
+"""Parses an OpenAI request body: the fields that decisions need, and the bytes that identify its prompt.
 
 A body is decoded once and forwarded as the client sent it; fields that no decision needs are passed over. The text of a
 prompt is canonical, not rendered: tools first, then each message as role and content, so that a conversation's next
@@ -25,13 +25,13 @@ TURN: Final = "\x1e"
 
 
 class Asked(Struct, gc=False):
-    """What one request asks for.
+    """The parsed fields of one request.
 
     max_tokens: the client's limit on output, 0 for none.  n: answers wanted.  priority: vLLM's, lower goes first.
-    session: `prompt_cache_key`, which its sender keeps for a conversation.  salt: `cache_salt`; prompts with different
-    salts share no cache.  previous: `previous_response_id`, which only the engine that gave it knows.
+    session: `prompt_cache_key`, which a client keeps for a conversation.  salt: `cache_salt`; prompts with different
+    salts share no cache.  previous: `previous_response_id`, known only to the engine that issued it.
     text: the canonical bytes of the prompt, or its token ids, 4 bytes each, if `token_ids`; of several prompts the
-    first.  more: bytes of the others.  media: parts that are no text.
+    first.  more: bytes of the others.  media: parts that are not text.
     """
 
     kind: str
@@ -117,9 +117,9 @@ _PART = Decoder(bodies.Part)
 
 
 def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
-    """What `read` makes of a body, or what is wrong with it. What is kept raw is decoded late, so any step may fail.
+    """The result of `read` on a body, or the error in it. Raw parts are decoded late, so any step may fail.
 
-    All of it must be UTF-8, also what is passed over here: whoever reads on finds no surprise.
+    The whole body must be UTF-8, skipped fields included, so that later readers cannot fail on it.
     """
     try:
         if not body.isascii():
@@ -128,7 +128,7 @@ def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
     except ValidationError as error:
         return _invalid(str(error))
     except (DecodeError, UnicodeDecodeError) as error:
-        return _bad(f"the body is no JSON: {error}; send one JSON object in UTF-8")
+        return _bad(f"the body is not valid JSON: {error}; send one JSON object in UTF-8")
     except RecursionError:
         return _bad("the body is nested too deeply; send a JSON object of at most a few hundred levels")
 

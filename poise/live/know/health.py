@@ -40,8 +40,8 @@ class Circuit(Enum):
 class Limits(NamedTuple):
     """When to eject, and for how long.
 
-    consecutive: failures in a row (Envoy: 5).  share, requests, window_s: or this share of at least so many requests in
-    so many seconds (Envoy: 85 % of 50 in 10 s; here sooner, as requests to engines are few and long).
+    consecutive: failures in a row (Envoy: 5).  share, requests, window_s: or this share of at least `requests` requests
+    in `window_s` seconds (Envoy: 85 % of 50 in 10 s; here sooner, as requests to engines are few and long).
     first_s, longest_s: the first ejection, and the most that doubling makes of it (Envoy: 30 and 300 s).
     forget_s: closed that long, an engine's ejections are forgotten.  probes: successes in a row that close a circuit.
     ejected: share of the engines that may be ejected at once, rounded down (Envoy panics below 50 % healthy).

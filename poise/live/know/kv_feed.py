@@ -1,4 +1,4 @@
-"""The sequence of one engine's KV events: gaps are found, asked for again, and disbelieved where they stay.
+"""The sequence of one engine's KV events: gaps are detected, replayed, and the index is dropped where they remain.
 
 Messages are numbered from 0 by the publisher, which keeps the last some thousand for replay. A replay begins with the
 last message that was applied: when its bytes are not the same, the engine was restarted in between and all that was
@@ -73,7 +73,7 @@ class Feed:
         return self._ask(0) if self.can_replay else []
 
     def reset(self) -> list[Step]:
-        """The engine was lost: nothing is believed, and what it says next starts afresh."""
+        """The engine was lost: drop the index; its next message starts a new sequence."""
         self.blocks.clear()
         self._begin()
         return [Change(cleared=True)]
@@ -121,7 +121,7 @@ class Feed:
         """The engine has answered all."""
         if self.sync is not Sync.REPLAYING:
             return []
-        if self._verify:  # it no longer has, or never had, what it is remembered to have said
+        if self._verify:  # the replay does not begin with the last message that was applied
             return self._afresh("restarts")
         steps: list[Step] = []
         for number in sorted(self._held):

@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
 
 Told = Callable[[int, Change], None]
-"""Is told the engine and what changed."""
+"""Callback: the engine and the change of its index."""
 
 
 class Subscriber:
@@ -92,7 +92,7 @@ class Subscriber:
             del self.feeds[topic], self.sources[topic]
 
     def start(self) -> None:
-        """Open the socket, ask for what was said before, and follow; UserError where the endpoint will not do."""
+        """Open the socket, request a replay, and follow; UserError where the endpoint is not usable."""
         socket = self._socket = self._context.socket(zmq.SUB)
         socket.set(zmq.RCVHWM, 100_000)
         socket.set(zmq.LINGER, 0)
@@ -167,7 +167,7 @@ class Subscriber:
             await self._monitor.recv_multipart()
             await self._drain()
             for topic, feed in self.feeds.items():
-                if feed.can_replay or not self._bind:  # whose connection it was is not told
+                if feed.can_replay or not self._bind:  # the socket does not report which peer it was
                     self._perform(topic, feed.interrupted())
 
     async def _drain(self) -> None:

@@ -1,4 +1,4 @@
-"""What an engine's metrics page says, in the words of the cluster view.
+"""An engine's metrics page, mapped to the columns of the cluster view.
 
 One `Profile` an engine family. Where several label sets each say a part (data-parallel ranks), they are summed; where
 they repeat one another (tensor- and pipeline-parallel ranks of SGLang, its priorities beside their total), they count

@@ -1,7 +1,7 @@
-"""Asking an engine the same thing again and again: its metrics page, whether it is healthy.
+"""Polls engines: their metrics pages, and whether they are healthy.
 
-One question at a time for each engine. An answer carries the instant at which it was asked, so that it is never younger
-than what it says; a silent engine leaves the last answer to grow old.
+One request at a time for each engine. An answer carries the instant of its request, so that it is never dated later
+than its content; a silent engine leaves the last answer to age.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ABSENT: Final = (404, 405, 501)
 
 
 class Answer(NamedTuple):
-    """What the engine said."""
+    """The engine's response."""
 
     status: int
     body: bytes
@@ -42,7 +42,7 @@ class Every(NamedTuple):
 
 
 Told = Callable[[int, Answer | Failure], None]
-"""Is told the instant of the question and its answer."""
+"""Callback: the instant of the request, and its answer."""
 
 
 class Poll:
@@ -77,7 +77,7 @@ class Poll:
         self._wait(self._every.period_s * self._chance.draw("poll phase"), self._ask)
 
     def stop(self) -> None:
-        """Ask no more; a question under way is called off and nothing more is told."""
+        """Stop polling; a request in flight is cancelled, and its callback is not called."""
         if self._timer is not None:
             self._timer.cancel()
         if self._question is not None:
@@ -110,7 +110,7 @@ class Poll:
 
 
 class _Question:
-    """One question under way; the pool tells it of the answer."""
+    """One request in flight; the pool reports the answer to it."""
 
     __slots__ = ("_body", "_done", "_most", "_size", "_status", "call", "sent_at")
 

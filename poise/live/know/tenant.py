@@ -1,7 +1,7 @@
-"""Who asks: from the API key or a trusted header of a request to a tenant.
+"""Identifies the tenant of a request, from its API key or a trusted header.
 
 Keys are hashed when they are read and never kept, shown or logged; a request's key is hashed first and the hashes are
-compared in constant time, so that the time taken tells nothing about the keys.
+compared in constant time, so that the time taken reveals nothing about the keys.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST: Final = 10_000
 
 
 class Tenant(NamedTuple):
-    """One who asks. id: dense, as in `RequestView.tenant`.
+    """A tenant. id: dense, as in `RequestView.tenant`.
 
     priority: added to its requests', lower goes first.  weight: its share, relative to the others'.
     concurrency, requests_per_minute, tokens_per_minute: limits, 0 for none.
@@ -63,13 +63,13 @@ _NOBODY: Final = (bytes(32), None)
 
 
 class Tenants:
-    """All who may ask.
+    """All tenants.
 
     refuse_unknown: whether a request without a known key is refused (401); else it is the tenant `default`, id 0.
     trust_header: whether a header may name the tenant, for a gateway that only a trusted proxy can reach. Where no
-    tenants are given, each name that it brings is one, up to `MOST`; all later ones are the tenant `default`.
-    before: those who might ask until now, whose numbers stay theirs: who is gone may have requests under way.
-    keyed: whether requests are to bring keys.  numbers: of all names, those that are gone included.
+    tenants are given, each name in the header is a tenant, up to `MOST`; further ones are the tenant `default`.
+    before: the previous tenants, which keep their ids: a removed tenant may have requests in flight.
+    keyed: whether requests must have keys.  numbers: ids of all names, removed ones included.
     """
 
     __slots__ = ("_by_digest", "_by_name", "all", "keyed", "numbers", "refuse_unknown", "trust_header")

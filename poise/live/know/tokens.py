@@ -1,7 +1,7 @@
 """Exact prefix identity: the token ids of a prompt, hashed in blocks as the engine cuts them.
 
-Tokenising is dear (about 0.3 ms for 1.3 kB), and a conversation's next turn repeats all of the last one. So a text is
-cut before each special token (`<|user|>` and its like), and the token ids of each cut are remembered. That is exact: a
+Tokenising is slow (about 0.3 ms for 1.3 kB), and a conversation's next turn repeats all of the last one. So a text is
+cut before each special token (`<|user|>` and its like), and the token ids of each cut are cached. That is exact: a
 tokenizer takes its added tokens out of the text first, leftmost and longest, and handles what lies between them alone.
 Only tokens whose match depends on nothing before them make a cut.
 """
@@ -155,9 +155,9 @@ class Exact:
 
 
 class Tokenising:
-    """Runs `Exact.identity` in one thread beside the event loop, which goes on meanwhile.
+    """Runs `Exact.identity` in one thread next to the event loop, which is not blocked.
 
-    most: questions that may wait; one more is refused, and the caller takes the approximate identity.
+    most: calls that may wait; one more is refused, and the caller uses the approximate identity.
     """
 
     __slots__ = ("_exact", "_loop", "_thread", "most", "waiting")

@@ -1,4 +1,4 @@
-"""Looking after the sources of engines: a file every so often, a DNS name every so often."""
+"""Watches the sources of engines: polls a file or a DNS name periodically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def watch_file(file: EngineFile, told: Told, period_s: float = 2.0) -> None:
-    """Look at `file` until cancelled; `told` hears of every change that is one."""
+    """Poll `file` until cancelled; `told` is called with every real change."""
     problem = ""
     while True:
         await asyncio.sleep(period_s)

@@ -1,4 +1,4 @@
-"""One budget for the bodies of all clients' requests together: each alone is small, ten thousand that wait are not."""
+"""One memory budget for the request bodies of all clients: each is small, ten thousand waiting ones are not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FULL: Final = Refusal(
 
 
 class Bodies:
-    """Bytes of bodies that are being read or are kept for an engine, and how many of them there may be.
+    """Bytes of bodies that are being read or are buffered for an engine, and their limit.
 
-    held: at present. Who reads a body adds to it, who lets go of it subtracts.
+    held: bytes at present. A reader of a body adds to it, and subtracts when it releases the body.
     """
 
     __slots__ = ("held", "limit")

@@ -1,4 +1,4 @@
-"""One request to an engine: who hears of its answer, and how it is called off."""
+"""One request to an engine: the callbacks for its answer, and its cancellation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
 
 
 class Address(NamedTuple):
-    """Where an engine listens.
+    """The address of an engine's HTTP server.
 
-    server_name: whom its certificate must name and the request is addressed to, where that is not `host`.
+    server_name: the name in its certificate and in the `host` header, where that is not `host`.
     """
 
     host: str
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 class Heard(Protocol):
-    """Who sent a request: hears one of `end` and `failed`, once, and nothing after it or after `Call.cancel()`."""
+    """Callbacks of a request's sender: one of `end` and `failed`, once; nothing after it or after `Call.cancel()`."""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """The answer began; headers are lower-cased, without those of the hop."""
@@ -101,7 +101,7 @@ class Call:
         return heard
 
     def fail(self, kind: Kind, reason: str) -> None:
-        """Tell who sent it, unless it is over."""
+        """Report the failure to the sender, unless the call is over."""
         sent = self.upstream is not None
         self.finish().failed(Failure(kind, reason, self.answered, sent))
 

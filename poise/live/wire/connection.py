@@ -28,8 +28,8 @@ SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
 class Connection(Waiting, asyncio.Protocol):
     """Serves one client: requests that come together are answered one after the other.
 
-    While one is under way nothing of the next is parsed: at most one read is kept, and no more is read. A client that
-    closes its sending side has gone: this cannot be told from a close, and a stream for nobody costs an engine.
+    While one is in progress the next is not parsed: at most one read is buffered, and reading stops. A client that
+    closes its sending side counts as gone: it looks like a close, and a stream without a reader costs an engine.
     """
 
     __slots__ = (
@@ -147,11 +147,11 @@ class Connection(Waiting, asyncio.Protocol):
             _reset(self._transport)
 
     def freed(self, size: int) -> None:
-        """So many bytes of bodies are kept no longer."""
+        """Release `size` bytes of buffered bodies."""
         self._server.bodies.held -= size
 
     def keeps(self, size: int) -> bool:
-        """Keep so many bytes more, if there is room."""
+        """Reserve `size` more bytes, if there is room."""
         bodies = self._server.bodies
         fits = bodies.fits(size)
         if fits:
@@ -296,7 +296,7 @@ class Connection(Waiting, asyncio.Protocol):
         self._ahead = (data, now())
 
     def _drop(self, data: bytes) -> None:
-        """Read on for a client that is told why it is refused, up to a bound."""
+        """Read and discard what a refused client still sends, up to a bound, so that it sees the error."""
         self._unread -= len(data)
         if self._unread <= 0:
             self._transport.abort()
@@ -307,7 +307,7 @@ class Connection(Waiting, asyncio.Protocol):
         self._transport.close()
 
     def _leave(self) -> None:
-        """The client has gone: tell the handler, once."""
+        """The client has gone: notify the handler, once."""
         if self._exchange is not None:
             self._part().leave()
 

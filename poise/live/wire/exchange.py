@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from poise.live.wire.header import Headers, reply_head
 
 CHUNKED, LENGTH, UNTIL_CLOSE, NO_BODY = range(4)
-"""How an answer's end is told."""
+"""How the end of an answer is marked."""
 
 BODILESS = frozenset((204, 304))
 """Statuses whose answers have no body."""
@@ -33,13 +33,13 @@ class Line(Protocol):
         """The answer is complete."""
 
     def cut(self, clean: bool) -> None:
-        """The answer will never be complete; `clean`: its client can tell from what was sent."""
+        """The answer will never be complete; `clean`: the client can detect that from what was sent."""
 
     def freed(self, size: int) -> None:
-        """So many bytes of the request's body are kept no longer."""
+        """Release `size` bytes of the request's body."""
 
     def keeps(self, size: int) -> bool:
-        """Keep so many bytes more for the request, until its end; False where there is no room for them."""
+        """Reserve `size` more bytes for the request, until its end; False where there is no room for them."""
 
 
 class Exchange:
@@ -47,7 +47,7 @@ class Exchange:
 
     target: path and query as sent.  path: decoded, without the query.  headers: names lower-cased, in order.
     peer: the client's address.  begun_at: when its first byte came, in picoseconds.
-    more: bytes that are kept for it beside its body.
+    more: bytes reserved for it in addition to its body.
     gone: set by the handler; called once if the client leaves, or closes its sending side, before the answer's end.
     flow: set by the handler; `flow(False)` when the client reads too slowly, `flow(True)` when it has caught up.
     """
@@ -211,7 +211,7 @@ class Exchange:
         line.cut(clean=self._framing in (CHUNKED, LENGTH))
 
     def keeps(self, size: int) -> bool:
-        """Whether there is room for so many bytes more, which are made of the request; they count until its end."""
+        """Whether `size` more bytes of data derived from the request fit the budget; they count until its end."""
         if self._line is not None and not self._line.keeps(size):
             return False
         self.more += size

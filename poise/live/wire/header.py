@@ -78,7 +78,7 @@ def _and_named(ours: frozenset[bytes], headers: Headers) -> frozenset[bytes]:
 
 
 def _lines(lines: list[bytes], ends: int) -> bytes:
-    """Joined, after a look that no line holds the end of another: so nobody's value can write a head of its own."""
+    """Joined lines; a line that contains a line end is an error, so that no value can inject a header."""
     joined = b"\r\n".join(lines)
     if joined.count(b"\n") != ends or joined.count(b"\r") != ends:
         raise ValueError(f"a header holds the end of a line: {joined!r}")

@@ -1,4 +1,4 @@
-"""Bytes of an engine into one answer after another: the pure half of the client."""
+"""Parses an engine's bytes into answers, one after another: the pure half of the client."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ReplyReader:
     # Called by the parser --------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """The first byte of an answer; after the end, one that nobody asked for."""
+        """The first byte of an answer; after the end, an answer without a request."""
         if self.state == DONE:
             raise HttpParserError("bytes after the end")
 

@@ -1,4 +1,4 @@
-"""Bytes of a client into requests: the pure half of the server."""
+"""Parses a client's bytes into requests: the pure half of the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RequestReader:
     state: IDLE, HEAD or BODY.  received: bytes of the body so far.
     expects: the client waits for `100 Continue` before it sends the body.
     memory: of the connection's heads.  bodies: the budget that its bodies count against.
-    gate: asked about a head whose body is still to come; what is there with its head is the handler's to refuse.
+    gate: called with a head whose body is still to come; a body that arrives with its head is the handler's to refuse.
     """
 
     __slots__ = (
@@ -196,7 +196,7 @@ class RequestReader:
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the head, or of a trailer, which nobody reads."""
+        """A header of the head, or of a trailer, which is ignored."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:

@@ -70,11 +70,11 @@ class Server:
     async def drain(self, grace_s: float, last: Callable[[], None] | None = None) -> bool:
         """Accept no more, close what is idle, let answers under way end, and cut those that take longer than `grace_s`.
 
-        last: called when the grace is over; it ends what the handler has under way. Then whoever is still connected is
-        answered 503, and has `Limits.linger_s` to read it. Without it they are cut at once.
+        last: called when the grace is over; it ends the handler's requests. Then clients that are still connected are
+        answered 503, and have `Limits.linger_s` to read it. Without it they are cut at once.
         True if all ended in time. An answer that has not begun says `connection: close`.
         """
-        await asyncio.sleep(0)  # whom the system has accepted for us already is read first
+        await asyncio.sleep(0)  # connections already accepted by the system are read first
         self._draining = True
         for socket in self._sockets:
             socket.close()

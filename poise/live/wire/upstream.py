@@ -1,4 +1,4 @@
-"""One connection to an engine: a request to its socket, the answer to whoever sent it."""
+"""One connection to an engine: writes a request to its socket and passes the answer to the sender's callbacks."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Upstream(Waiting, asyncio.Protocol):
             self._transport.write(request[0])
 
     def drop(self) -> None:
-        """Close at once; nobody hears of it."""
+        """Close at once, without a callback."""
         self._call = None
         self._transport.abort()
 
     def give_up(self) -> None:
-        """Nobody waits for the connection any more, whether there is one by now or not."""
+        """The caller no longer waits for the connection, whether it is open by now or not."""
         self._given_up = True
         self._pool.leave(self)
 
@@ -83,7 +83,7 @@ class Upstream(Waiting, asyncio.Protocol):
             self.fail("timeout", f"nothing came for {limits.stall_s:g} s")
 
     def fail(self, kind: Kind, reason: str) -> None:
-        """Close, and tell whoever waits for an answer."""
+        """Close, and report the failure to the request in progress."""
         call, self._call = self._call, None
         self._transport.abort()
         if call is not None:

@@ -81,7 +81,7 @@ def test_what_cannot_be_parted_is_told_why() -> None:
             unknown = await live.ask(stream=False, fan_out=FAN, model="nobody").wait()
             assert unknown.status == 404 and "does not exist" in unknown.error
             broken = await live.send(b"POST", b"/v1/completions", b'{"fan_out" 3}').wait()
-            assert broken.status == 400 and "no JSON" in broken.error
+            assert broken.status == 400 and "not valid JSON" in broken.error
             await live.check_balance()
 
     run(main())

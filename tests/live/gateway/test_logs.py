@@ -76,9 +76,9 @@ def test_other_words_stay() -> None:
 
 
 def test_words_that_are_none_are_refused() -> None:
-    with pytest.raises(UserError, match="'loud' is no level of logs; give one of debug, info"):
+    with pytest.raises(UserError, match="'loud' is not a log level; use one of debug, info"):
         start("loud")
-    with pytest.raises(UserError, match="'xml' is no form of logs; give one of text, json"):
+    with pytest.raises(UserError, match="'xml' is not a log form; use one of text, json"):
         start(form="xml")
 
 

@@ -29,7 +29,7 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_share_is_from_none_to_all() -> None:
-    with pytest.raises(UserError, match="2 is no share"):
+    with pytest.raises(UserError, match="2 is not a share"):
         Traces(Bench(1).world, list, share=2)
 
 

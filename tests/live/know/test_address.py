@@ -26,13 +26,13 @@ def test_urls(url: str, expected: Engine) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("ftp://a:1", "is no http or https URL"),
-        ("a:8000", "is no http or https URL"),
-        ("http://", "is no http or https URL"),
-        ("", "is no http or https URL"),
-        ("http://a:99999", "is no URL"),
-        ("http://a:b", "is no URL"),
-        ("http://[::1", "is no URL"),
+        ("ftp://a:1", "is not an http or https URL"),
+        ("a:8000", "is not an http or https URL"),
+        ("http://", "is not an http or https URL"),
+        ("", "is not an http or https URL"),
+        ("http://a:99999", "is not a URL"),
+        ("http://a:b", "is not a URL"),
+        ("http://[::1", "is not a URL"),
         ("http://user:secret@a:1", "holds a user or password"),
         ("http://a:1/?key=1", "holds a query or fragment"),
         ("http://a:1/#x", "holds a query or fragment"),
@@ -48,8 +48,8 @@ def test_urls(url: str, expected: Engine) -> None:
         ("http://0251.0376.0251.0376", "spells an address in an unusual way"),
         ("http://metadata.google.internal.", "cloud's metadata service"),
         ("http://[fd00:ec2::254]", "cloud's metadata service"),
-        ("http://0.0.0.0:8000", "no address of one machine"),
-        ("http://224.0.0.1", "no address of one machine"),
+        ("http://0.0.0.0:8000", "not the address of one machine"),
+        ("http://224.0.0.1", "not the address of one machine"),
     ],
 )
 def test_what_is_refused(url: str, said: str) -> None:

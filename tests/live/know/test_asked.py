@@ -151,10 +151,10 @@ def test_the_next_turn_begins_with_this_one(turns: list[tuple[str, str]], keep: 
         (b"/v1/chat/completions", b'{"model": "m", "messages": [], "stream": "yes"}', "stream", "got `str`"),
         (b"/v1/chat/completions", b'{"model": "m", "messages": [], "max_tokens": -1}', "max_tokens", ">= 0"),
         (b"/v1/chat/completions", b"[]", None, "send one JSON object"),
-        (b"/v1/chat/completions", b"", None, "is no JSON"),
-        (b"/v1/chat/completions", b'{"model": "m"', None, "is no JSON"),
-        (b"/v1/chat/completions", b'{"model": "\xff", "messages": []}', None, "is no JSON"),
-        (b"/v1/chat/completions", b'{"model": "m", "messages": [], "x": NaN}', None, "is no JSON"),
+        (b"/v1/chat/completions", b"", None, "is not valid JSON"),
+        (b"/v1/chat/completions", b'{"model": "m"', None, "is not valid JSON"),
+        (b"/v1/chat/completions", b'{"model": "\xff", "messages": []}', None, "is not valid JSON"),
+        (b"/v1/chat/completions", b'{"model": "m", "messages": [], "x": NaN}', None, "is not valid JSON"),
         (b"/v1/chat/completions", b'{"model": "m", "x": ' + b"[" * 100_000, None, "nested too deeply"),
         (b"/v1/completions", b'{"model": "m", "prompt": [1, -1]}', "prompt[1]", ">= 0"),
         (b"/v1/completions", b'{"model": "m", "prompt": {"a": 1}}', "prompt", "got `object`"),
@@ -173,7 +173,7 @@ def test_the_next_turn_begins_with_this_one(turns: list[tuple[str, str]], keep: 
             "content[...].text",
             "got `int`",
         ),
-        (b"/v1/chat/completions", b'{"model": "m", "messages": [], "tools": ["\xff"]}', None, "is no JSON"),
+        (b"/v1/chat/completions", b'{"model": "m", "messages": [], "tools": ["\xff"]}', None, "is not valid JSON"),
     ],
 )
 def test_what_is_refused_says_where_and_why(path: bytes, body: bytes, param: str | None, said: str) -> None:

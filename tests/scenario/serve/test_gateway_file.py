@@ -106,7 +106,7 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
     [
         ("", r":1: engines\.0\.hints: nobody says how long; name policies\.cache"),
         ("policies: {cache: saga}", r":2: policies\.cache: ranks what is evicted, which no hint can say; take"),
-        ("policies: {cache: oracle_ttl}", r":2: policies\.cache: is told the future"),
+        ("policies: {cache: oracle_ttl}", r":2: policies\.cache: needs the future"),
         ("policies: {cache: [continuum, fixed_ttl]}", r":2: policies\.cache: names 2; a gateway has one"),
         ("policies: {cache: fixed_ttl}\nenvoy: {port: 0}", r":1: engines\.0\.hints: a proxy sends requests on itself"),
     ],
