@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "__version__":
-        from importlib.metadata import version
+        from poise.core.version import version
 
-        found: Any = version("poise")
+        found: Any = version()
     elif name in _ROOMS:
         found = import_module(f"poise.{name}")
     elif name in _HOMES:

@@ -53,6 +53,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.write_line(line)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _balanced() -> Iterator[None]:
+    """Whatever a test simulates must balance when it ends: requests, tokens and blocks (`testing.check_world`)."""
+    from poise.sim.world import World
+    from poise.testing import check_world
+
+    close = World._close
+
+    def checked(world: World) -> None:
+        if not world.run.interrupted:
+            check_world(world)
+        close(world)
+
+    World._close = checked  # type: ignore[method-assign]
+    yield
+    World._close = close  # type: ignore[method-assign]
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real traces and measurements; the test is skipped where it is absent, or fails if it must exist."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,3 +112,23 @@ def test_damaged_recordings_are_read_or_refused(header: bool, tmp_path: Path) ->
         (tmp_path / "r.jsonl").write_text("\n".join((*lines[:at], spoiled(lines[at], draw), *lines[at + 1 :], "")))
         count += refused(lambda: recorded(Trace.load(tmp_path / "r.jsonl")))
     assert count > 50
+
+
+@pytest.mark.parametrize("value", [10**30, -(10**30)])
+def test_no_number_of_a_request_is_too_large_for_its_column(value: int, tmp_path: Path) -> None:
+    """Each whole number of an arrival, in turn."""
+    lines = a_day(requests=60).trace.lines
+    at = next(number for number, line in enumerate(lines) if line.startswith('["Arrived"'))
+    fields = [way for way in paths(json.loads(lines[at])) if type(_at(json.loads(lines[at]), way)) is int]
+    assert len(fields) > 10
+    for *way, last in fields:
+        tree = json.loads(lines[at])
+        _at(tree, way)[last] = value
+        (tmp_path / "r.jsonl").write_text("\n".join((*lines[:at], json.dumps(tree), *lines[at + 1 :], "")))
+        refused(lambda: recorded(Trace.load(tmp_path / "r.jsonl")))
+
+
+def _at(tree: Any, way: Sequence[Any]) -> Any:
+    for key in way:
+        tree = tree[key]
+    return tree

@@ -95,7 +95,7 @@ def model(name_or_path: str | Path) -> Model:
     folder). UserError lists the nearest names.
     """
     text = str(name_or_path)
-    path = Path(name_or_path).expanduser()
+    path = _at_home(Path(name_or_path))
     if isinstance(name_or_path, Path) or text.startswith((".", "/", "~")) or path.suffix == ".json":
         return read_config(path)
     name = _names().find(text)
@@ -110,3 +110,10 @@ def model(name_or_path: str | Path) -> Model:
         raise UserError(f"model {text!r} is a variant of {meant.name}, which has its shape; {cure}")
     near = ", ".join(_names().nearest(text))
     raise UserError(f"model {text!r} is not built in; nearest are {near}; or give the path of its config.json")
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise UserError(f"model {path}: no user of that name has a home folder; write the path in full") from None

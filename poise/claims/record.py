@@ -12,6 +12,7 @@ from typing import Any
 from poise.claims.claim import Criterion, Curve, Findings, Point, verdict
 from poise.claims.find import claim, digest
 from poise.core.spec import Engine
+from poise.core.version import version
 from poise.report.files import replacing
 from poise.report.intervals import TOO_SHORT
 
@@ -66,11 +67,10 @@ class Record:
 
 def made(name: str, findings: Findings, code: str, cpu_s: float, *, quick: bool) -> Record:
     """The record of a run that ends now; `code` is the digest of what it began with."""
-    from poise import __version__
 
     today = datetime.now(UTC).date().isoformat()
     engine = f"{Engine().name} {Engine().version}"
-    return Record(name, findings, today, __version__, engine, code, cpu_s, quick)
+    return Record(name, findings, today, version(), engine, code, cpu_s, quick)
 
 
 def measured(name: str) -> Record | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from poise.core.version import version
 from poise.plan.plan import Plan
 from poise.plan.scale import Scaled, pool_name
 from poise.plan.trial import Trial
@@ -13,11 +14,10 @@ from poise.plan.verdict import binding, nothing, slack
 
 def told(plan: Plan) -> dict[str, Any]:
     """Everything that the tables show, and all trials."""
-    from poise import __version__
 
     ask, demand, best = plan.ask, plan.demand, plan.best
     return {
-        "poise": __version__,
+        "poise": version(),
         "model": ask.model.name,
         "goal": asdict(ask.goal),
         "prices": {"basis": ask.basis, "per_device_hour": {name: asdict(each) for name, each in ask.prices.items()}},

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from poise.core.errors import UserError
+from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Cluster, Device, Pool
 from poise.plan.demand import LEAST_S, MOST, REQUESTS, Demand, demand_of
 from poise.scenario.load import Loaded, validated
@@ -40,6 +40,13 @@ class Source:
     def name(self) -> str:
         """What errors call it."""
         return str(self.file) if self.file is not None else "--rate"
+
+    def plain(self, error: UserError) -> UserError:
+        """An error about a trace without the scenario around it, which its user has not written."""
+        if self.file is None or self.file.suffix in SCENARIOS:
+            return error
+        said = str(error).removeprefix(f"{self.file}: workload.trace: ")
+        return UserError(said.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
 
     def load(self, device: Device) -> Loaded:
         """The scenario that stands around the requests; `device` fills it where it names no cluster."""
@@ -79,7 +86,10 @@ def read_demand(source: Source, pool: Pool, seeds: int, requests: int) -> tuple[
     """
     loaded = source.load(pool.device)
     traffic = Traffic(loaded, Cluster((pool,)))
-    made = [_ended(traffic.make(seed), requests, loaded) for seed in range(1 if traffic.recorded else seeds)]
+    try:
+        made = [_ended(traffic.make(seed), requests, loaded) for seed in range(1 if traffic.recorded else seeds)]
+    except ScenarioError as error:
+        raise source.plain(error) from None
     return demand_of(made, name=source.name, requests=requests), resolved_workload(loaded)
 
 

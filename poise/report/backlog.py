@@ -7,15 +7,17 @@ from numpy.typing import NDArray
 
 from poise.core.records import Run
 from poise.core.units import ps
+from poise.report.intervals import Interval
 from poise.report.latency import column
 
 GROWTH = 0.05
 """A queue grows without bound when more than this share of what arrives stays in it."""
 
+_TWO_SIDED = 1.96
+"""Standard errors of a 95 % interval."""
 
-def backlog_growth(
-    run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArray[np.int64] | None = None
-) -> float | None:
+
+def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArray[np.int64] | None = None) -> Interval:
     """The share of the arrivals by which the backlog grew, in the second half of the time from the start to `last`.
 
     The start is the first arrival, or the end of warm-up where that is later.
@@ -26,6 +28,9 @@ def backlog_growth(
     say how many: with D from first token to end, a share E[min(max(D − H, 0), H)] / H, which is taken off. None where
     that share is above `GROWTH` and explains the whole: the run is too short beside its requests. None too where a half
     has no arrivals.
+
+    The interval is of what one run may show by chance: who is under way at two instants are two Poisson counts, and one
+    more is the request that has just come. So one of twenty that is answered at the end is no queue that grows.
 
     leaders: the row that each row's chain of joins began with (`workload.begin`). Such a chain then counts as one
     request, which ends with the last of them: more people in a conversation are no growing queue.
@@ -44,9 +49,12 @@ def backlog_growth(
     came, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)
     late = int((came & (arrived >= middle)).sum())
     if half <= 0 or not early.any() or not late:
-        return None
-    grown = int((came & (ended > last)).sum()) - int((came & (arrived < middle) & (ended > middle)).sum())
+        return Interval(None)
+    then, now = int((came & (arrived < middle) & (ended > middle)).sum()), int((came & (ended > last)).sum())
     answering = np.where(begun >= 0, ended - begun, 0)[early]
     lasting = float(np.clip(answering - half, 0, half).mean()) / half
-    growth = grown / late - lasting
-    return None if lasting > GROWTH >= growth else growth
+    growth = (now - then) / late - lasting
+    if lasting > GROWTH >= growth:
+        return Interval(None)
+    error = (then + now + 1) ** 0.5 / late
+    return Interval(growth, _TWO_SIDED * error, error=error)

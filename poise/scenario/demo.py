@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.built import CORE
-from poise.core.errors import UserError
+from poise.core.errors import TraceError, UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
+from poise.core.version import version
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
 
@@ -88,7 +89,6 @@ class Demo:
 
     def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:
         """Write the report and one timeline into `folder`; returns their paths."""
-        from poise import __version__
         from poise.cost import Roofline
         from poise.report.html import About, html_report
         from poise.report.perfetto import timeline
@@ -107,7 +107,7 @@ class Demo:
             seeds=self.seeds,
             slo=SLO,
             workload=comparison.offered[load],
-            version=f"{__version__} ({CORE} core)",
+            version=f"{version()} ({CORE} core)",
         )
         html_report(report, comparison.cases(), about, findings(comparison, self.one))
         policies = comparison.study.policies[router]
@@ -151,14 +151,22 @@ def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
     """
     from dataclasses import replace
 
-    from poise.workload import read
-
-    head = replace(read(trace, skip_bad=skip_bad, limit=REQUESTS), model=None, models=())
+    head = replace(_head(trace, skip_bad), model=None, models=())
     capacity = _capacity(cluster, head, str(trace))
     piece = head.head(_rows(head, SHARES[-1] * capacity))
     heaviest = min(SHARES[-1] * capacity / rate(piece), MOST * REQUESTS / len(piece))
     loads = {share: piece.scaled(share / SHARES[-1] * heaviest) for share in SHARES}
     return Demo(cluster, capacity, lambda seed, share: loads[share], recorded=True)
+
+
+def _head(trace: Path, skip_bad: bool) -> Workload:
+    """The first `REQUESTS` rows of a trace; TraceError names the option of the demo that passes over bad ones."""
+    from poise.workload import read
+
+    try:
+        return read(trace, skip_bad=skip_bad, limit=REQUESTS)
+    except TraceError as error:
+        raise TraceError(str(error).replace("pass skip_bad=True", "give --skip-bad")) from None
 
 
 def _rows(head: Workload, rate: float) -> int:

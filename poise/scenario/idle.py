@@ -1,28 +1,44 @@
-"""What a file names and nothing reads: a predictor that no policy asks, host memory that nothing is swapped to."""
+"""What is named and never asked: a predictor without readers, an order where nobody waits, memory without a swap."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from poise.core.errors import ScenarioError
 from poise.scenario.place import Path, Places
 
 if TYPE_CHECKING:
+    from poise.core.spec import Cluster
     from poise.policies import Policies
     from poise.scenario.build import Problem
 
 OURS = "poise.policies."
 """Where policies are whose reading is known; of others everything is possible."""
 
+_HOLD: Final = ("poise.policies.route.pull",)
+_REJECT: Final = ("poise.policies.admit.early_reject", "poise.policies.admit.tenant_limits")
+"""Where our routers are that hold requests, and our admissions that hold none."""
+
+_PAIRED: Final = {"mover": "moves requests to", "lender": "lends blocks to", "hedge": "sends a copy to"}
+"""Slots that act between replicas."""
+
+_UNREAD = "no policy here reads what it foretells; name one that does, as in order: shortest_predicted, or remove it"
+_UNORDERED = (
+    "nobody waits at the gateway: no router or admission here holds requests, and no replica goes; add one that does, "
+    "as in admission: saturation, or order the engines' queues by policies.queue"
+)
+_UNASKED = "no replica goes: there are neither faults nor a scaler; add cluster.faults, or remove it"
+
 
 def check_idle(problem: Problem) -> None:
-    """ScenarioError for what no combination of the scenario's policies reads."""
+    """ScenarioError for what no combination of the scenario's policies asks or reads."""
     scenario, places = problem.loaded.scenario, problem.loaded.places
-    bundles = [_all(bundle) for _, bundle in problem.bundles]
-    if any(bundle.predictor is not None for _, bundle in problem.bundles):
-        check_predictor((policy for bundle in bundles for policy in bundle), places)
-    if any(_swaps(bundle.preempt) for _, bundle in problem.bundles):
+    bundles = [bundle for _, bundle in problem.bundles]
+    for slot, why in idle(bundles, problem.cluster):
+        raise places.error(("policies", slot), why)
+    if any(_swaps(bundle.preempt) for bundle in bundles):
         return
     sections: list[tuple[Path, Any]] = [(("engine",), scenario.engine)]
     sections += [(("cluster", "pools", at, "engine"), pool.engine) for at, pool in enumerate(scenario.cluster.pools)]
@@ -32,11 +48,38 @@ def check_idle(problem: Problem) -> None:
             raise places.error((*path, "host_kv_gb"), said)
 
 
+def check_asked(bundles: Sequence[Policies], cluster: Cluster) -> None:
+    """ScenarioError for a slot of `bundles`, which are run or compared on `cluster`, that is never asked."""
+    for slot, why in idle(bundles, cluster):
+        raise ScenarioError(f"policies.{slot}: {why}")
+
+
+def idle(bundles: Sequence[Policies], cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """The slots that some bundle fills and none asks, each with the reason and the cure.
+
+    One bundle that asks is enough: in a comparison the others are what it is compared with.
+    """
+
+    def filled(slot: str) -> bool:
+        return any(getattr(bundle, slot) is not None for bundle in bundles)
+
+    if filled("predictor") and not any(_reads(policy) for bundle in bundles for policy in _all(bundle)):
+        yield "predictor", _UNREAD
+    goes = bool(cluster.faults or cluster.fault_rates) or filled("scaler")
+    if filled("recovery") and not goes:
+        yield "recovery", _UNASKED
+    if filled("order") and not goes and not any(map(_holds, bundles)):
+        yield "order", _UNORDERED
+    if cluster.replicas == 1 and not filled("scaler"):
+        for slot, does in _PAIRED.items():
+            if filled(slot):
+                yield slot, f"it {does} another replica, and there is one; give the pool more replicas, or remove it"
+
+
 def check_predictor(policies: Iterable[Any], places: Places) -> None:
     """ScenarioError if none of the policies beside a predictor reads what it foretells."""
-    if not any(_reads(policy) for policy in policies if policy is not None):
-        cure = "name one that does, as in order: shortest_predicted, or remove it"
-        raise places.error(("policies", "predictor"), f"no policy here reads what it foretells; {cure}")
+    if not any(_reads(policy) for policy in policies):
+        raise places.error(("policies", "predictor"), _UNREAD)
 
 
 def _all(bundle: Policies) -> list[Any]:
@@ -45,13 +88,23 @@ def _all(bundle: Policies) -> list[Any]:
     return [*named, *bundle.admission]
 
 
+def _ours(policy: Any) -> bool:
+    return type(policy).__module__.startswith(OURS)
+
+
 def _reads(policy: Any) -> bool:
-    return getattr(policy, "reads_predictions", False) or not type(policy).__module__.startswith(OURS)
+    return policy is not None and (getattr(policy, "reads_predictions", False) or not _ours(policy))
+
+
+def _holds(bundle: Policies) -> bool:
+    """Whether requests may wait at the gateway though replicas could serve them."""
+    if not _ours(bundle.router) or type(bundle.router).__module__ in _HOLD:
+        return True
+    return any(type(each).__module__ not in _REJECT for each in bundle.admission)
 
 
 def _swaps(preempt: Any) -> bool:
     """Whether a preemption policy, or one that is not known, may move KV to host memory."""
     if preempt is None:
         return False
-    ours = type(preempt).__module__.startswith(OURS)
-    return not ours or hasattr(preempt, "swapping") or bool(getattr(preempt, "swap", False))
+    return not _ours(preempt) or hasattr(preempt, "swapping") or bool(getattr(preempt, "swap", False))

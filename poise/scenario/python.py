@@ -74,8 +74,12 @@ class Machines:
     def replicas(self, replicas: int, *, model: Model | str, **options: Any) -> Cluster:
         """A cluster of `replicas` equal instances of `model`; `options` are the further fields of `Pool`.
 
-        ScenarioError when the replicas need more devices than there are.
+        The limits of an `engine` are those of its settings, for each data rank where it means them so
+        (`poise.catalogue.engines.on_ranks`), as in a scenario. ScenarioError when the replicas need more devices than
+        there are.
         """
+        from poise.catalogue.engines import on_ranks
+
         pool = Pool(models(model) if isinstance(model, str) else model, self.device, replicas, **options)
         if replicas < 1 or pool.devices < 1:
             raise ScenarioError(f"replicas = {replicas} of {pool.devices} devices each; give 1 or more of both")
@@ -85,7 +89,7 @@ class Machines:
                 f"replicas = {replicas} of tensor {pool.tensor} × pipeline {pool.pipeline} × data {pool.data} need "
                 f"{needed} devices, and there are {self.count}; ask for fewer, or give count={needed}"
             )
-        return Cluster((pool,))
+        return Cluster((on_ranks(pool),))
 
 
 class Cluster(CoreCluster):
@@ -199,9 +203,13 @@ def simulate(
 
     trace: True records events and actions for `Result.trace`; a `Trace` of your own may stream them to a file.
     blame: charge the time of every request to its parts, for `Result.metrics` and `Result.save_requests`.
+    Raises ScenarioError for a policy that nothing would ask on this cluster, besides what cannot be.
     """
     from poise.scenario import simulate as room
+    from poise.scenario.idle import check_asked
 
+    if policies is not None:
+        check_asked([policies], cluster)
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
     once = partial(
         room.simulate,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.header import header
 from poise.core.spec import Belief, Cluster
+from poise.core.version import version
 from poise.policies.find import SLOTS
 from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.hazards import drawn
@@ -44,12 +45,11 @@ def simulation_header(
     seed: int = 0,
 ) -> dict[str, Any]:
     """The header of any simulation; policies as `core.header.header` takes them, models as the workload names them."""
-    from poise import __version__
 
     specs = replica_specs(cluster, [cost.build(pool) for pool in cluster.pools], models)
     return header(
         specs, belief, policies, seed=seed, models=models, engines=_engines(cluster),
-        pools=pool_specs(cluster) if policies.get("scaler") else (), poise=__version__, kind="simulation",
+        pools=pool_specs(cluster) if policies.get("scaler") else (), poise=version(), kind="simulation",
         began={"at": 0},
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from poise.core.built import CORE
 from poise.core.model import Model
+from poise.core.version import version
 from poise.cost import kv_blocks
 from poise.cost.term import Termed
 from poise.policies.find import SLOTS
@@ -145,11 +146,10 @@ _DEFAULTS = {"preempt": "last_admitted"}
 
 def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
     """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
-    from poise import __version__
 
     engine = problem.cluster.pools[0].engine
     return {
-        "poise": __version__,
+        "poise": version(),
         "core": CORE,
         "scenario": resolved(problem),
         "engine": {"model": engine.name, "version": engine.version},

@@ -48,6 +48,8 @@ def sane(life: Life, replicas: int) -> None:
     request = life.request
     rules = (
         ("its instants", (life.arrived_at, life.sent_at, life.again_at, life.first_token_at, life.ended_at), 0, NEVER),
+        ("arrived_at", (request.arrived_at,), 0, NEVER),
+        ("deadline_at", (request.deadline_at,), 0, NEVER),
         ("prompt_tokens", (request.prompt_tokens,), 0, MOST),
         ("output_tokens", (life.output_tokens,), 0, MOST),
         ("replica", (life.replica, life.decode), -1, replicas - 1),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from poise.core.version import version
 from poise.report.html import About
 from poise.truth.whatif import WhatIf
 
 
 def about(found: WhatIf) -> About:
     """The recording, the cost and the belief."""
-    from poise import __version__
     from poise.core.built import CORE
 
     study = found.comparison.study
@@ -21,5 +21,5 @@ def about(found: WhatIf) -> About:
         slo=study.setting.slo,
         warmup_s=study.setting.warmup_s,
         workload=found.comparison.offered[1.0],
-        version=f"{__version__} ({CORE} core)",
+        version=f"{version()} ({CORE} core)",
     )

@@ -310,6 +310,11 @@ def test_every_model_is_found_with_and_without_its_owner(each: Model) -> None:
     assert each.source
 
 
+def test_a_path_below_the_home_folder_of_nobody_is_a_user_error() -> None:
+    with pytest.raises(UserError, match=r"~nobody-at-all/config\.json: no user of that name has a home folder; write"):
+        model("~nobody-at-all/config.json")
+
+
 def test_an_unknown_model_names_the_nearest_and_the_way_out() -> None:
     with pytest.raises(
         UserError, match=r"'qwen3-33b' is not built in; nearest are Qwen/Qwen3-.*config\.json"

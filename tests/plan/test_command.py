@@ -158,6 +158,8 @@ def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], 
         (["nowhere.csv"], "nowhere.csv"),
         (["one.csv"], "one.csv: it has 1 request, which is no rate"),
         (["none.csv"], "the file has no rows"),
+        (["bad.csv"], "poise: bad.csv, line 2: output_tokens is '0'"),
+        (["bad.csv"], "or give --set workload.skip_bad=true"),
         (["one.csv", "--rate", "3"], "one.csv has arrivals of its own"),
         (["one.csv", "--set", "workload.trase=x"], "trase"),
     ],
@@ -167,6 +169,7 @@ def test_a_mistake_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("one.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,10\n")
+    Path("bad.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,0\n1,10,5\n2,10,5\n")
     Path("none.csv").write_text("arrival_s,prompt_tokens,output_tokens\n")
     assert plan(*ASK, *QUICK, *argv) == 2
     shown = capsys.readouterr()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from poise.core.errors import TraceError
 from poise.scenario import demo
 from poise.scenario.demo import Demo
 
@@ -21,6 +24,14 @@ def test_every_seed_of_a_load_is_other_traffic_at_one_rate() -> None:
     one, two = (planned.make(seed, 0.6) for seed in planned.seeds[:2])
     assert len(planned.seeds) == 5 and len(one) == len(two) == demo.REQUESTS
     assert (one.arrival != two.arrival).any() and one.rate == pytest.approx(two.rate, rel=0.1)
+
+
+def test_a_bad_row_is_passed_over_by_an_option_of_the_demo(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,0\n" + "1,10,5\n" * 30)
+    with pytest.raises(TraceError, match=r"line 2: output_tokens is '0'.* or give --skip-bad$"):
+        demo.demo(trace)
+    assert demo.demo(trace, skip_bad=True).recorded
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ import pytest
 import poise as ps
 from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Cluster as CoreCluster
+from poise.scenario.build import build
+from poise.scenario.load import load
 from poise.scenario.python import Result
 
 
@@ -65,6 +67,24 @@ def test_clusters_are_cut_from_machines() -> None:
         ps.Cluster.of("H100", count=4).replicas(4, model="phi-4", tensor=2)
     with pytest.raises(ScenarioError, match="give 1 or more"):
         ps.Cluster.of("H100", count=4).replicas(0, model="phi-4")
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_limits_are_a_data_rank_s_as_in_a_scenario(tmp_path: Path, engine: str | None) -> None:
+    given = {} if engine is None else {"engine": ps.Engine(engine, token_budget=512, max_sequences=8)}
+    pool = ps.Cluster.of("H100", count=2).replicas(1, model="qwen3-30b-a3b", data=2, expert=2, **given).pools[0]
+    limits = "" if engine is None else f", engine: {{name: {engine}, token_budget: 512, max_sequences: 8}}"
+    file = tmp_path / "scenario.yaml"
+    file.write_text(
+        f"model: qwen3-30b-a3b\ncluster: {{pools: [{{device: H100, data: 2, expert: 2{limits}}}]}}\n"
+        "workload: {poisson: {rate: 1, requests: 2}}\n"
+    )
+    told = build(load(file)).cluster.pools[0]
+    assert (pool.engine.token_budget, pool.engine.max_sequences) == (
+        told.engine.token_budget, told.engine.max_sequences,
+    )  # fmt: skip
+    if engine is not None:
+        assert told.engine.max_sequences == {"vllm": 16, "sglang": 8}[engine]
 
 
 def test_clusters_add_up() -> None:

@@ -42,6 +42,13 @@ BAD_ROWS: dict[str, tuple[str, str, str]] = {
     "no stamp": ("t.csv", HEAD + ",7,3\n", "line 3: arrival_s is missing"),
     "odd stamp": ("t.csv", HEAD + "noon,7,3\n", "arrival_s is 'noon'"),
     "a stamp far away": ("t.csv", HEAD + "9e9,7,3\n", "within 53 days of the first"),
+    "milliseconds as seconds": ("t.csv", HEAD + "1700000000000,7,3\n", "call a column of milliseconds timestamp_ms"),
+    "microseconds as milliseconds": (
+        "t.jsonl",
+        '{"timestamp_ms":0,"input_length":9,"output_length":5}\n'
+        '{"timestamp_ms":1700000000000000,"input_length":9,"output_length":5}\n',
+        "give milliseconds since 1970",
+    ),
     "lines after a blank one": ("t.csv", HEAD + "\n1,2,3\n1,-7,3\n", "line 5: prompt_tokens is '-7'"),
     "lines after quoted line ends": (
         "t.csv",
@@ -238,3 +245,11 @@ def test_any_objects_are_read_or_refused(rows: list[dict[str, object]], skip_bad
 def test_any_bytes_are_read_or_refused(content: bytes, before: str, skip_bad: bool) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(UserError):
         read(put(Path(folder), "t.csv", before.encode("latin-1") + content), skip_bad=skip_bad).check()
+
+
+def test_a_whole_column_of_milliseconds_is_no_day_of_very_few_requests(tmp_path: Path) -> None:
+    rows = "".join(f"{1_700_000_000_000 + 100 * at},10,5\n" for at in range(50))
+    with pytest.raises(TraceError, match=r"line 2: arrival_s is '1700000000000'; in seconds .* timestamp_ms"):
+        read(put(tmp_path, "t.csv", "arrival_s,prompt_tokens,output_tokens\n" + rows))
+    told = read(put(tmp_path, "ms.csv", "timestamp_ms,prompt_tokens,output_tokens\n" + rows))
+    assert told.rate == pytest.approx(10.0)

@@ -86,6 +86,8 @@ def parse_rows(text: str, name: str, section: str, secret: bool = False) -> list
         where = f"{name}:{tree.lc.item(place)[0] + 1}"  # type: ignore[attr-defined]  # ruamel's lists know their lines
         if not isinstance(each, dict):
             raise UserError(f"{where}: is no mapping; write one such as `- name: a`")
+        if each.tag.value is not None:  # type: ignore[attr-defined]  # ruamel's mappings know tags
+            raise UserError(f"{where}: has a tag, which means nothing here; remove it")
         rows.append(Row(where, each, secret))
     return rows
 
@@ -99,9 +101,18 @@ def _tree(text: str, name: str) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        said = str(error.problem).partition(' "')[0].partition(" '")[0]  # without what it found: it may be a key
+        said = _without_what_it_found(str(error.problem))
         raise UserError(f"{name}{line}: is no YAML ({said}); check quotes, colons and indentation") from None
-    except (YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except RecursionError:
+        raise UserError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
+    except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{name}: is no YAML ({type(error).__name__}); remove what YAML does not allow") from None
     refuse_explosion(tree, text, name)
     return tree
+
+
+def _without_what_it_found(problem: str) -> str:
+    """What YAML says of a mistake, less what stands there: it may be a key."""
+    if problem.startswith("expected"):  # and then a mark of YAML's own
+        return problem.partition(", but")[0]
+    return problem.partition(' "')[0].partition(" '")[0]

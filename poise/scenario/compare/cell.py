@@ -51,6 +51,7 @@ class Task:
 class Cell:
     """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
+    growth_half: of the interval of what this run may show of it by chance.
     independent: how many independent requests it is worth (see `shares.independent`).
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
     `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blame/SAMPLE` (see
@@ -65,6 +66,7 @@ class Cell:
     cpu_s: float = 0.0
     arrays: Arrays = field(default_factory=dict)
     independent: float = 1.0
+    growth_half: float | None = None
 
     def blocks(self) -> Blocks | None:
         """The run cut into bins of time; None where it was not, or had no length."""
@@ -142,15 +144,17 @@ def cell_of(task: Task, run: Run) -> Cell:
     arrays = _curves(run, task) if task.draw else {}
     if task.cut and (bins := bins_of(known, ps(setting.warmup_s))):
         arrays |= _packed(cut(run, setting.slo, stamps, bins, warmup_s=setting.warmup_s))
+    growth = backlog_growth(run, last, warmup_s=setting.warmup_s, leaders=leading)
     return Cell(
         task.place,
         replace(measure(run, setting.cluster, setting.slo, warmup_s=setting.warmup_s), blame=None).as_dict(),
-        backlog_growth(run, last, warmup_s=setting.warmup_s, leaders=leading),
+        growth.value,
         dict(run.refusals),
         run.wall_s,
         run.cpu_s,
         arrays,
         independent(run, setting.warmup_s),
+        growth.half,
     )
 
 

@@ -118,8 +118,8 @@ def _rounded(load: float) -> float:
 def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float) -> Probe | None:
     """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it.
 
-    Where there is an SLO it decides, and the queue beside it only where it grows beyond chance. The growth of a single
-    run has no interval and is taken as it is.
+    Where there is an SLO it decides, and the queue beside it only where it grows beyond chance. A growth
+    without an interval is taken as it is.
     """
     broken: dict[str, bool] = {}
     held = []

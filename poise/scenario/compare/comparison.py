@@ -66,9 +66,15 @@ class Comparison:
         return self._results[policy, load]
 
     def growth(self, policy: str, load: float = 1.0) -> Interval:
-        """By which share of the arrivals the backlog grows (see `backlog_growth`); seeds give it an interval."""
-        growths = [cell.growth for cell in self.of(policy, load)]
-        return over_seeds(growths) if self.study.by_seeds else Interval(mean(growths))
+        """By which share of the arrivals the backlog grows (see `backlog_growth`); seeds give it an interval, and where
+        there is one recording, what a run may show by chance.
+        """
+        cells = self.of(policy, load)
+        growths = [cell.growth for cell in cells]
+        if self.study.by_seeds:
+            return over_seeds(growths)
+        halves = [cell.growth_half for cell in cells if cell.growth_half is not None]
+        return Interval(mean(growths), max(halves, default=None))
 
     def _told(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
         result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])

@@ -11,6 +11,7 @@ from poise.core.spec import Belief, Cluster, Slo
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
+from poise.scenario.idle import check_asked
 
 if TYPE_CHECKING:
     from poise.policies import Policies
@@ -52,6 +53,7 @@ def compare(
     a module.  Raises UserError for what cannot be compared.
     """
     _check(policies, loads, jobs, target)
+    check_asked(list(policies.values()), cluster)
     recorded = not callable(workload)
     slo = slo or Slo()
     study = Study(

@@ -59,6 +59,7 @@ class Store:
             "print": self.prints[cell.place.policy],
             **cell.place._asdict(),
             "backlog_growth": cell.growth,
+            "backlog_growth_half": cell.growth_half,
             "refusals": cell.refusals,
             "wall_s": cell.wall_s,
             "cpu_s": cell.cpu_s,
@@ -86,7 +87,7 @@ class Store:
             )
         return Cell(
             place, told["figures"], told["backlog_growth"], told["refusals"], told["wall_s"], told["cpu_s"],
-            _arrays(home / "cell.npz"), told.get("independent", 1.0),
+            _arrays(home / "cell.npz"), told.get("independent", 1.0), told.get("backlog_growth_half"),
         )  # fmt: skip
 
     def save_load(self, load: float, told: dict[str, Any]) -> None:

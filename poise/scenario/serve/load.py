@@ -13,8 +13,10 @@ from poise.scenario.explain import first_mistake
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places, at_home
-from poise.scenario.read import read_yaml
+from poise.scenario.read import Kind, read_yaml
 from poise.scenario.serve.schema import Gateway
+
+KIND = Kind("a gateway file (docs/serve.md has some)", "at least its engines", "engines: [http://10.0.0.1:8000]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Ove
         data: dict[str, Any] = {}
         places, folder = Places("the command line"), Path()
     else:
-        data, places = read_yaml(at_home(file), str(file))
+        data, places = read_yaml(at_home(file), str(file), KIND)
         folder = at_home(file).parent
     for option in (*map(parse_override, sets), *more):
         apply_override(data, places, *option)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from poise.core.version import version
 from poise.report.figures import Figure
 from poise.report.intervals import Interval
 from poise.scenario.tournament.finals import Finals
@@ -29,11 +30,10 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
-        from poise import __version__
 
         names = [" / ".join(each) for each in self.asked.names()]
         return {
-            "poise": __version__,
+            "poise": version(),
             "by": self.by.name,
             "interrupted": self.interrupted,
             "factors": {each.name: list(each.levels) for each in self.asked.factors},

@@ -25,6 +25,9 @@ Fields = dict[str, Source]
 LATEST_S = NEVER // SECOND
 """Seconds that a workload may last (53 days)."""
 
+_FUTURE_S = 10**11
+"""Seconds since 1970 until beyond the year 5000: stamps above are in another unit."""
+
 
 def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Workload:
     """Return `raw` as a workload, read by `fields`, stably sorted by arrival; TraceError at the first bad row."""
@@ -117,7 +120,10 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
     read, dated = stamps(column, source.unit)
     read[waits & missing(column)] = 0.0
     told: dict[str, Any] = {}
-    own = np.isfinite(read) & (read >= 0) & ~waits
+    future = np.isfinite(read) & (read >= _FUTURE_S)
+    ledger.refuse(future, source.column, _other_unit(source.unit))
+    read[future] = 0.0
+    own = np.isfinite(read) & (read >= 0) & ~waits & ~future
     begin = float(read[own].min()) if own.any() else 0.0
     if dated or begin:
         told["shifted_s"] = "dates count from the first" if dated else -begin
@@ -128,6 +134,13 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
     ledger.refuse(bad, source.column, "it must be a date or a number of at least 0, within 53 days of the first")
     read[bad] = 0.0
     return np.rint(read * SECOND).astype(np.int64), told
+
+
+def _other_unit(unit: float) -> str:
+    """What is wrong with a stamp that in units of so many seconds lies beyond the year 5000."""
+    if unit < 1:
+        return "in milliseconds it lies beyond the year 5000; give milliseconds since 1970, or from the start"
+    return "in seconds it lies beyond the year 5000; call a column of milliseconds timestamp_ms, or give seconds"
 
 
 def _rounded(seconds: NDArray[np.float64], largest: float) -> NDArray[np.float64]:

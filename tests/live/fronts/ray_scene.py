@@ -17,7 +17,7 @@ from ray.serve.exceptions import BackPressureError
 
 from poise.core.trace import Trace
 from poise.scenario.serve.ray import PoiseRouter
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 HERE = "tests.live.fronts.ray_scene"
 LONG = "the same beginning of every prompt " * 60
@@ -103,9 +103,7 @@ async def scene() -> dict[str, Any]:
 
 async def _until(true: Callable[[], bool]) -> None:
     """Ray tells of calls in a thread of its own, and of an answer's end after its caller has the answer."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.01)
+    await until(true)
 
 
 def main(out: str) -> None:

@@ -25,7 +25,7 @@ from poise.live.wire.pool import Pool
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.least_requests import LeastRequests
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, turns, until
 
 MODEL = "llama-3.1-8b"
 
@@ -94,6 +94,8 @@ class Live:
     keep KV.  settle: wait until all engines have joined.
     """
 
+    until = staticmethod(until)
+
     def __init__(
         self,
         engines: int | Sequence[Options] = 2,
@@ -151,8 +153,7 @@ class Live:
         await self.gateway.stop(1.0)
         for engine in self.engines:
             await engine.stop()
-        for _ in range(5):  # connections that were being opened or accepted when their listener closed
-            await asyncio.sleep(0.001)
+        await turns(5)  # connections that were being opened or accepted when their listener closed
 
     def ask(
         self,
@@ -175,12 +176,6 @@ class Live:
         sent = [(b"content-type", b"application/json"), *headers]
         answer.call = self.pool.send(method, path, sent, body, answer)
         return answer
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        """Let the loop turn until something holds; fail if it never does."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not holds():
-                await asyncio.sleep(0.005)
 
     async def check_balance(self) -> None:
         """Nothing is left of any request: not at the gateway, not in the books, not in any engine."""

@@ -102,6 +102,19 @@ def test_a_stream_ends_with_an_error_event(path: bytes) -> None:
     run(main())
 
 
+def test_a_stream_of_a_stated_length_ends_with_one_too() -> None:
+    """The event is longer than what is left of it, and the next client must be told all the same."""
+    bench = Bench(2)
+    asked = [bench.ask() for _ in range(2)]
+    for call in bench.calls:
+        call.head(headers=[(b"content-length", b"20")])
+        call.data(b"data: {}\n\n")
+    bench.world.end_all(DOWN)
+    for wire, _, _ in asked:
+        assert b'data: {"error":' in wire.sent and DOWN.encode() in wire.sent
+    bench.check_balance()
+
+
 def test_a_stream_of_responses_ends_with_an_error_event_of_its_own() -> None:
     """`event: error`, with the number that follows the last."""
     bench = Bench(1)

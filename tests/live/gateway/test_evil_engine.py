@@ -17,12 +17,12 @@ OK = b"HTTP/1.1 200 OK\r\n"
 LIMITS = Settings(held_s=10, engines=PoolLimits(connect_s=1.0, head_s=5.0, stall_s=5.0, header_bytes=16_384))
 
 
-async def answered(script: Script) -> tuple[Answer, Besieged]:
+async def answered(script: Script, stream: bool = False) -> tuple[Answer, Besieged]:
     """How a request ends that only an evil engine can answer."""
     problems: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
     async with Besieged(script, tries=1, settings=LIMITS) as live:
-        answer = await live.ask(stream=False).wait()
+        answer = await live.ask(stream=stream).wait()
         await live.check_balance()
         assert not problems, problems
         return answer, live
@@ -73,6 +73,15 @@ def test_an_answer_that_breaks_off_is_seen_to_break_off(said: bytes) -> None:
     head, _, rest = said.partition(b"\r\n\r\n")
     answer, _ = run(answered(says(head + b"\r\n\r\n", rest)))
     assert (not answer.complete and answer.why is not None) or answer.status == 503
+
+
+@pytest.mark.parametrize("left", [1, 150, 5000])
+def test_a_stream_that_breaks_off_says_so_whatever_length_was_stated(left: int) -> None:
+    """Less than the error event needs, about as much, or more."""
+    said = b"data: {}\n\n"
+    answer, _ = run(answered(says(OK + b"content-length: %d\r\n\r\n" % (len(said) + left), said), stream=True))
+    assert answer.status == 200 and answer.body.startswith(said) and not answer.complete
+    assert b'data: {"error":' in answer.body and b"content-length" not in answer.headers
 
 
 PASSED = {

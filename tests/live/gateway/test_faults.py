@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import Any
 
@@ -16,6 +15,7 @@ from poise.policies.find import build
 from tests.core.scripted import Hasty
 from tests.live.gateway.live import Answer, Live
 from tests.live.warp import run
+from tests.patience import turns
 
 # Python 3.11's own loop forgets a connection that it accepts while its listener closes (CPython issue 109564).
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
@@ -60,7 +60,7 @@ async def storm(live: Live, seed: int, faults: int, requests: int) -> list[Answe
                 assert call is not None
                 call.cancel()
                 left.add(gone)
-        await asyncio.sleep(draw.choice([0, 0, 0.001, 0.01]))
+        await turns(draw.choice([1, 1, 4, 40]))
     for engine in live.engines:
         await engine.settled()
         engine.clear()

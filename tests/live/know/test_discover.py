@@ -68,6 +68,8 @@ def test_names_and_labels() -> None:
         ("tenants: []\n", "f:1: is a mapping; write a list, or a mapping with the one section 'engines'"),
         ("- url: [\n", "is no YAML"),
         ("- a\n", "f:1: is no mapping"),
+        ("- !!x {url: 'http://a:8000'}\n", "f:1: has a tag, which means nothing here; remove it"),
+        ("- " * 4000 + "a\n", "f: lists and mappings are nested too deeply to read; write them flatter"),
         ("http://a:8000\nhttp//b:8000\n", "f:1: holds no list"),
         ("http://a:8000\nhttp://b:x\n", "f:2: 'http://b:x' is no URL"),
         ("http://a:8000\nhttp://a:8000\n", "f:2: the name 'a:8000' is there twice"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from poise.live.know.kv_events import Change
 from poise.live.know.kv_feed import KEPT, Ask, Feed, Step, Sync
+from tests.live.know.damage import DAMAGE, Damage, damaged
 from tests.live.know.engines import Cache, Publisher
 
 CLEARED = Change(cleared=True)
@@ -189,6 +190,24 @@ def test_an_unreadable_message_drops_all() -> None:
     feed.message(*_said(engine, 1)[0])
     assert feed.message(1, b"\xc1") == [CLEARED]
     assert not feed.whole and feed.counts == {"unreadable": 1} and len(feed.blocks) == 0
+
+
+NUMBERS = st.integers(0, 5) | st.integers(0, (1 << 64) - 1)
+
+
+@given(st.lists(st.tuples(NUMBERS, DAMAGE, st.booleans()), max_size=8), st.booleans())
+def test_damaged_messages_do_no_lasting_harm(noise: list[tuple[int, Damage, bool]], can_replay: bool) -> None:
+    """Whatever they are and whichever numbers they bear: an engine that starts anew is followed."""
+    feed, cache = Feed(can_replay), Cache(2, seed=1)
+    feed.start()
+    for number, damage, asked in noise:
+        payload = damaged(cache.message([cache.store([100 + number % 7, 1])]), damage)
+        assert isinstance(feed.replayed(number, payload) if asked else feed.message(number, payload), list)
+    feed.reset()
+    engine = _engine(seed=2)
+    for each in _said(engine, 3):
+        _answer(feed, engine, feed.message(*each))
+    assert feed.whole and len(feed.blocks) == 3
 
 
 def test_what_is_kept_for_a_replay_is_bounded() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poise.core.view import REPORTED
 from poise.live.know.metrics import COUNTERS, Reading, read
+from tests.live.know.damage import DAMAGE, Damage, damaged
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -136,3 +139,13 @@ def test_numbers_that_are_none_are_missing() -> None:
 )
 def test_pages_that_say_nothing_say_why(page: bytes, said: str) -> None:
     assert read(page) == said
+
+
+@given(st.sampled_from([VLLM, SGLANG, LLAMA]), DAMAGE)
+def test_a_damaged_page_is_read_or_says_why_not(page: bytes, damage: Damage) -> None:
+    """And no column or counter is below 0."""
+    said = damaged(page, damage)
+    if not isinstance(read(said), str):
+        reading = _reading(said)
+        assert all(value >= 0 for value in (*reading.columns.values(), *reading.counters.values()))
+        assert reading.total_blocks >= 0 and reading.block_tokens >= 0

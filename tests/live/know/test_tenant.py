@@ -100,6 +100,7 @@ def test_without_a_file_everybody_is_the_default() -> None:
         ("- name: a\n  key: 'SECRET\n", "is no YAML"),
         ("- name: a\n  key: SECRET: x\n", "keys.yaml:2: is no YAML"),
         ("- name: a\n  key: @SECRET\n", "keys.yaml:2: is no YAML"),
+        ("- {name: SECRET\n", "keys.yaml:2: is no YAML (expected ',' or '}')"),
     ],
 )
 def test_errors_name_line_and_cure_and_show_no_key(text: str, said: str) -> None:

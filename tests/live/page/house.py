@@ -25,7 +25,7 @@ from poise.live.wire.limits import Limits
 from poise.policies.batch.chunked import Chunked
 from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies.route.prefix_cache import PrefixCache
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 MODEL = "llama-3.1-8b"
 KV = KvEvents(True, endpoint="tcp://127.0.0.1:*", replay_endpoint="tcp://127.0.0.1:*")
@@ -135,13 +135,6 @@ async def house(
         finally:
             await admin.stop()
             await gateway.stop(1.0)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 async def events(port: int, enough: Callable[[list[tuple[str, Any]]], bool]) -> list[tuple[str, Any]]:

@@ -57,7 +57,7 @@ async def until(holds: Callable[[], Any], what: str | Callable[[], str]) -> None
     """Wait until something holds, which may take a while to find out; fail if it never does."""
     async with patience(what):
         while not await asyncio.to_thread(holds):
-            await asyncio.sleep(0.02)
+            pass
 
 
 @contextlib.asynccontextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import random
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -105,7 +107,8 @@ class Vllm:
                 self.kill()
                 why = "it ended" if ended else "it was not ready in time"
                 raise Unavailable(f"vLLM did not start, {why}: {self.log.read_text(errors='replace')[-600:]}")
-            time.sleep(0.25)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.25)
 
     def well(self) -> bool:
         """Whether it says that it is."""

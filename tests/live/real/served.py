@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -93,7 +95,8 @@ class Served:
         while not holds():
             assert self.process.poll() is None, f"the gateway ended: {self.said()}"
             assert time.monotonic() < until, f"not within {READY_S:.0f} s: {what}; the gateway says: {self.said()}"
-            time.sleep(0.05)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
 
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]

@@ -12,6 +12,7 @@ from poise.live.wire import Address, Call, Exchange, Failure, Pool, PoolLimits, 
 from tests.live.wire.conftest import Run
 from tests.live.wire.kit import Listener, engine, request, serving
 from tests.live.wire.test_server import _contexts
+from tests.patience import until
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -310,8 +311,7 @@ def test_times(run: Run, answer: bytes, outcome: Failure | None) -> None:
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port), PoolLimits(head_s=0.02, stall_s=0.02, idle_s=0.02))
             assert (await _ask(pool)).why == outcome
-            while pool.connections:
-                await asyncio.sleep(0.005)
+            await until(lambda: not pool.connections)
             assert pool.idle == 0
             await pool.close()
 

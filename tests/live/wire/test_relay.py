@@ -16,6 +16,7 @@ import pytest
 from poise.live.wire import Address, Exchange, Pool, PoolLimits, Server
 from tests.live.wire.conftest import Run
 from tests.live.wire.kit import Relay, answer, connected, engine, head, request, serving
+from tests.patience import until
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 POST = b"POST /v1 HTTP/1.1\r\nhost: g\r\ncontent-length: 2\r\n\r\n{}"
@@ -140,16 +141,14 @@ def test_a_fast_engine_and_a_client_that_does_not_read(run: Run) -> None:
             sock.sendall(POST)
             tracemalloc.start()
             await stuck.wait()
-            while not gate.relays[0].call.paused:
-                await asyncio.sleep(0.001)
+            await until(lambda: gate.relays[0].call.paused)
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             transport = next(iter(gate.server._connections))._transport
             assert transport.get_write_buffer_size() < 65_536 + 2 * 262_144 + 1000
             assert held < 4_000_000 and sent[0] < 50_000_000
             sock.close()
-            while gate.pool.connections:
-                await asyncio.sleep(0.001)
+            await until(lambda: not gate.pool.connections)
             assert gate.relays[0].call.over and gate.server.open == 0
 
     run(main())

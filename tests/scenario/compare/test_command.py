@@ -211,3 +211,20 @@ def test_it_prints_tables_and_where_the_files_are(
 def test_a_single_seed_of_generated_load_is_judged_by_blocks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND[:2], "--jobs", "1", "--seeds", "1", "--loads", "1"]) == 0
     assert "from blocks of time" in capsys.readouterr().out
+
+
+def test_a_short_recording_that_meets_its_slo_is_carried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of twenty requests the last one is under way when arrivals end: no queue that keeps a tenth of what comes."""
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{at * 0.1:.1f},100,10\n" for at in range(20))
+    Path("trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + rows)
+    text = SCENARIO[: SCENARIO.index("workload:")] + "workload: {trace: trace.csv}\nslo: {ttft_s: 1}\n"
+    Path("scenario.yaml").write_text(text + "policies: {router: [round_robin, least_requests]}\n")
+    command = ["compare", "scenario.yaml", "--jobs", "1", "--loads", "1,2", "--json", "-", "--out", "out"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)["collapse"]["round_robin"]
+    assert found["carried"] == 2.0 and found["beyond"] is None
+    assert main([*command, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["collapse"]["round_robin"] == found

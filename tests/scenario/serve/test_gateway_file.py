@@ -130,6 +130,15 @@ def test_a_cache_policy_serves_hints_and_nothing_else(tmp_path: Path) -> None:
         plan(load_gateway(file))
 
 
+def test_a_file_that_is_none_is_told_what_a_gateway_file_is(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    with pytest.raises(UserError, match=r"gateway\.yaml: no such file; give the path of a gateway file"):
+        load_gateway(file)
+    file.write_text("# nothing yet\n")
+    with pytest.raises(UserError, match=r"gateway\.yaml: is empty; give at least its engines"):
+        load_gateway(file)
+
+
 def test_every_section_is_among_them() -> None:
     told = {field.partition(".")[0] for field in WRONG}
     assert set(Gateway.model_fields) <= told

@@ -31,6 +31,7 @@ from poise.scenario.serve.reload import Reload
 from poise.scenario.serve.roll import Roll
 from poise.truth.control import replayed
 from tests.live.gateway.fakes import JSON, FakePool, Wire
+from tests.patience import until
 from tests.scenario.serve.test_process import engines, serving
 
 ENGINES = "engines: [http://127.0.0.1:1]\n"
@@ -296,12 +297,9 @@ def test_a_watched_file_with_a_mistake_is_said(tmp_path: Path, caplog: pytest.Lo
         watched, told = EngineFile(file), list[Diff]()
         task = asyncio.get_running_loop().create_task(watch_file(watched, told.append, 0.001))
         file.write_text("[{name: a, url: 'ftp://127.0.0.1:1'}]")
-        async with asyncio.timeout(20):
-            while not caplog.records:
-                await asyncio.sleep(0.002)
-            file.write_text("[{name: a, url: 'http://127.0.0.1:12'}]")
-            while not told:
-                await asyncio.sleep(0.002)
+        await until(lambda: caplog.records)
+        file.write_text("[{name: a, url: 'http://127.0.0.1:12'}]")
+        await until(lambda: told)
         task.cancel()
         (said,) = [each.getMessage() for each in caplog.records]
         assert said.startswith(f"a watched file is not taken: {file}:1: ") and "stay" in said
