@@ -60,7 +60,7 @@ async def storm(live: Live, seed: int, faults: int, requests: int) -> list[Answe
                 assert call is not None
                 call.cancel()
                 left.add(gone)
-        await turns(draw.choice([1, 1, 4, 40]))
+        await turns(draw.choice([0, 0, 1, 10]))
     for engine in live.engines:
         await engine.settled()
         engine.clear()

@@ -17,7 +17,7 @@ from poise.live.page.feed import MOST
 from poise.live.page.merge import merge
 from poise.live.page.seen import Seen
 from poise.policies.admit.ceiling import Ceiling
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, turns
 
 from .house import House, events, house, run, until
 
@@ -104,7 +104,7 @@ def test_a_page_that_does_not_read_is_bounded_and_then_cut() -> None:
                     here.admin.feed._last = {}
                     here.admin.feed.beat()
                     most = max(most, transport.get_write_buffer_size())
-                    await asyncio.sleep(0)
+                    await turns(1)
             assert page.slow and most < 10 * 50_000
             assert here.admin.server.causes["read_timeout"] == 1
             mute.close()
