@@ -8,8 +8,8 @@ PATIENCE_S: Final = 120
 """Only what hangs takes so long, however busy the machine: a test waits for a condition, and this bounds the wait."""
 
 _PAUSE_S: Final = 0.001
-"""Between two looks. Nothing depends on it: a clock that jumps (tests/live/warp.py) passes over it, and on a real one it
-leaves the processor to whatever is waited for."""
+"""Between two looks. Nothing depends on it: a clock that jumps (tests/live/warp.py) passes over it, and on a real one
+it leaves the processor to whatever is waited for."""
 
 
 async def until(holds: Callable[[], object]) -> None:
