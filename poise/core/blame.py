@@ -9,8 +9,8 @@ from typing import Final
 MEANING: Final = {
     "gateway": "held at the gateway: the router said so, or others of its group were held first",
     "no_replica": "held because no replica could take it: starting, draining or gone",
-    "retry": "turned away, until its client tried again",
-    "lost": "thrown away with a lost replica, and made up for it",
+    "retry": "rejected, until its client tried again",
+    "lost": "lost with a replica, and recomputed",
     "queue": "in an engine's queue",
     "prefill": "its prompt, alone, less what a cache that never evicts would have held",
     "miss": "tokens of its prompt that a cache that never evicts would have held",

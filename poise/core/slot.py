@@ -242,7 +242,7 @@ _TABLE: Final = (
         },
     ),
     Slot(
-        "cache", "cache", "how long the KV of a request that ended stays pinned", "when a request ends",
+        "cache", "cache", "how long the KV of an ended request stays pinned", "when a request ends",
         "inside engines and on engines that take hints", ("simulation", "gateway", "inside"), "engine", "fixed_ttl",
         without="LRU alone",
         hooks={

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poise import __version__
 from poise.core.errors import UserError
+from poise.core.version import version
 from poise.experiment.compare import Comparison, compare
 from poise.experiment.meter import Bars
 from poise.experiment.run import Shard
@@ -129,7 +129,7 @@ def _before(file: Path) -> dict[str, Any]:
 def _basis(asked: Asked) -> dict[str, Any]:
     """What the figures of a cell depend on beside its layout, setting and seed."""
     told = asked.file.model_dump(mode="json", exclude={"layout", "schedule", "run", "compare"})
-    return {"poise": __version__, **told}
+    return {"poise": version(), **told}
 
 
 def _write(asked: Asked, comparison: Comparison, json: str | None, out: Path | None, quiet: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from poise import __version__
+from poise.core.version import version
 from poise.experiment.compare import Comparison
 from poise.report.figures import Figure
 from poise.report.intervals import Interval
@@ -108,7 +108,7 @@ def as_dict(asked: Asked, comparison: Comparison) -> dict[str, Any]:
             }
             for at in study.settings
         ],
-        "provenance": {"poise": __version__, "scenario": asked.file.model_dump(mode="json")},
+        "provenance": {"poise": version(), "scenario": asked.file.model_dump(mode="json")},
     }
 
 

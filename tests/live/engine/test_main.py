@@ -18,12 +18,9 @@ from poise.policies import Policies
 
 PROGRAM = """
 from poise.live.engine.main import run
-from poise.policies import Policies
 from poise.live.engine.options import Options
-from poise.policies.batch.chunked import Chunked
-from poise.policies.preempt.last_admitted import LastAdmitted
 from poise.policies import Policies
-raise SystemExit(run(Options(port=0, speed=10.0, faults=True), batcher=Chunked(), preempt=LastAdmitted()))
+raise SystemExit(run(Options(port=0, speed=10.0, faults=True), Policies()))
 """
 
 

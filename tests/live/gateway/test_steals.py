@@ -56,9 +56,9 @@ def test_a_session_is_stolen_and_goes_on_where_it_was_taken_to() -> None:
 
 @dataclass
 class Takes:
-    """Sends all to replica 0, with 2 for the output, and at the next look moves it as told."""
+    """Sends all to replica 0, with 2 for the output, and at the next look moves it along `way`."""
 
-    move: tuple[int, int]
+    way: tuple[int, int]
     needs: tuple[str, ...] = ("flights",)
     done: list[int] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class Takes:
         return Route(0, 2)
 
     def move(self, cluster: ClusterView) -> Sequence[Move]:
-        source, target = self.move
+        source, target = self.way
         flights = [each.request.id for each in cluster.flights(source) if not self.done]
         self.done += flights
         return [Move(request, source, target) for request in flights]

@@ -127,7 +127,7 @@ def test_a_second_of_patience_is_kept() -> None:
             gateway.process.terminate()
             assert not (await answer.wait()).whole and answer.error
             code, log = await gateway.ends()
-            assert code == 0 and "told so: 1" in log and "Traceback" not in log
+            assert code == 0 and "did not end in time: 1" in log and "Traceback" not in log
 
     run(main())
 
