@@ -274,6 +274,16 @@ def test_readme_states_the_errors_that_validation_quotes() -> None:
     assert f"at {ratios[0]:.2f} to {ratios[-1]:.2f} times their measured end-to-end time" in readme
 
 
+def test_readme_shows_the_scenario_that_its_commands_run() -> None:
+    """The block under the file's name is the file, less its comments."""
+    shown = re.search(
+        r"`(examples/\S+\.yaml)`:\n\n```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    assert shown is not None
+    lines = (ROOT / shown[1]).read_text(encoding="utf-8").splitlines(keepends=True)
+    assert shown[2] == "".join(line for line in lines if not line.startswith("#"))
+
+
 def test_readme_opens_with_what_its_example_prints() -> None:
     opening = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("<!--")[0].split())
     load = re.search(r"at (\d+) req/s", opening)
