@@ -10,6 +10,7 @@ from poise.core.records import Run
 from poise.report.figures import Case
 from poise.report.metrics import Metrics, combine_plain
 from poise.report.seeds import mean
+from poise.report.shares import independent
 
 if TYPE_CHECKING:
     from poise.report.story import Story
@@ -44,7 +45,7 @@ class Outcome:
 
     policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
     blamed: whether the figures say where the time of requests went.  stories: of the slowest requests, by number.
-    pools: the names of the cluster's pools.
+    pools: the names of the cluster's pools.  independent: how many independent requests each seed is worth.
     """
 
     policies: str
@@ -56,18 +57,20 @@ class Outcome:
     figures: list[dict[str, Any]] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     refusals: list[Mapping[str, int]] = field(default_factory=list)
+    independent: list[float] = field(default_factory=list)
     first: Run | None = None
     workload: Workload | None = None
     blamed: bool = False
     stories: dict[int, Story] = field(default_factory=dict)
     pools: list[str] = field(default_factory=list)
 
-    def add(self, seed: int, run: Run, metrics: Metrics) -> None:
+    def add(self, seed: int, run: Run, metrics: Metrics, warmup_s: float = 0.0) -> None:
         """Count the run of one seed; the first is kept for files."""
         self.seeds.append(seed)
         self.figures.append(metrics.as_dict())
         self.times.append((run.wall_s, run.cpu_s))
         self.refusals.append(run.refusals)
+        self.independent.append(independent(run, warmup_s))
         self.interrupted |= run.interrupted
         if self.first is None:
             self.first = run
@@ -77,6 +80,7 @@ class Outcome:
         if not self.figures:
             return None
         result = told(self.figures, self.refusals)
+        self._bound_shares(result["interval"])
         result["wall_s"], result["cpu_s"] = (mean(column) for column in zip(*self.times, strict=True))
         result["per_seed"] = [
             {**figures, "seed": seed, "wall_s": wall, "cpu_s": cpu}
@@ -87,6 +91,18 @@ class Outcome:
             done = f"stopped by the user after {len(self.seeds)} of {self.planned} seeds"
             result["notes"] = {"interrupted": done} | result["notes"]
         return {**result, "interrupted": self.interrupted}
+
+    def _bound_shares(self, halves: dict[str, Any] | None) -> None:
+        """Give shares intervals that hold near 0 and 1 too, as in a comparison: 100 % in all seeds is not ± 0."""
+        from poise.scenario.compare.cell import Cell
+        from poise.scenario.compare.doubt import shares_over_seeds
+        from poise.scenario.compare.study import Place
+
+        if halves is None:
+            return
+        seeds = zip(self.seeds, self.figures, self.independent, strict=True)
+        cells = [Cell(Place(1.0, self.policies, seed), each, None, independent=worth) for seed, each, worth in seeds]
+        shares_over_seeds(cells, halves)
 
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""

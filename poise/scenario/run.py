@@ -137,7 +137,7 @@ def _one(
     metrics = measure(done, problem.cluster, problem.slo, warmup_s=problem.warmup_s)
     if not done.interrupted:
         check_counted(metrics.requests, problem.warmup_s)
-    outcome.add(seed, done, metrics if keep.blame else replace(metrics, blame=None))
+    outcome.add(seed, done, metrics if keep.blame else replace(metrics, blame=None), problem.warmup_s)
 
 
 def period(workload: Workload) -> float:
