@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from poise.core.slot import SCENARIO
 from poise.core.units import SECOND
+from poise.experiment.interrupts import interrupts
 from poise.experiment.meter import Meter
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
@@ -167,23 +166,3 @@ def _metered(meter: Meter | None, stop: threading.Event, label: str) -> Callable
             meter(label, ended, total)
 
     return progress
-
-
-@contextmanager
-def interrupts() -> Iterator[threading.Event]:
-    """Within the block the first Ctrl-C sets the event, so that a run stops cleanly; a second one is raised at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def asked(number: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = signal.signal(signal.SIGINT, asked)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)

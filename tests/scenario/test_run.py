@@ -10,6 +10,7 @@ import pytest
 
 from poise.core.errors import ScenarioError
 from poise.core.records import Run
+from poise.experiment.interrupts import interrupts
 from poise.report.metrics import measure
 from poise.scenario import run as room
 from poise.scenario.build import Problem, build
@@ -128,7 +129,7 @@ def test_ctrl_c_within_a_run_stops_it_between_two_events(tmp_path: Path, monkeyp
 
 
 def test_a_second_ctrl_c_is_not_waited_for() -> None:
-    with pytest.raises(KeyboardInterrupt), room.interrupts() as stop:
+    with pytest.raises(KeyboardInterrupt), interrupts() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         signal.raise_signal(signal.SIGINT)
