@@ -18,7 +18,7 @@ from pathlib import Path
 
 import poise as ps
 from poise.core.action import Dispatch
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Arrived, Event, Finished, FirstToken, Reported
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec

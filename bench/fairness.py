@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import poise as ps
 from poise.core.policy import Order, Predictor
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.units import SECOND
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix

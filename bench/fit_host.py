@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from poise.catalogue.engines import EngineDefaults, engine_defaults
 from poise.scenario import engine_cost
-from poise.truth.validate import served
-from poise.truth.validate.condition import Condition, NotCoveredError, read_condition
-from poise.truth.validate.row import Row, read_rows
+from poise.validation import served
+from poise.validation.condition import Condition, NotCoveredError, read_condition
+from poise.validation.row import Row, read_rows
 
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[1] / "../shared/data"))
 SOURCE = "aic_silicon_sample"

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from poise.catalogue.engines import EngineDefaults, Reached, engine_defaults
 from poise.core.estimate import Estimator
 from poise.scenario import engine_cost
-from poise.truth.validate.batch import decode_s, prefill_s
-from poise.truth.validate.condition import Condition, read_condition
-from poise.truth.validate.row import read_rows
+from poise.validation.batch import decode_s, prefill_s
+from poise.validation.condition import Condition, read_condition
+from poise.validation.row import read_rows
 
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[1] / "../shared/data"))
 SOURCE = "llm_inference_bench"

@@ -23,8 +23,8 @@ from poise.cost.training.columns import columns
 from poise.cost.training.figures import SHIPPED, Figures
 from poise.cost.training.layout import check
 from poise.cost.training.step import evaluate
-from poise.truth.validate.training.answer import read_runs
-from poise.truth.validate.training.run import Run
+from poise.validation.training.answer import read_runs
+from poise.validation.training.run import Run
 
 NOT_FITTED = ("llama_layouts_a100",)
 HOSTS = {"profiled": ("forward_s", "backward_s", "launch_s", "step_s", "gemm", "core", "scores", "loss", "near")}

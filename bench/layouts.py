@@ -22,8 +22,8 @@ from typing import Any
 
 from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, predict, shape
-from poise.plan.train.search import search
-from poise.plan.train.space import Space
+from poise.plan.training.search import search
+from poise.plan.training.space import Space
 
 BATCH, DEVICES = 1536, 1024
 GPT3 = shape(96, 12288, 96, vocab=51200, name="GPT-3 175B")

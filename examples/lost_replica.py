@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import poise as ps
-from poise.core.records import STATUS
+from poise.core.records.records import STATUS
 
 faults = (ps.Fault(at_s=20.0, kind="lost", replica=0), ps.Fault(at_s=25.0, kind="join", replica=4))
 whole = ps.Cluster.of("H100", count=5).replicas(5, model="llama-3.1-8b", start_s=10.0)

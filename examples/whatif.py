@@ -4,15 +4,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import poise as ps
-from poise.core.trace import Trace
+from poise.core.records.trace import Trace
 from poise.live.parts import read_recording
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
+from poise.recordings.calibrate import calibrate
+from poise.recordings.recording import recorded
+from poise.recordings.show import show_calibration, show_day, show_whatif
+from poise.recordings.whatif import WhatIfQuestion, whatif
 from poise.scenario.record import simulation_header
-from poise.truth.calibrate import calibrate
-from poise.truth.recording import recorded
-from poise.truth.show import show_calibration, show_day, show_whatif
-from poise.truth.whatif import Asked, whatif
 
 cluster = ps.Cluster.of("H100", count=3).replicas(3, model="llama-3.1-8b")
 arrivals = ps.workload.poisson(
@@ -31,4 +31,4 @@ with TemporaryDirectory() as folder:
     fitted = calibrate(day)
     show_day(day)
     show_calibration(fitted)
-    show_whatif(whatif(day, Asked({"prefix_cache": {"router": PrefixCache()}}), fitted.cost, fitted))
+    show_whatif(whatif(day, WhatIfQuestion({"prefix_cache": {"router": PrefixCache()}}), fitted.cost, fitted))

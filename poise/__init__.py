@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poise import cost, workload
-    from poise.core.control import Control
+    from poise.core.control.control import Control
+    from poise.core.records.trace import Trace
     from poise.core.spec import Belief, Engine, Fault, Lane, Pool, Slo, Startup
-    from poise.core.trace import Trace
     from poise.policies import Policies
     from poise.scenario.compare.python import compare
     from poise.scenario.python import Cluster, Result, devices, models, simulate
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Belief": "core.spec",
     "Cluster": "scenario.python",
-    "Control": "core.control",
+    "Control": "core.control.control",
     "Engine": "core.spec",
     "Fault": "core.spec",
     "Lane": "core.spec",
@@ -27,7 +27,7 @@ _HOMES = {
     "Result": "scenario.python",
     "Slo": "core.spec",
     "Startup": "core.spec",
-    "Trace": "core.trace",
+    "Trace": "core.records.trace",
     "compare": "scenario.compare.python",
     "devices": "scenario.python",
     "models": "scenario.python",

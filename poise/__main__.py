@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; what cannot even be imported (`core.built.check`) is one line too."""
+    """Run the command line; what cannot even be imported (`core.compiled.check`) is one line too."""
     try:
         from poise.cli import main as command
     except ImportError as error:

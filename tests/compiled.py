@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.action import Route
-from poise.core.built import CORE
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.compiled import CORE
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import Arrived
-from poise.core.records import Run
+from poise.core.records.records import Run
+from poise.core.records.trace import Trace, replay
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.trace import Trace, replay
 from poise.core.view import ClusterView
 from poise.cost import Roofline
 from poise.policies import Policies

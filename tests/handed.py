@@ -12,8 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER: Final = {
     "tests/live/real/": "two vLLM engines",
-    "tests/live/inside/test_vllm.py": "two vLLM engines",
-    "tests/live/fronts/test_ray.py": "Ray",
+    "tests/live/vllm/test_scheduler.py": "two vLLM engines",
+    "tests/live/integrations/test_ray.py": "Ray",
     "tests/plan/test_ray.py": "Ray",
     "tests/workload/test_matrix_ray.py": "Ray",
     "tests/runtime/": "a pool of ranks",
@@ -23,7 +23,7 @@ TOGETHER: Final = {
 APART: Final = ("tests/sim/test_exact.py", "tests/sim/test_batchers.py", "tests/plan/test_search.py")
 """Files of long tests that share nothing."""
 
-LONG: Final = ("tests/truth/validate/test_landed.py", "tests/test_compiled.py")
+LONG: Final = ("tests/validation/test_landed.py", "tests/test_compiled.py")
 """Scopes of few tests that take minutes: begun last, they would keep one worker busy while the others are done."""
 
 

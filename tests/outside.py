@@ -9,10 +9,10 @@ from tests.live.real.install import VERSION
 
 OUTSIDE: Final = {
     f"real engines (vLLM {VERSION})": ("answers", "faults", "identity", "prefix", "whatif"),
-    "policies inside vLLM": ("tests/live/inside/test_vllm.py",),
-    "Ray Serve": ("tests/live/fronts/test_ray.py",),
-    "Envoy": ("tests/live/fronts/test_envoy.py",),
-    "Chromium": ("tests/live/page/test_browser.py",),
+    "policies inside vLLM": ("tests/live/vllm/test_scheduler.py",),
+    "Ray Serve": ("tests/live/integrations/test_ray.py",),
+    "Envoy": ("tests/live/integrations/test_envoy.py",),
+    "Chromium": ("tests/live/admin/test_browser.py",),
     "compiled core": ("tests/test_compiled.py",),
 }
 """The files of tests by what they need; single words are files of `tests/live/real`."""

@@ -16,8 +16,8 @@ import pytest
 
 import poise
 from poise.cli import main
-from poise.core.built import CORE
-from poise.core.trace import Trace
+from poise.core.compiled import CORE
+from poise.core.records.trace import Trace
 from poise.scenario import demo as demo_module
 from poise.scenario.checks import source_of
 from poise.scenario.load import load

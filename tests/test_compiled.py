@@ -83,7 +83,7 @@ def test_all_that_comes_of_a_world_is_the_same(compiled: Path, interpreted: Path
 
 
 def test_compiled_code_needs_nothing_of_the_compiler(compiled: Path) -> None:
-    code = "import sys; sys.modules['mypy_extensions'] = None; import poise.core.control, poise.cost.step"
+    code = "import sys; sys.modules['mypy_extensions'] = None; import poise.core.control.control, poise.cost.step"
     done = run(compiled, "-c", code)
     assert done.returncode == 0, done.stderr
 

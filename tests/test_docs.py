@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from poise.core.blame import MEANING
+from poise.core.records.blame import MEANING
 from tests import doc_fields, doc_slots
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,7 +197,7 @@ def test_gateway_files_are_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", KEYS, ids=str)
 def test_key_files_are_valid(block: Block) -> None:
-    from poise.live.know.tenant import parse as parse_keys
+    from poise.live.requests.tenants import parse as parse_keys
 
     assert parse_keys(block.text, "keys.yaml")
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from poise.core.errors import UserError
-from poise.core.trace import Trace
-from poise.live.know.rows import parse_rows
+from poise.core.records.trace import Trace
+from poise.live.discovery.rows import parse_rows
+from poise.recordings.recording import recorded
 from poise.scenario.load import load
 from poise.scenario.override import parse_override
-from poise.truth.recording import recorded
+from tests.recordings.days import a_day
 from tests.test_user_errors import GOOD
-from tests.truth.days import a_day
 
 TOKENS = (
     *("null", "-1", "1e999", ".nan", "'x'", "[]", "{}", "&a [*a]", "*z", "\t", "{a: b, a: c}", "9" * 5000, '"\\u0000"'),

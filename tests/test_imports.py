@@ -21,7 +21,7 @@ GROUND = {"core"}
 TOOLS = {"catalogue", "cost", "pipeline", "policies", "report", "testing", "workload"}
 EXPERIMENT = {"experiment"}
 WORLDS = {"live", "runtime", "sim"}
-TASKS = {"claims", "plan", "scenario", "truth"}
+TASKS = {"claims", "plan", "recordings", "scenario", "validation"}
 
 MAY: dict[str, set[str]] = {
     **{room: set() for room in GROUND},
@@ -30,7 +30,8 @@ MAY: dict[str, set[str]] = {
     "experiment": GROUND | {"report"},  # it knows no world
     "scenario": GROUND | TOOLS | EXPERIMENT | WORLDS,
     "claims": GROUND | TOOLS | EXPERIMENT | {"scenario"},  # experiments are comparisons
-    "truth": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},  # what-ifs are comparisons too
+    "recordings": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},  # what-ifs are comparisons too
+    "validation": GROUND | TOOLS | EXPERIMENT | WORLDS | {"recordings", "scenario"},
     "plan": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},
     "cli": GROUND | TOOLS | EXPERIMENT | WORLDS | TASKS,
     "__main__": {"cli"},

@@ -29,19 +29,25 @@ from zlib import crc32
 PACKAGE = Path(__file__).resolve().parent.parent / "poise"
 
 MODULES = {
-    "core": "account accounts action blame books built chance control detailed estimate event extents flight group"
-    " handover held hold kv lane loans made outcome pins plain prefix ranked records replica request runs shortage"
-    " space state swaps units",
+    "core": "action chance compiled estimate event fast_tuple request units",
+    "core/control": "control flight gateway_queue in_flight prefix_index state",
+    "core/engine": "decode_group extents hold kv_budget kv_loans kv_pool kv_transfer lane outcome pins plain preemption"
+    " ranked_pool replica runs swapping",
+    "core/records": "attribution attributions blame detailed records",
     "cost": "coefficients step",
     "sim": "agenda arrivals clients gateways transfers world",
 }
 """What is compiled, by folder. Every file of these folders counts as a source, for constants are written in place.
 
-Left out: `core/spec.py`, whose frozen classes could not be copied; `core/waiting.py`, which is a deque;
-`core/flows.py`, which asks a policy at every turn; and protocols.
+Left out: `core/spec.py`, whose frozen classes could not be copied; `core/engine/waiting.py`, which is a deque;
+`core/engine/flows.py`, which asks a policy at every turn; and protocols.
 """
 
-COPYABLE = {"core": "books chance control flight held prefix state", "cost": "coefficients step"}
+COPYABLE = {
+    "core": "chance",
+    "core/control": "control flight gateway_queue in_flight prefix_index state",
+    "cost": "coefficients step",
+}
 """Modules whose objects may be deep-copied: the control side, and what policies may keep. It costs a little speed."""
 
 FLAGS = ["-fno-semantic-interposition", "-fvisibility=hidden"]
@@ -119,7 +125,7 @@ def compile_copy(folder: Path, level: str) -> Path:
     files = python_files(MODULES)
     lenders = [file for room in MODULES for file in sorted((PACKAGE / room).glob("*.py"))]
     sources = {file.relative_to(PACKAGE).as_posix(): crc32(file.read_bytes()) for file in lenders}
-    fill_in(copy / "core" / "built.py", sources)
+    fill_in(copy / "core" / "compiled.py", sources)
     for file in python_files(COPYABLE):
         make_copyable(folder / file)
     os.chdir(folder)

@@ -40,7 +40,7 @@ def simulated(load: Load, requests: int, router: str) -> dict[str, Any]:
     """Simulate the load on Llama-3.1-8B, one H100 a replica, and what came of it."""
     import poise
     from poise.catalogue import device, model
-    from poise.core.built import CORE
+    from poise.core.compiled import CORE
     from poise.core.spec import Cluster, Pool, Slo
     from poise.policies import Policies
     from poise.policies.find import build

@@ -33,7 +33,7 @@ class Bench:
     claim: Claim
     quick: bool = False
     data: Path | None = None
-    meter: Meter | None = None
+    progress: Meter | None = None
     times: int = 1
 
     def requests(self, full: int) -> int:
@@ -59,8 +59,8 @@ class Bench:
         from poise.scenario.compare.python import compare
 
         def tell(_: str, done: int, total: int) -> None:
-            if self.meter is not None:
-                self.meter(label, done, total)
+            if self.progress is not None:
+                self.progress(label, done, total)
 
         comparison = compare(*args, **options, progress=tell)
         if comparison.interrupted:

@@ -16,7 +16,7 @@ from poise.claims.page import page
 from poise.claims.record import Record
 from poise.claims.show import show_claim, show_system, show_systems, told
 from poise.core.errors import UserError
-from poise.experiment.meter import Bars
+from poise.experiment.progress import Bars
 from poise.experiment.workers import Workers, cluster, workers_of
 from poise.report.files import replacing
 from poise.scenario.write import check_writable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimOptions:
     """The options of `poise claim`; `json` is a file or `-`."""
 
     name: str
@@ -60,24 +60,24 @@ def _whole(entry: Listed) -> dict[str, Any]:
     return told(entry) | {"results": results}
 
 
-def try_claim(wish: Wish) -> Record:
+def try_claim(options: ClaimOptions) -> Record:
     """Run a claim again, print and write what was asked for."""
-    about = claim(wish.name)
+    about = claim(options.name)
     if not about.criteria:
-        raise UserError(f"{wish.name}: there is nothing to run: {about.lacking}; `poise systems` lists the others")
-    if wish.save and wish.quick:
+        raise UserError(f"{options.name}: there is nothing to run: {about.lacking}; `poise systems` lists the others")
+    if options.save and options.quick:
         raise UserError("--save: a quick run is no result to keep; leave out --quick")
-    workers = workers_of(wish.jobs, wish.ray, usual=1)
-    _check_places(wish)
+    workers = workers_of(options.jobs, options.ray, usual=1)
+    _check_places(options)
     with Bars() as bars, cluster(workers):
-        bench = Spread(about, wish.quick, folder(wish.data), None if wish.quiet else bars, workers=workers)
-        record = run(wish.name, bench)
-        if wish.save:  # what later quick runs are held to
-            quick = run(wish.name, replace(bench, quick=True))
+        bench = Spread(about, options.quick, folder(options.data), None if options.quiet else bars, workers=workers)
+        record = run(options.name, bench)
+        if options.save:  # what later quick runs are held to
+            quick = run(options.name, replace(bench, quick=True))
             record = replace(record, headlines=records.headlines(quick))
-    if not wish.quiet and wish.json != "-":
-        show_claim(wish.name, record)
-    _write(wish, record)
+    if not options.quiet and options.json != "-":
+        show_claim(options.name, record)
+    _write(options, record)
     return record
 
 
@@ -109,28 +109,28 @@ def _cpu_s() -> float:
     return sum(os.times()[:4])
 
 
-def _check_places(wish: Wish) -> None:
+def _check_places(options: ClaimOptions) -> None:
     """Find out what cannot be written before any work is done."""
-    if wish.json is not None and wish.json != "-":
-        check_writable(Path(wish.json), "--json")
-    if wish.out is not None:
-        check_writable(wish.out, "--out", folder=True)
-    if wish.save:
+    if options.json is not None and options.json != "-":
+        check_writable(Path(options.json), "--json")
+    if options.out is not None:
+        check_writable(options.out, "--out", folder=True)
+    if options.save:
         check_writable(records.FOLDER, "--save", folder=True)
 
 
-def _write(wish: Wish, record: Record) -> None:
+def _write(options: ClaimOptions, record: Record) -> None:
     content = records.text(record.as_dict())
     files: dict[Path, str] = {}
-    if wish.json == "-":
+    if options.json == "-":
         sys.stdout.write(content)
-    elif wish.json is not None:
-        files[Path(wish.json)] = content
-    if wish.out is not None:
-        files |= {wish.out / "report.html": page(claim(wish.name), record), wish.out / "result.json": content}
+    elif options.json is not None:
+        files[Path(options.json)] = content
+    if options.out is not None:
+        files |= {options.out / "report.html": page(claim(options.name), record), options.out / "result.json": content}
     for path, each in files.items():
         with replacing(path) as file:
             file.write(each.encode())
-    written = [*files, *([records.save(record)] if wish.save else [])]
-    if written and not wish.quiet:
-        print(f"Wrote {', '.join(map(str, written))}", file=sys.stderr if wish.json == "-" else sys.stdout)
+    written = [*files, *([records.save(record)] if options.save else [])]
+    if written and not options.quiet:
+        print(f"Wrote {', '.join(map(str, written))}", file=sys.stderr if options.json == "-" else sys.stdout)

@@ -13,7 +13,7 @@ from poise.claims.answer import Answer
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.claims.sweep import Sweep, swept
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.pull import Pull

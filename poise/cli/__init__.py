@@ -49,7 +49,7 @@ def _poise(
 ) -> None:
     if version:
         import poise
-        from poise.core.built import CORE
+        from poise.core.compiled import CORE
 
         typer.echo(f"poise {poise.__version__} ({CORE} core)")
         raise typer.Exit
@@ -82,10 +82,12 @@ def simulate(
     blame: Annotated[bool, typer.Option("--blame", help="Attribute the time of each request to its causes.")] = False,
 ) -> None:
     """Run a scenario and print its results."""
-    from poise.scenario.command import Wish, simulate_file
+    from poise.scenario.command import SimulateOptions, simulate_file
 
-    wish = Wish(scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet, blame)
-    raise typer.Exit(INTERRUPTED if simulate_file(wish) else DONE)
+    options = SimulateOptions(
+        scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet, blame
+    )
+    raise typer.Exit(INTERRUPTED if simulate_file(options) else DONE)
 
 
 @app.command()
@@ -125,13 +127,13 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Compare policies at several loads under the same arrivals, with intervals."""
-    from poise.scenario.compare.command import Wish, compare_file
+    from poise.scenario.compare.command import CompareOptions, compare_file
 
-    wish = Wish(
+    options = CompareOptions(
         scenario, sets or [], policies, loads, seeds, by, find_collapse, jobs, ray, skip_bad, out, resume, requests,
         json_file, quiet, shard,
     )  # fmt: skip
-    raise typer.Exit(INTERRUPTED if compare_file(wish) else DONE)
+    raise typer.Exit(INTERRUPTED if compare_file(options) else DONE)
 
 
 @app.command()
@@ -227,16 +229,16 @@ def plan(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Find the fleet that meets an SLO at the lowest cost, energy or number of devices."""
-    from poise.plan.command import Wish, plan_fleet
+    from poise.plan.command import PlanOptions, plan_fleet
 
     if traffic is not None and trace is not None:
         raise UserError(f"--trace {trace}: TRAFFIC is given too, {traffic}; give one of them")
-    wish = Wish(
+    options = PlanOptions(
         traffic or trace, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
         prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs, ray,
         time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
     )  # fmt: skip
-    raise typer.Exit(INTERRUPTED if plan_fleet(wish) else DONE)
+    raise typer.Exit(INTERRUPTED if plan_fleet(options) else DONE)
 
 
 @app.command()
@@ -318,11 +320,11 @@ def serve(
     ] = None,
 ) -> None:
     """Run an OpenAI-compatible gateway in front of engines."""
-    from poise.scenario.serve.command import Wish
+    from poise.scenario.serve.command import ServeOptions
     from poise.scenario.serve.command import serve as serve_file
 
-    wish = Wish(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
-    serve_file(wish)
+    options = ServeOptions(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
+    serve_file(options)
 
 
 @app.command("demo-live")
@@ -335,9 +337,9 @@ def demo_live(
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
-    from poise.scenario.serve.command import DemoWish, show_live
+    from poise.scenario.serve.command import DemoOptions, show_live
 
-    raise typer.Exit(INTERRUPTED if show_live(DemoWish(out, router, seconds, port, admin_port, browser)) else DONE)
+    raise typer.Exit(INTERRUPTED if show_live(DemoOptions(out, router, seconds, port, admin_port, browser)) else DONE)
 
 
 _VLLM = "As in vLLM"
@@ -405,10 +407,10 @@ def calibrate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Fit step costs to a recording, an engine log, a training step or operator profiles."""
+    from poise.recordings.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
+    from poise.recordings.engine_logs.command import Of, is_log
+    from poise.recordings.step import calibrate_step
     from poise.runtime.recording import is_step
-    from poise.truth.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
-    from poise.truth.logs.command import Of, is_log
-    from poise.truth.step import calibrate_step
 
     of = Of(model, device, tensor)
     if profiles is not None:
@@ -462,12 +464,12 @@ def whatif(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Estimate what other policies would have done with recorded requests."""
-    from poise.truth.command import Wish, whatif_file
+    from poise.recordings.command import RecordingOptions, whatif_file
 
-    wish = Wish(
+    options = RecordingOptions(
         recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, ray, json_file, out, quiet
     )  # fmt: skip
-    raise typer.Exit(INTERRUPTED if whatif_file(wish) else DONE)
+    raise typer.Exit(INTERRUPTED if whatif_file(options) else DONE)
 
 
 @app.command(cls=renamed(page="out"))
@@ -492,9 +494,9 @@ def validate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Compare predictions with measured runs."""
-    from poise.truth.validate.command import Wish, validate_folder
+    from poise.validation.command import ValidateOptions, validate_folder
 
-    fell = validate_folder(Wish(folder, json_file, against, out, answers, spread, jobs, ray, quiet))
+    fell = validate_folder(ValidateOptions(folder, json_file, against, out, answers, spread, jobs, ray, quiet))
     raise typer.Exit(FAILED if fell else DONE)
 
 
@@ -547,9 +549,9 @@ def claim(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Rerun the experiment behind a published claim and check its criteria."""
-    from poise.claims.command import Wish, try_claim
+    from poise.claims.command import ClaimOptions, try_claim
 
-    try_claim(Wish(name, quick, data, out, json_file, save, quiet, jobs, ray))
+    try_claim(ClaimOptions(name, quick, data, out, json_file, save, quiet, jobs, ray))
 
 
 def _list(what: str, json: bool) -> None:

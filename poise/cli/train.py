@@ -1,4 +1,4 @@
-"""`poise train`: layouts searched; pipeline schedules made, compared and proven. Thin: the work is in `plan.train`."""
+"""`poise train`: search layouts; make, compare and check pipeline schedules. The work is in `plan.training`."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def schedule(
     json_file: JsonFile = None,
 ) -> None:
     """Make a schedule, check it, and print its step time and memory."""
-    from poise.plan.train.command import Beyond, Files, Wish, make_schedule
+    from poise.plan.training.command import Beyond, Files, TrainOptions, make_schedule
 
     beyond = Beyond(s, t, barrier, offload, reload)
-    wish = Wish(
+    options = TrainOptions(
         ranks, microbatches, chunks, f, b, w, comm, memory_limit, json_file, beyond, tuple(given or ()), by, costs
     )
-    make_schedule(name, wish, Files(csv, communications, timeline, page, beside, out))
+    make_schedule(name, options, Files(csv, communications, timeline, page, beside, out))
 
 
 @app.command("schedules", cls=renamed(stages="ranks"))
@@ -112,11 +112,13 @@ def schedules(
     json_file: JsonFile = None,
 ) -> None:
     """Compare all schedules for one pipeline."""
-    from poise.plan.train.command import Beyond, Wish, compare_schedules
+    from poise.plan.training.command import Beyond, TrainOptions, compare_schedules
 
     beyond = Beyond(s, t, barrier, offload, reload)
     compare_schedules(
-        Wish(ranks, microbatches, chunks, f, b, w, comm, memory_limit, json_file, beyond, by=by, costs_file=costs)
+        TrainOptions(
+            ranks, microbatches, chunks, f, b, w, comm, memory_limit, json_file, beyond, by=by, costs_file=costs
+        )
     )
 
 
@@ -129,7 +131,7 @@ def check(
     json_file: JsonFile = None,
 ) -> None:
     """Check that a schedule completes and computes correct gradients, or name the fault."""
-    from poise.plan.train.command import check_schedule
+    from poise.plan.training.command import check_schedule
 
     check_schedule(file, memory_limit, json_file)
 
@@ -146,7 +148,7 @@ def compare(
     json_file: JsonFile = None,
 ) -> None:
     """Compare a recorded step with its simulation and with other schedules at its costs."""
-    from poise.plan.train.recorded import compare_recorded
+    from poise.plan.training.recorded import compare_recorded
 
     compare_recorded(recording, beside, page, json_file)
 
@@ -202,15 +204,15 @@ def plan(
     json_file: JsonFile = None,
 ) -> None:
     """Find the fastest layouts to train a model, with their bottleneck and memory."""
-    from poise.plan.train.asked import space_of
-    from poise.plan.train.plan import Ask, plan_training
+    from poise.plan.training.options import space_of
+    from poise.plan.training.plan import TrainPlanQuestion, plan_training
 
     space = space_of(
         tensor=tensor, pipeline=pipeline, context=context, expert=expert, expert_tensor=expert_tensor,
         micro_batch=micro_batch, zero=zero, recompute=recompute, schedule=schedules, offload=offload,
         offload_activations=offload_activations,
     )  # fmt: skip
-    ask = Ask(model, devices, gpus, batch, seq, precision, top, nic, space, json_file, out, bandwidths)
+    ask = TrainPlanQuestion(model, devices, gpus, batch, seq, precision, top, nic, space, json_file, out, bandwidths)
     plan_training(
         replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule, layerwise=layerwise)
     )
@@ -256,10 +258,10 @@ def train_run(
     ] = 300.0,
 ) -> None:
     """Train a small decoder under a schedule: on N local processes, or as a torchrun rank."""
-    from poise.runtime.command import Wish, run
+    from poise.runtime.command import RunOptions, run
 
-    wish = Wish(
+    options = RunOptions(
         text, schedule, ranks, microbatches, chunks, layers, hidden, heads, length, rows, replicas, tensor, steps,
         optimizer, lr, clip, late, seed, out, every, resume, record, timeline, timeout_s,
     )  # fmt: skip
-    run(wish)
+    run(options)

@@ -1,5 +1,5 @@
 """What everyone may know: standard library only, no clock, no I/O."""
 
-from poise.core.built import check
+from poise.core.compiled import check
 
 check(__path__[0])

@@ -16,7 +16,7 @@ class Arrived(NamedTuple):
     attempt: int = 0
 
 
-class Confined(NamedTuple):
+class Restricted(NamedTuple):
     """A request that is about to arrive may go to these replicas alone: its proxy reaches no others."""
 
     at: int
@@ -123,7 +123,7 @@ class Moved(NamedTuple):
     target: int
 
 
-class Stayed(NamedTuple):
+class MoveFailed(NamedTuple):
     """A request that was to be moved stays at `source`: it ended or gave way, or there was no room at `target`."""
 
     at: int
@@ -143,21 +143,21 @@ class Lent(NamedTuple):
     reason: str = ""
 
 
-class Lost(NamedTuple):
+class ReplicaLost(NamedTuple):
     """A replica is gone, and with it all that it ran."""
 
     at: int
     replica: int
 
 
-class Joined(NamedTuple):
+class ReplicaJoined(NamedTuple):
     """A replica is ready for requests."""
 
     at: int
     replica: int
 
 
-class Known(NamedTuple):
+class ReplicaUpdated(NamedTuple):
     """What is known of a replica beforehand has changed, or is known only now."""
 
     at: int
@@ -173,7 +173,7 @@ class Draining(NamedTuple):
     gone_at: int = 0
 
 
-class Left(NamedTuple):
+class ReplicaLeft(NamedTuple):
     """A drained replica is empty and gone."""
 
     at: int
@@ -195,7 +195,7 @@ class Exchanged(NamedTuple):
 
 Event = (
     Arrived
-    | Confined
+    | Restricted
     | Reported
     | Measured
     | CacheChanged
@@ -206,13 +206,13 @@ Event = (
     | Refused
     | Failed
     | Moved
-    | Stayed
+    | MoveFailed
     | Lent
-    | Lost
-    | Joined
-    | Known
+    | ReplicaLost
+    | ReplicaJoined
+    | ReplicaUpdated
     | Draining
-    | Left
+    | ReplicaLeft
     | Tick
     | Exchanged
 )

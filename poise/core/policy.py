@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from poise.core.action import Batch, Convert, Hold, Lend, Move, Reject, Route, Scale, Wake
 from poise.core.chance import Chance
 from poise.core.errors import PolicyError
-from poise.core.place import Demand, Placement, Unit
+from poise.core.placement import Demand, Placement, Unit
 from poise.core.request import RequestView
 from poise.core.slot import SCENARIO, SLOTS, Side, asked_by, check_policy
 from poise.core.view import ClusterView, FleetView, LaneView, SequenceView
@@ -263,7 +263,7 @@ class Batcher(Protocol):
     held until something changes. It is then not even asked, which is where most of the time would go.
     One that fills a token budget just as `policies.batch.chunked` does may set `budgeted = True` in its own body (a
     subclass does not inherit it), with `tokens`, the budget of a step (0: the engine's own), and `long_prefill`, the
-    most of one prompt (0: no cap), both fixed. It is then asked only where room may be short (`core/plain.py`).
+    most of one prompt (0: no cap), both fixed. It is then asked only where room may be short (`core/engine/plain.py`).
     One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is told of each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
     One that orders who waits itself, and shall not look at the whole queue in each step, has `waits(sequence, place)`

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from poise.core.errors import InvalidTransition
 
 if TYPE_CHECKING:
-    from poise.core.account import Account
-    from poise.core.runs import Path, Run
+    from poise.core.engine.runs import Path, Run
+    from poise.core.records.attribution import Attribution
 
 
 class Phase:
@@ -123,7 +123,7 @@ class Sequence:
         self.output_id = output_id
         self.tool = tool
         self.phase = Phase.WAITING
-        self.account: Account | None = None
+        self.account: Attribution | None = None
         self.computed = 0
         self.chunk = 0
         self.layer = 0

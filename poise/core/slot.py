@@ -23,15 +23,15 @@ from poise.core.event import (
     Failed,
     Finished,
     FirstToken,
-    Joined,
-    Left,
-    Lost,
     Measured,
     Moved,
+    MoveFailed,
     Prefilled,
     Refused,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
     Reported,
-    Stayed,
     Tick,
 )
 
@@ -114,7 +114,8 @@ _EVERYWHERE: Final[tuple[World, ...]] = ("simulation", "gateway", "proxy", "ray"
 _NEWS: Final = (Reported, Measured, Tick, Exchanged)
 """Events after which movers, lenders and recoveries are asked: something new is known."""
 _FREES: Final = (
-    Finished, Failed, Prefilled, Cancelled, Refused, Moved, Stayed, Lost, Joined, Left, FirstToken, *_NEWS,
+    Finished, Failed, Prefilled, Cancelled, Refused, Moved, MoveFailed, ReplicaLost, ReplicaJoined, ReplicaLeft,
+    FirstToken, *_NEWS,
 )  # fmt: skip
 """Events after which held requests are decided again."""
 

@@ -17,7 +17,7 @@ COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights")
 """All that a policy may name in its `needs`."""
 
 
-class FlightView(Protocol):
+class InFlightView(Protocol):
     """A request that the control side sent and that has not ended.
 
     sent_at, first_token_at: picoseconds; -1 while no first token was seen.  target: where it is moving to or has a
@@ -105,7 +105,7 @@ class ClusterView(Protocol):
         """Seconds to carry the KV cache of `tokens` tokens between two replicas over idle links; 0 to itself."""
         ...
 
-    def flights(self, replica: int) -> Sequence[FlightView]:
+    def flights(self, replica: int) -> Sequence[InFlightView]:
         """What was sent to `replica` and has not ended, in order of dispatch; declare `flights` in `needs`."""
         ...
 

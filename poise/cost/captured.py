@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.units import SECOND
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 
 
 def padded(decodes: int, sizes: Sequence[tuple[int, int]]) -> int:
@@ -23,7 +23,7 @@ def padded(decodes: int, sizes: Sequence[tuple[int, int]]) -> int:
     return decodes
 
 
-class Captured(Around):
+class Captured(EstimatorWrapper):
     """Decodes without prompts beside them cost what the next larger captured batch costs, but read their own KV.
 
     ranks: of attention, or stages, each of which runs a graph of its part of the decodes.  row_s: the inner

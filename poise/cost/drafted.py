@@ -13,7 +13,7 @@ from __future__ import annotations
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import BITS, Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 
 ACCEPTANCE = 0.8
 """Chance that a draft is kept, all before it being kept."""
@@ -43,7 +43,7 @@ def attention_grows(pool: Pool, drafts: int) -> float:
     return max(1.0, (drafts + 1) * x) / max(1.0, x)
 
 
-class Drafted(Around):
+class Drafted(EstimatorWrapper):
     """Decodes verify `drafts` proposals of a head of one layer (MTP, EAGLE) in each pass.
 
     A pass computes drafts + 1 tokens of each request and reads its KV once; the head runs once for each draft, and is

@@ -30,7 +30,7 @@ class Fitted:
     and key of theirs that meet, `sequence_s` for each decoding request, `kv_token_s` for each KV token that decodes
     read. Seconds, none negative.
 
-    about: where they come from and how good they are (`truth.calibrate`), for provenance.
+    about: where they come from and how good they are (`recordings.calibrate`), for provenance.
     """
 
     step_s: float

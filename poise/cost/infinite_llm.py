@@ -36,7 +36,7 @@ SEEN = 32
 
 
 class Told(NamedTuple):
-    """What an instance tells a planner; the fields are those of `poise.policies.lending.Status`."""
+    """What an instance tells a planner; the fields are those of `poise.policies.kit.lending.Status`."""
 
     batch: int
     used: int

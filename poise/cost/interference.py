@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from poise.core.errors import UserError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around, scaled
+from poise.cost.estimator_wrapper import EstimatorWrapper, scaled
 
 MAE = 0.078
 """The published mean absolute error of a prediction, as a part of performance."""
@@ -75,7 +75,7 @@ class Slowed:
         return made if ratio == 1.0 else SlowedEstimator(made, ratio)
 
 
-class SlowedEstimator(Around):
+class SlowedEstimator(EstimatorWrapper):
     """Another estimator's steps, 1/ratio as long; neighbours are taken to slow steps alone, not swaps."""
 
     def __init__(self, inner: Estimator, ratio: float) -> None:

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Protocol
 
 from poise.core.estimate import Chunk, Piece, StepShape
-from poise.core.made import made
+from poise.core.fast_tuple import made
 from poise.core.power import capped, clocks
 from poise.core.spec import BITS, Pool
 from poise.core.units import NEVER

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from poise.core.estimate import Estimator
 from poise.core.spec import Pool
-from poise.cost.beside import check_terms
+from poise.cost.compatibility import check_terms
 
 
 class Recipe(Protocol):
@@ -26,7 +26,7 @@ class Recipe(Protocol):
 class Term(Protocol):
     """A system's change to the cost of a step.
 
-    Class variables that may be missing say what goes beside it (`poise.cost.beside`, `poise.scenario.combination`):
+    Optional class variables say what goes beside it (`poise.cost.compatibility`, `poise.scenario.combination`):
     hides: the resources whose time it hides behind others: what one term hides another cannot hide again.
     takes: what it decides in place of any other, of "prompts", "decodes", "layout" and "KV" (`beside.TAKEN`).
     first: whether it makes steps, or those of prompts, without asking what it is around, and so goes first.

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from poise.core.estimate import Estimator, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
 from poise.cost.coefficients import Builder, Coefficients
 from poise.cost.efficiency import Efficiencies
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.layout import check, kv_bytes_per_layer
 from poise.cost.lines import Line
 
@@ -60,7 +60,7 @@ class Slopes(NamedTuple):
 
 def efficiencies(estimator: Estimator) -> Efficiencies:
     """Those that an estimator, or the one that terms are around, counts with; the defaults where it has none."""
-    while isinstance(estimator, Around):
+    while isinstance(estimator, EstimatorWrapper):
         estimator = estimator.inner
     found = getattr(estimator, "use", None)
     return found if isinstance(found, Efficiencies) else Efficiencies()

@@ -11,7 +11,7 @@ from poise.core.errors import UserError
 from poise.experiment.case import Case, Cell, Place, Run
 from poise.experiment.comparison import Compared
 from poise.experiment.intervals import exact, exact_gap, paired, single
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.experiment.run import Shard, run
 from poise.experiment.search import Threshold, Tried, next_keys, tried
 from poise.experiment.store import Store
@@ -164,7 +164,7 @@ def compare(
     shard: Shard | None = None,
     store: Store | None = None,
     holds: Holds | None = None,
-    meter: Meter | None = None,
+    progress: Meter | None = None,
 ) -> Comparison:
     """Run every cell that `store` does not hold; Ctrl-C ends it with the cells that are done.
 
@@ -173,5 +173,5 @@ def compare(
     """
     comparison = Comparison(experiment)
     world = _World(comparison, store, holds)
-    comparison.interrupted = run(world, workers=workers, shard=shard, meter=meter)
+    comparison.interrupted = run(world, workers=workers, shard=shard, progress=progress)
     return comparison

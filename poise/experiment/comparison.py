@@ -15,7 +15,7 @@ from poise.report.seeds import CONFIDENCE
 from poise.report.verdict import Length, Verdict, judge
 
 
-class Asked(Protocol):
+class Question(Protocol):
     """What an experiment asks."""
 
     @property
@@ -42,7 +42,7 @@ class Asked(Protocol):
 
 
 CellT = TypeVar("CellT", bound=Done)
-Study = TypeVar("Study", bound=Asked)
+Study = TypeVar("Study", bound=Question)
 
 
 @dataclass(slots=True)

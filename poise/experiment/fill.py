@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from poise.core.errors import PoiseError
-from poise.experiment.meter import Meter
-from poise.experiment.workers import Crew
+from poise.experiment.progress import Meter
+from poise.experiment.workers import WorkerPool
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -19,9 +19,9 @@ def fill(
     wanted: Sequence[Key],
     has: Callable[[Key], bool],
     tasks: Callable[[list[Key]], Iterable[Task]],
-    crew: Crew[Task, Done],
+    pool: WorkerPool[Task, Done],
     note: Callable[[Done], Key],
-    meter: Meter,
+    progress: Meter,
 ) -> bool:
     """Do what is `wanted` and not there; whether all of it is there then.
 
@@ -37,8 +37,8 @@ def fill(
         if key not in open_:
             raise PoiseError(f"{label}: {key} came back without being asked for")
         open_.remove(key)
-        meter(label, len(wanted) - len(open_), len(wanted))
+        progress(label, len(wanted) - len(open_), len(wanted))
 
-    meter(label, len(wanted) - len(open_), len(wanted))
-    crew.work(tasks(left), done)
+    progress(label, len(wanted) - len(open_), len(wanted))
+    pool.work(tasks(left), done)
     return not open_

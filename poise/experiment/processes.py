@@ -27,7 +27,7 @@ POLL_S = 0.1
 _told_to_stop: Callable[[], bool] = bool
 
 
-class _Errand(NamedTuple):
+class _Job(NamedTuple):
     """A task, and how often it was lost with its process."""
 
     task: Any
@@ -57,7 +57,7 @@ class Processes(Generic[Task, Done]):
     def work(self, tasks: Iterable[Task], done: Callable[[Done], None]) -> None:
         """See `Crew.work`."""
         if self._jobs > 1:
-            self._hand_out(map(_Errand, tasks), done)
+            self._hand_out(map(_Job, tasks), done)
             return
         for task in tasks:
             came = None if self._stop.is_set() else self._do(task, self._stop.is_set)
@@ -65,9 +65,9 @@ class Processes(Generic[Task, Done]):
                 return
             done(came)
 
-    def _hand_out(self, errands: Iterator[_Errand], done: Callable[[Done], None]) -> None:
-        under_way: dict[Future[Done | None], _Errand] = {}
-        again: list[_Errand] = []
+    def _hand_out(self, errands: Iterator[_Job], done: Callable[[Done], None]) -> None:
+        under_way: dict[Future[Done | None], _Job] = {}
+        again: list[_Job] = []
         while not self._stop.is_set():
             self._give(chain(_emptied(again), errands), under_way, again)
             if not under_way and not again:
@@ -77,25 +77,23 @@ class Processes(Generic[Task, Done]):
                 _collect(wait(under_way).done, under_way, again, done)
                 self._renew(again)
 
-    def _give(
-        self, errands: Iterator[_Errand], under_way: dict[Future[Done | None], _Errand], again: list[_Errand]
-    ) -> None:
+    def _give(self, errands: Iterator[_Job], under_way: dict[Future[Done | None], _Job], again: list[_Job]) -> None:
         """Hand out errands; one that finds a process gone is to be done again."""
-        for errand in islice(errands, AHEAD * self._jobs - len(under_way)):
-            blob = _packed(self._do, errand.task)
+        for job in islice(errands, AHEAD * self._jobs - len(under_way)):
+            blob = _packed(self._do, job.task)
             try:
-                under_way[self._submit(blob)] = errand
+                under_way[self._submit(blob)] = job
             except BrokenProcessPool:
-                again.append(errand)
+                again.append(job)
                 return
 
-    def _renew(self, again: list[_Errand]) -> None:
+    def _renew(self, again: list[_Job]) -> None:
         """Leave the processes, so that new ones begin; PoiseError where none ever did, or a task was lost too often."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-        again[:] = [errand._replace(lost=errand.lost + 1) for errand in again]
-        if not self._begun.is_set() or any(errand.lost >= LOST for errand in again):
+        again[:] = [job._replace(lost=job.lost + 1) for job in again]
+        if not self._begun.is_set() or any(job.lost >= LOST for job in again):
             raise PoiseError(
                 "a process ended before its simulation did; give fewer jobs if memory is short, and keep a script "
                 "that compares or plans under `if __name__ == '__main__':`"
@@ -110,23 +108,23 @@ class Processes(Generic[Task, Done]):
 
 def _collect(
     ended: Iterable[Future[Done | None]],
-    under_way: dict[Future[Done | None], _Errand],
-    again: list[_Errand],
+    under_way: dict[Future[Done | None], _Job],
+    again: list[_Job],
     done: Callable[[Done], None],
 ) -> None:
     """Tell what came of errands that ended; those that were lost are to be done again."""
     for each in ended:
-        errand = under_way.pop(each)
+        job = under_way.pop(each)
         try:
             came = each.result()
         except BrokenProcessPool:
-            again.append(errand)
+            again.append(job)
             continue
         if came is not None:
             done(came)
 
 
-def _emptied(again: list[_Errand]) -> Iterator[_Errand]:
+def _emptied(again: list[_Job]) -> Iterator[_Job]:
     while again:
         yield again.pop(0)
 

@@ -25,7 +25,7 @@ POLL_S = 0.1
 """Seconds between two looks at whether the user wants to stop."""
 
 
-class RayCrew(Generic[Task, Done]):
+class RayPool(Generic[Task, Done]):
     """Tasks as Ray tasks of one processor each; see `Crew`. What is under way when the user stops is given up.
 
     The nodes need Poise in the same version, and files of policies where they are here. UserError where Ray is not
@@ -38,7 +38,7 @@ class RayCrew(Generic[Task, Done]):
         self._do = do
         self._connection = ExitStack()
 
-    def __enter__(self) -> RayCrew[Task, Done]:
+    def __enter__(self) -> RayPool[Task, Done]:
         self._ray: Any = self._connection.enter_context(connected(self._address))
         self._remote = self._ray.remote(num_cpus=1, max_retries=LOST - 1)(_done)
         self._room = AHEAD * max(1, int(self._ray.cluster_resources().get("CPU", 1)))

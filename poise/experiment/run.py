@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from poise.core.errors import UserError
 from poise.experiment.fill import fill
 from poise.experiment.interrupts import interrupts
-from poise.experiment.meter import Meter, silent
-from poise.experiment.workers import Do, Workers, crew
+from poise.experiment.progress import Meter, silent
+from poise.experiment.workers import Do, Workers, worker_pool
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -66,17 +66,17 @@ def shard_of(text: str | None) -> Shard | None:
 
 def run(
     world: World[Key, Task, Cell], *, workers: Workers | None = None, shard: Shard | None = None,
-    label: str = "simulations", meter: Meter | None = None,
+    label: str = "simulations", progress: Meter | None = None,
 ) -> bool:  # fmt: skip
     """Do every cell that is not kept, then the more that is asked for; whether Ctrl-C ended it with what was done.
 
     workers: where; the result does not depend on it.  shard: only that part of the grid, and nothing more.
     """
-    with interrupts() as stop, crew(workers or Workers(), stop, world.do) as hands:
+    with interrupts() as stop, worker_pool(workers or Workers(), stop, world.do) as hands:
         keys: Sequence[Key] = world.keys() if shard is None else shard.of(world.keys())
         while keys and not stop.is_set():
             world.seek(keys)
-            fill(label, keys, world.cells.__contains__, _of(world, keys), hands, world.keep, meter or silent)
+            fill(label, keys, world.cells.__contains__, _of(world, keys), hands, world.keep, progress or silent)
             keys = [] if shard is not None or stop.is_set() else world.more()
         return stop.is_set()
 

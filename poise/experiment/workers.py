@@ -41,10 +41,10 @@ class Workers:
         return replace(self, jobs=max(1, min(self.jobs, tasks)))
 
 
-class Crew(Protocol[Given, Came]):
+class WorkerPool(Protocol[Given, Came]):
     """Who does tasks: a context manager, which begins with the first task and ends with its block."""
 
-    def __enter__(self) -> Crew[Given, Came]: ...
+    def __enter__(self) -> WorkerPool[Given, Came]: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
@@ -58,15 +58,15 @@ class Crew(Protocol[Given, Came]):
         """
 
 
-def crew(workers: Workers, stop: threading.Event, do: Do[Task, Done]) -> Crew[Task, Done]:
+def worker_pool(workers: Workers, stop: threading.Event, do: Do[Task, Done]) -> WorkerPool[Task, Done]:
     """The crew that `workers` asks for. What comes of a task is the same in all of them, the order is not.
 
     stop: set when the user wants to stop.
     """
     if workers.ray:
-        from poise.experiment.ray import RayCrew
+        from poise.experiment.ray import RayPool
 
-        return RayCrew(workers.ray, stop, do)
+        return RayPool(workers.ray, stop, do)
     from poise.experiment.processes import Processes
 
     return Processes(workers.jobs, stop, do)

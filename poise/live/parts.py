@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from poise.core.errors import TraceError
-from poise.core.trace import ACTIONS, EVENTS, Trace, read_header
+from poise.core.records.trace import ACTIONS, EVENTS, Trace, read_header
 
 ENDINGS = (".jsonl", ".parquet")
 

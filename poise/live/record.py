@@ -1,4 +1,4 @@
-"""The gateway's recorder: every event and action as a line of `core.trace`, cheap to add and written a batch at a time.
+"""The gateway's recorder: every event and action as a line of `core.records.trace`, cheap to add, written in batches.
 
 A request costs its gateway four references and about a microsecond at the next `flush`. Parts are `day.jsonl`,
 `day.0001.jsonl`, …; each begins with the whole header and its number. A part alone tells of the requests that arrive
@@ -20,8 +20,8 @@ import msgspec
 from poise.core.action import Action
 from poise.core.errors import UserError
 from poise.core.event import Event
-from poise.core.fields import hints
-from poise.core.trace import ACTIONS, EVENTS, SCHEMA, line
+from poise.core.records.fields import hints
+from poise.core.records.trace import ACTIONS, EVENTS, SCHEMA, line
 from poise.core.units import SECOND
 from poise.live.parts import ENDINGS, free, part, to_parquet
 
@@ -32,7 +32,7 @@ PART_BYTES = 256 << 20
 class Recorder:
     """Writes what happens to `path`, a `.jsonl` or `.parquet` file; where it exists, to the next free name beside it.
 
-    header: makes the facts of `core.header` as they are now; asked at the start of each part.  now: the instant of the
+    header: makes the facts of `core.records.header` as they are; asked as each part starts.  now: the instant of the
     start, picoseconds.  part_bytes, part_s: how large and how old a part becomes (0: as old as it likes).  text: keep
     bodies, in `day.text.jsonl`.
 
@@ -170,7 +170,7 @@ class Recorder:
 
 
 def encode(items: Iterable[Event | Action]) -> bytes:
-    """The lines of events and actions: the very bytes of `core.trace.line`, ten times as fast."""
+    """The lines of events and actions: the very bytes of `core.records.trace.line`, ten times as fast."""
     named = [(type(item).__name__, *item) if type(item) not in _WITH_FLOATS else _raw(item) for item in items]
     try:
         return _ENCODER.encode_lines(named)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from poise.core.chance import mix
 from poise.core.units import SECOND
 from poise.live import clock
-from poise.live.engine.tokens import WORDS
-from poise.live.wire.call import Address, Call, Failure
-from poise.live.wire.limits import PoolLimits
-from poise.live.wire.pool import Pool
+from poise.live.emulator.tokens import WORDS
+from poise.live.http.call import Address, Call, Failure
+from poise.live.http.limits import PoolLimits
+from poise.live.http.pool import Pool
 from poise.workload.table import Workload
 
 PENDING: Final = 0

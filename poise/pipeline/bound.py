@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.pipeline.op import Kind
-from poise.pipeline.shop import Shop
+from poise.pipeline.scheduling_problem import SchedulingProblem
 
 F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
 
@@ -39,38 +39,38 @@ MANY = 6000
 _SETS = 8
 
 
-def makespan(shop: Shop) -> Fraction:
+def makespan(problem: SchedulingProblem) -> Fraction:
     """No schedule of this shop ends earlier, in the unit of the costs."""
-    ways = _Ways(shop)
+    ways = _Ways(problem)
     tails = ways.tails(None)
-    found = max(ways.least(rank, tails, shop.work[rank]) for rank in range(shop.ranks))
-    return Fraction(found, shop.durations.scale)
+    found = max(ways.least(rank, tails, problem.work[rank]) for rank in range(problem.ranks))
+    return Fraction(found, problem.durations.scale)
 
 
-def span_bubble(shop: Shop) -> Fraction:
+def span_bubble(problem: SchedulingProblem) -> Fraction:
     """No schedule of this shop has a smaller largest (last end − first start − work) of a rank.
 
     A rank that starts later than it could moves all its heads by as much, so the earliest start is the one to count.
     """
-    ways = _Ways(shop)
+    ways = _Ways(problem)
     found = 0
-    for rank, stages in enumerate(shop.at):
-        ends = ways.least(rank, ways.tails(rank), shop.work[rank])
-        found = max(found, ends - int(ways.heads[F][stages[0], 0]) - shop.work[rank])
-    return Fraction(found, shop.durations.scale)
+    for rank, stages in enumerate(problem.at):
+        ends = ways.least(rank, ways.tails(rank), problem.work[rank])
+        found = max(found, ends - int(ways.heads[F][stages[0], 0]) - problem.work[rank])
+    return Fraction(found, problem.durations.scale)
 
 
 class _Ways:
     """Heads, and tails to the end or to the end of one rank, of all operations of a shop, by kind."""
 
-    def __init__(self, shop: Shop) -> None:
-        self.shop = shop
-        self.exact = 3 * shop.stages * shop.microbatches <= MANY
-        least = min(shop.batches, key=lambda batch: shop.durations.microbatch[batch])
-        self.ticks = [[shop.ticks(kind, stage, least) for stage in range(shop.stages)] for kind in range(3)]
-        self.longest = max(shop.durations.microbatch) / min(shop.durations.microbatch)
-        small = sum(shop.work) + sum(shop.hops) < 1 << 60
-        self.places = np.arange(shop.microbatches).astype(np.int64 if small else object)
+    def __init__(self, problem: SchedulingProblem) -> None:
+        self.problem = problem
+        self.exact = 3 * problem.stages * problem.microbatches <= MANY
+        least = min(problem.batches, key=lambda batch: problem.durations.microbatch[batch])
+        self.ticks = [[problem.ticks(kind, stage, least) for stage in range(problem.stages)] for kind in range(3)]
+        self.longest = max(problem.durations.microbatch) / min(problem.durations.microbatch)
+        small = sum(problem.work) + sum(problem.hops) < 1 << 60
+        self.places = np.arange(problem.microbatches).astype(np.int64 if small else object)
         self.heads = self._heads()
 
     def _heads(self) -> list[Times]:
@@ -93,7 +93,7 @@ class _Ways:
         none = self.places * 0 - 1
         after = none
         for stage, ticks in enumerate(back):
-            own = rank is None or self.shop.route[stage] == rank
+            own = rank is None or self.problem.route[stage] == rank
             tails[W][stage] = self._queue(none + 1, weight[stage])[::-1] if own else none
             least = np.maximum(after, tails[W][stage] + weight[stage]) if own else after
             tails[I][stage] = self._queue(least[::-1], ticks)[::-1]
@@ -104,15 +104,15 @@ class _Ways:
         return tails
 
     def _empty(self) -> Times:
-        return np.zeros((self.shop.stages, self.shop.microbatches), dtype=self.places.dtype)
+        return np.zeros((self.problem.stages, self.problem.microbatches), dtype=self.places.dtype)
 
     def _hop(self, stage: int) -> int:
         """From a stage to the next, 0 where there is none."""
-        return self.shop.hops[stage] if 0 <= stage < self.shop.stages - 1 else 0
+        return self.problem.hops[stage] if 0 <= stage < self.problem.stages - 1 else 0
 
     def _queue(self, before: Times, ticks: int) -> Times:
         """One after the other where the microbatches are alike; else nothing is known of their order."""
-        if not self.shop.even or before[0] < 0:
+        if not self.problem.even or before[0] < 0:
             return before
         found: Times = np.maximum.accumulate(before - self.places * ticks) + self.places * ticks
         return found
@@ -124,7 +124,7 @@ class _Ways:
         )
 
     def _jobs(self, rank: int, tails: list[Times]) -> Jobs:
-        stages, count = list(self.shop.at[rank]), self.shop.microbatches
+        stages, count = list(self.problem.at[rank]), self.problem.microbatches
         ticks = np.repeat(np.array([self.ticks[kind][stage] for kind in range(3) for stage in stages]), count)
         heads, ends = (
             np.concatenate([times[kind][stages].ravel() for kind in range(3)]) for times in (self.heads, tails)
@@ -133,33 +133,33 @@ class _Ways:
 
     def _warm_up(self, rank: int, tails: list[Times], work: int) -> int:
         """Work of a rank that fits neither before its first gradient nor behind its last forward lies in between."""
-        shop, stages = self.shop, list(self.shop.at[rank])
+        problem, stages = self.problem, list(self.problem.at[rank])
         begin, first = (int(self.heads[kind][stages, 0].min()) for kind in (F, I))
         last, end = (int(tails[kind][stages, -1].min()) for kind in (F, W))
-        forwards = shop.room[rank] // shop.size * max(self.ticks[F][stage] for stage in stages)
+        forwards = problem.room[rank] // problem.size * max(self.ticks[F][stage] for stage in stages)
         gradients = max(self._behind(rank, stage) for stage in stages)
         early, late = min(first - begin, int(forwards * self.longest)), min(last - end, int(gradients * self.longest))
         return first + last + work - early - late if work > early + late else 0
 
     def _behind(self, rank: int, stage: int) -> Fraction:
         """The most work of gradients of this stage that what fits into the room of a rank leaves to do."""
-        shop, back, weight = self.shop, self.ticks[I][stage], self.ticks[W][stage]
-        both = shop.room[rank] // shop.size * (back + weight)
-        if shop.kept == shop.size or not weight:
+        problem, back, weight = self.problem, self.ticks[I][stage], self.ticks[W][stage]
+        both = problem.room[rank] // problem.size * (back + weight)
+        if problem.kept == problem.size or not weight:
             return Fraction(both)
-        if not shop.kept:
-            return Fraction(both + shop.microbatches * len(shop.at[rank]) * weight)
-        return shop.room[rank] * max(Fraction(back + weight, shop.size), Fraction(weight, shop.kept))
+        if not problem.kept:
+            return Fraction(both + problem.microbatches * len(problem.at[rank]) * weight)
+        return problem.room[rank] * max(Fraction(back + weight, problem.size), Fraction(weight, problem.kept))
 
     def _room(self, rank: int, tails: list[Times]) -> int:
-        shop, stages = self.shop, list(self.shop.at[rank])
+        problem, stages = self.problem, list(self.problem.at[rank])
         taken = 0
         for stage in stages:
             back, weight = (self.ticks[kind][stage] for kind in (I, W))
             way = int(self.heads[I][stage, 0] - self.heads[F][stage, 0]) + back
-            taken += (shop.size * way + shop.kept * weight) * shop.microbatches
+            taken += (problem.size * way + problem.kept * weight) * problem.microbatches
         begin, end = int(self.heads[F][stages, 0].min()), int(tails[W][stages, -1].min())
-        return begin - -taken // shop.room[rank] + end
+        return begin - -taken // problem.room[rank] + end
 
 
 def _one_machine(jobs: Jobs, exact: bool) -> int:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.pipeline.block import INTERVAL
+from poise.pipeline.constraint_graph import Rows
 from poise.pipeline.graph import Ints
-from poise.pipeline.net import Rows
 from poise.pipeline.op import Kind
-from poise.pipeline.shop import Shop
+from poise.pipeline.scheduling_problem import SchedulingProblem
 
 _MOVES = range(1, INTERVAL)
 
@@ -125,14 +125,14 @@ def repeat(slots: Ints, microbatches: int, name: str) -> Rows:
     return Rows(name, tuple(rows))
 
 
-def lengths(slots: Ints, shop: Shop) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def lengths(slots: Ints, problem: SchedulingProblem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Makespan and largest bubble in a span, in ticks, of each block repeated with the shop's times.
 
     All blocks and ranks walk side by side, slot by slot: in each a rank has one operation, and what it needs was in a
     slot before.
     """
-    count, ranks = shop.microbatches, shop.ranks
-    owns, needs, begins, lag, ticks = _by_rest(slots, shop)
+    count, ranks = problem.microbatches, problem.ranks
+    owns, needs, begins, lag, ticks = _by_rest(slots, problem)
     free, ends = np.zeros(slots[..., 0].size), np.zeros(slots.size * count)
     for slot in range(int(slots.max()) + INTERVAL * count):
         rest = slot % INTERVAL
@@ -142,11 +142,11 @@ def lengths(slots: Ints, shop: Shop) -> tuple[NDArray[np.float64], NDArray[np.fl
         there = ends[entry + needs[rest][at]] + lag[rest][at]
         ends[entry + owns[rest][at]] = free[at] = np.maximum(there, free[at]) + ticks[rest][at]
     last = free.reshape(slots.shape[:2])
-    begun = np.cumsum([0, *(shop.ticks(Kind.F, stage) + shop.hops[stage] for stage in range(ranks - 1))])
-    return last.max(1), (last - (begun + np.array(shop.work))).max(1)
+    begun = np.cumsum([0, *(problem.ticks(Kind.F, stage) + problem.hops[stage] for stage in range(ranks - 1))])
+    return last.max(1), (last - (begun + np.array(problem.work))).max(1)
 
 
-def _by_rest(slots: Ints, shop: Shop) -> tuple[NDArray[Any], ...]:
+def _by_rest(slots: Ints, problem: SchedulingProblem) -> tuple[NDArray[Any], ...]:
     """By slot modulo six, block and rank: where an operation and what it needs are, when it begins, its lag and time.
 
     Operations lie by microbatch, block, rank and kind of `_ORDER`; one that needs nothing elsewhere has itself there,
@@ -155,8 +155,10 @@ def _by_rest(slots: Ints, shop: Shop) -> tuple[NDArray[Any], ...]:
     blocks, ranks, kinds = slots.shape
     last, rank = ranks - 1, np.arange(ranks)
     stages = np.stack([2 * ranks - 1 - rank if far else rank for _, far in _ORDER], -1)
-    ticks = np.array([[shop.ticks(kind, stage) for stage in range(shop.stages)] for kind in range(3)], dtype=float)
-    hops = np.array([0, *shop.hops[:last]], dtype=float)
+    ticks = np.array(
+        [[problem.ticks(kind, stage) for stage in range(problem.stages)] for kind in range(3)], dtype=float
+    )
+    hops = np.array([0, *problem.hops[:last]], dtype=float)
     own = np.arange(ranks)[:, None] * kinds + np.arange(kinds)
     need, lag = own.copy(), np.zeros((ranks, kinds))
     need[1:, 0], lag[:, 0] = own[:-1, 0], hops

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from poise.core.errors import ScheduleError
-from poise.core.reach import reach
+from poise.core.plugin_path import reach
 from poise.pipeline import schedules
 from poise.pipeline.costs import Costs
 from poise.pipeline.memory import Limit

@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from poise.pipeline.net import Rows
+from poise.pipeline.constraint_graph import Rows
 from poise.pipeline.op import Kind
-from poise.pipeline.shop import Shop
+from poise.pipeline.scheduling_problem import SchedulingProblem
 
 F, I, W = Kind.F, Kind.I, Kind.W  # noqa: E741
 
@@ -28,37 +28,37 @@ LONGEST = 3
 """… up to so many times that."""
 
 
-def steady(shop: Shop, count: int) -> Iterator[partial[Rows]]:
+def steady(problem: SchedulingProblem, count: int) -> Iterator[partial[Rows]]:
     """Makers of the schedules of the shortest periods of which the shop has room for the steady state."""
-    least = max(1, max(shop.work) // shop.microbatches)
+    least = max(1, max(problem.work) // problem.microbatches)
     found: list[Begins] = []
     for step in range(STEPS * (LONGEST - 1) + 1):
         period = least + least * step // STEPS
-        begins = _begins(shop, period)
-        if begins and begins not in found and _fits(shop, begins, period):
+        begins = _begins(problem, period)
+        if begins and begins not in found and _fits(problem, begins, period):
             found.append(begins)
-            yield partial(_made, shop, begins, period)
+            yield partial(_made, problem, begins, period)
             if len(found) == count:
                 return
 
 
-def _begins(shop: Shop, period: int) -> Begins | None:
+def _begins(problem: SchedulingProblem, period: int) -> Begins | None:
     """Down, back up, and the weight gradients last; None where a rank has no gap that is long enough."""
-    stages = range(shop.stages)
+    stages = range(problem.stages)
     found: Begins = {}
-    tables: list[list[tuple[int, int]]] = [[] for _ in range(shop.ranks)]
+    tables: list[list[tuple[int, int]]] = [[] for _ in range(problem.ranks)]
     now = 0
     for kind, way in ((F, stages), (I, stages[::-1])):
         for stage in way:
-            begin = _place(tables[shop.route[stage]], now, shop.ticks(kind, stage), period)
+            begin = _place(tables[problem.route[stage]], now, problem.ticks(kind, stage), period)
             if begin is None:
                 return None
             found[kind, stage] = begin
             ahead = stage if kind is F else stage - 1
-            now = begin + shop.ticks(kind, stage) + (shop.hops[ahead] if 0 <= ahead < shop.stages - 1 else 0)
+            now = begin + problem.ticks(kind, stage) + (problem.hops[ahead] if 0 <= ahead < problem.stages - 1 else 0)
     for stage in stages[::-1]:
-        ready = found[I, stage] + shop.ticks(I, stage)
-        begin = _place(tables[shop.route[stage]], ready, shop.ticks(W, stage), period)
+        ready = found[I, stage] + problem.ticks(I, stage)
+        begin = _place(tables[problem.route[stage]], ready, problem.ticks(W, stage), period)
         if begin is None:
             return None
         found[W, stage] = begin
@@ -80,30 +80,30 @@ def _place(table: list[tuple[int, int]], now: int, ticks: int, period: int) -> i
     return None
 
 
-def _fits(shop: Shop, begins: Begins, period: int) -> bool:
+def _fits(problem: SchedulingProblem, begins: Begins, period: int) -> bool:
     """Whether no rank ever holds more than it may, in the steady state."""
     late = 1 + max(begins.values()) // period
-    for rank, stages in enumerate(shop.at):
+    for rank, stages in enumerate(problem.at):
         changes = []
         for stage in stages:
-            changes.append((begins[F, stage], shop.size))
-            changes.append((begins[I, stage] + shop.ticks(I, stage), shop.kept - shop.size))
-            changes.append((begins[W, stage] + shop.ticks(W, stage), -shop.kept))
+            changes.append((begins[F, stage], problem.size))
+            changes.append((begins[I, stage] + problem.ticks(I, stage), problem.kept - problem.size))
+            changes.append((begins[W, stage] + problem.ticks(W, stage), -problem.kept))
         for stage in stages:
             now = begins[F, stage] % period + late * period
-            if sum(((now - at) // period + 1) * change for at, change in changes) > shop.room[rank]:
+            if sum(((now - at) // period + 1) * change for at, change in changes) > problem.room[rank]:
                 return False
     return True
 
 
-def _made(shop: Shop, begins: Begins, period: int, microbatches: int) -> Rows:
+def _made(problem: SchedulingProblem, begins: Begins, period: int, microbatches: int) -> Rows:
     """Every operation a period behind that of the microbatch before; of those at one instant the shorter one first."""
     far = max(begins.values()) + period * microbatches >= 1 << 60
     turns = np.arange(microbatches).astype(object if far else np.int64) * period
     ranks = []
-    for stages in shop.at:
-        keys = sorted((shop.ticks(kind, stage), kind, stage) for stage in stages for kind in (F, I, W))
+    for stages in problem.at:
+        keys = sorted((problem.ticks(kind, stage), kind, stage) for stage in stages for kind in (F, I, W))
         at = np.concatenate([begins[kind, stage] + turns for _, kind, stage in keys])
-        rows = [(kind * shop.stages + stage) * microbatches + np.arange(microbatches) for _, kind, stage in keys]
+        rows = [(kind * problem.stages + stage) * microbatches + np.arange(microbatches) for _, kind, stage in keys]
         ranks.append(np.concatenate(rows)[np.argsort(at, kind="stable")])
     return Rows("modulo", tuple(ranks))

@@ -17,7 +17,7 @@ _TRIPS = 3
 """Activations that are kept for less than so many round trips are not worth one."""
 
 
-class Life(NamedTuple):
+class Residency(NamedTuple):
     """One (stage, microbatch) on its rank, from the end of its forward to the start of its backward, in ticks."""
 
     start: int
@@ -26,12 +26,12 @@ class Life(NamedTuple):
     microbatch: int
 
 
-class Trip(NamedTuple):
+class RoundTrip(NamedTuple):
     """When a copy to the host has ended and when the one back begins."""
 
     away: int
     back: int
-    life: Life
+    life: Residency
 
 
 def offload(schedule: Schedule, costs: Costs, part: Fraction) -> Schedule:
@@ -54,18 +54,18 @@ def offload(schedule: Schedule, costs: Costs, part: Fraction) -> Schedule:
     return replace(schedule, ranks=tuple(rows))
 
 
-def _lives(timing: Timing) -> list[list[Life]]:
+def _lives(timing: Timing) -> list[list[Residency]]:
     """The lives on each rank, by their start."""
     graph, count = timing.graph, timing.graph.schedule.microbatches
-    found: list[list[Life]] = [[] for _ in graph.schedule.ranks]
+    found: list[list[Residency]] = [[] for _ in graph.schedule.ranks]
     for pair, (forward, gradient) in enumerate(zip(graph.forward.tolist(), graph.gradient.tolist(), strict=True)):
         if forward >= 0:
-            life = Life(timing.ends[forward], timing.starts[gradient], *divmod(pair, count))
+            life = Residency(timing.ends[forward], timing.starts[gradient], *divmod(pair, count))
             found[graph.rank[forward]].append(life)
     return [sorted(lives) for lives in found]
 
 
-def _longest(lives: list[Life], part: Fraction) -> set[int]:
+def _longest(lives: list[Residency], part: Fraction) -> set[int]:
     """The `part` of the stages of a rank that live longest: what they hold is in proportion to that."""
     total: dict[int, int] = defaultdict(int)
     for life in lives:
@@ -73,28 +73,28 @@ def _longest(lives: list[Life], part: Fraction) -> set[int]:
     return set(sorted(total, key=lambda stage: (-total[stage], stage))[: int(len(total) * part)])
 
 
-def _trips(lives: list[Life], away: int, back: int, size: int) -> list[Trip]:
+def _trips(lives: list[Residency], away: int, back: int, size: int) -> list[RoundTrip]:
     """A slot each way for those lives that find them; copies of no time need none."""
     if not size:
-        return [Trip(life.start, life.end, life) for life in lives]
-    gone: list[tuple[int, Life]] = []
+        return [RoundTrip(life.start, life.end, life) for life in lives]
+    gone: list[tuple[int, Residency]] = []
     free = 0
     for life in lives:
         slot = max(free, -(-life.start // size))
         if slot * size + away + back <= life.end:
             gone.append((slot * size + away, life))
             free = slot + 1
-    found: list[Trip] = []
+    found: list[RoundTrip] = []
     least = 1 << 62
     for ended, life in sorted(gone, key=lambda each: -each[1].end):
         slot = min(least, life.end // size)
         if slot * size - back >= ended:
-            found.append(Trip(ended, slot * size - back, life))
+            found.append(RoundTrip(ended, slot * size - back, life))
             least = slot - 1
     return found
 
 
-def _placed(timing: Timing, rank: int, trips: list[Trip]) -> tuple[Op, ...]:
+def _placed(timing: Timing, rank: int, trips: list[RoundTrip]) -> tuple[Op, ...]:
     """The rank's operations with the copies: one stands behind where it ends, one before where it begins."""
     graph = timing.graph
     low, high = graph.first[rank], graph.first[rank + 1]

@@ -10,9 +10,9 @@ from fractions import Fraction
 from poise.core.chance import Chance
 from poise.core.errors import ScheduleError
 from poise.pipeline import bound
-from poise.pipeline.line import Line, Value
-from poise.pipeline.net import Net, Rows, homes_of
-from poise.pipeline.shop import Shop
+from poise.pipeline.candidate import Candidate, Value
+from poise.pipeline.constraint_graph import ConstraintGraph, Rows, homes_of
+from poise.pipeline.scheduling_problem import SchedulingProblem
 from poise.pipeline.squeeze import Orders
 from poise.pipeline.steady import lengthen, short
 
@@ -47,28 +47,28 @@ LONG = 8_000
 """Operations above which a schedule is chosen on a short run, and its steady state repeated."""
 
 
-def floor(shop: Shop, by: str) -> Value:
+def floor(problem: SchedulingProblem, by: str) -> Value:
     """What no schedule of the shop can beat, in ticks; of the second value only that it is not negative."""
-    least = bound.makespan(shop) if by == "makespan" else bound.span_bubble(shop)
-    return int(least * shop.durations.scale), 0
+    least = bound.makespan(problem) if by == "makespan" else bound.span_bubble(problem)
+    return int(least * problem.durations.scale), 0
 
 
-def reduced(shop: Shop, count: int | None = None) -> Shop:
+def reduced(problem: SchedulingProblem, count: int | None = None) -> SchedulingProblem:
     """The shop with `count` microbatches, or with few where it has many operations: soon scheduled."""
     long = LONG if count is None else 0
-    count = count or short(shop.ranks, shop.microbatches)
-    if 3 * shop.stages * shop.microbatches <= long or not shop.even or count >= shop.microbatches:
-        return shop
-    durations = replace(shop.durations, microbatch=shop.durations.microbatch[:count])
-    return replace(shop, microbatches=count, durations=durations)
+    count = count or short(problem.ranks, problem.microbatches)
+    if 3 * problem.stages * problem.microbatches <= long or not problem.even or count >= problem.microbatches:
+        return problem
+    durations = replace(problem.durations, microbatch=problem.durations.microbatch[:count])
+    return replace(problem, microbatches=count, durations=durations)
 
 
-def lines(shop: Shop, seeds: Iterable[Seed], by: str, least: Value) -> list[Line]:
+def lines(problem: SchedulingProblem, seeds: Iterable[Seed], by: str, least: Value) -> list[Candidate]:
     """What the seeds make of the shop, as far as it fits, the best first; no more once `least` is reached."""
     found = []
     for seed in seeds:
         try:
-            line = line_of(shop, seed(shop.microbatches), by)
+            line = line_of(problem, seed(problem.microbatches), by)
         except ScheduleError:
             continue
         if line.fits:
@@ -78,12 +78,18 @@ def lines(shop: Shop, seeds: Iterable[Seed], by: str, least: Value) -> list[Line
     return sorted(found, key=lambda line: line.value)
 
 
-def line_of(shop: Shop, rows: Rows, by: str) -> Line:
+def line_of(problem: SchedulingProblem, rows: Rows, by: str) -> Candidate:
     """Rows with the times and room of the shop; ranks that share stages have them where they are."""
-    net = shop.net
+    net = problem.net
     if not net.holds(rows):
-        net = Net(shop.durations, homes_of(rows, shop.stages, shop.microbatches), shop.size, shop.kept, shop.room)
-    return Line(net, rows, by)
+        net = ConstraintGraph(
+            problem.durations,
+            homes_of(rows, problem.stages, problem.microbatches),
+            problem.size,
+            problem.kept,
+            problem.room,
+        )
+    return Candidate(net, rows, by)
 
 
 @dataclass
@@ -98,8 +104,8 @@ class Effort:
 
 
 def improve(
-    given: Sequence[Line], least: Value, effort: Effort, part: int = 2, *, few: bool = False
-) -> list[Line]:  # fmt: skip
+    given: Sequence[Candidate], least: Value, effort: Effort, part: int = 2, *, few: bool = False
+) -> list[Candidate]:  # fmt: skip
     """The lines and the best that squeezing makes of them, the best first, with a part of the effort that is left.
 
     Attempts take turns; those that fell behind stop half-way. All end soon after the first of the `least` values is
@@ -131,7 +137,7 @@ def improve(
     return [line for _, _, line in sorted(lines, key=lambda each: each[:2])]
 
 
-def _unlike(lines: Sequence[Line]) -> list[Line]:
+def _unlike(lines: Sequence[Candidate]) -> list[Candidate]:
     """Those near the best that have no value in common with one before, and no name with two."""
     names: Counter[str] = Counter()
     values: set[Value] = set()
@@ -148,10 +154,10 @@ def _unlike(lines: Sequence[Line]) -> list[Line]:
 class _Attempt:
     """One line on its way: squeezed again and again, with looks that change, from what came out last."""
 
-    def __init__(self, line: Line, place: int, first: Sequence[tuple[int, bool]]) -> None:
+    def __init__(self, line: Candidate, place: int, first: Sequence[tuple[int, bool]]) -> None:
         self.line, self.best, self.first = line, line.value, first
         self.found = self.orders = line.orders
-        self.ways: list[tuple[Value, Line, Orders]] = []
+        self.ways: list[tuple[Value, Candidate, Orders]] = []
         self.last, self.count = line.value, 0
         self.chance = Chance(place)
 
@@ -175,15 +181,15 @@ class _Attempt:
         return self.chance.pick(LOOKS, "look"), self.chance.draw("polite") < POLITE
 
 
-def full(line: Line, shop: Shop) -> Line | None:
+def full(line: Candidate, problem: SchedulingProblem) -> Candidate | None:
     """The line as one of the shop, whose steady state it repeats if it has fewer microbatches; None if it cannot."""
-    return line if line.net.count == shop.microbatches else lengthen(line, shop.net)
+    return line if line.net.count == problem.microbatches else lengthen(line, problem.net)
 
 
-def hope(line: Line, shop: Shop) -> Fraction:
+def hope(line: Candidate, problem: SchedulingProblem) -> Fraction:
     """About how long the line is with as many microbatches as the shop, by how often they enter in its second half."""
     starts, count = line.times[0], line.net.count
     late, half = starts[count - 1], count // 2
     period = Fraction(late - starts[half], max(1, count - 1 - half))
-    more = (shop.microbatches - count) * period if line.by == "makespan" else Fraction(0)
-    return (line.value[0] + more) / shop.durations.scale
+    more = (problem.microbatches - count) * period if line.by == "makespan" else Fraction(0)
+    return (line.value[0] + more) / problem.durations.scale

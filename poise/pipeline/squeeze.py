@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from poise.pipeline.net import Way
+from poise.pipeline.constraint_graph import Direction
 
 Orders = list[list[int]]
 """Operations of each rank in order, by their numbers in the net."""
@@ -19,7 +19,7 @@ _NEVER = 1 << 200
 
 
 def squeeze(
-    way: Way, orders: Orders, look: int, polite: bool, begins: Sequence[int] | None = None
+    way: Direction, orders: Orders, look: int, polite: bool, begins: Sequence[int] | None = None
 ) -> tuple[Orders, list[int]]:  # fmt: skip
     """The orders and ends of ranks that look ahead past what they would have to wait for, from where each `begins`.
 

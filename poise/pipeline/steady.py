@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from poise.pipeline.candidate import Candidate
+from poise.pipeline.constraint_graph import ConstraintGraph, Rows
 from poise.pipeline.graph import Ints
-from poise.pipeline.line import Line
-from poise.pipeline.net import Net, Rows
 
 PERIODS = (1, 2, 3, 4, 6)
 """How many microbatches a repeated part may have."""
@@ -20,7 +20,7 @@ def short(ranks: int, microbatches: int) -> int:
     return microbatches if microbatches <= least + _COMMON else least + (microbatches - least) % _COMMON
 
 
-def lengthen(line: Line, net: Net) -> Line | None:
+def lengthen(line: Candidate, net: ConstraintGraph) -> Candidate | None:
     """The line on a net with more microbatches, or None where no instant is found at which all ranks repeat themselves.
 
     At an instant between two entries of microbatches each rank has before it a part of its order in which each stage
@@ -64,7 +64,7 @@ def _repeated(letters: Ints, begun: Ints, cut: int, period: int, times: int) -> 
     return np.concatenate([letters[:at], np.tile(part, times), letters[at:]])
 
 
-def _line(line: Line, rows: list[Ints], net: Net) -> Line | None:
+def _line(line: Candidate, rows: list[Ints], net: ConstraintGraph) -> Candidate | None:
     """The line of these letters (kind · stages + stage), if it runs and fits."""
     ranks = []
     for letters in rows:
@@ -72,5 +72,5 @@ def _line(line: Line, rows: list[Ints], net: Net) -> Line | None:
         batch = np.empty(len(letters), dtype=np.int64)
         batch[order] = np.arange(len(letters)) % net.count
         ranks.append(letters * net.count + batch)
-    found = Line(net, Rows(line.name, tuple(ranks)), line.by)
+    found = Candidate(net, Rows(line.name, tuple(ranks)), line.by)
     return found if found.fits and found.runs else None

@@ -12,14 +12,14 @@ from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.core.spec import Device, Format
-    from poise.plan.plan import Ask, Plan
+    from poise.plan.plan import Plan, PlanQuestion
     from poise.plan.trial import Trial
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlanOptions:
     """The options of `poise plan`; `json` is a file or `-`."""
 
     traffic: Path | None
@@ -56,79 +56,81 @@ class Wish:
     quiet: bool
 
 
-def plan_fleet(wish: Wish) -> bool:
+def plan_fleet(options: PlanOptions) -> bool:
     """Find a plan, print and write what was asked for; returns whether it was interrupted."""
-    from poise.experiment.meter import Bars
+    from poise.experiment.progress import Bars
     from poise.experiment.workers import workers_of
-    from poise.plan.plan import Ways, plan
+    from poise.plan.plan import SearchOptions, plan
     from poise.scenario.write import check_writable
 
-    if wish.json is not None and wish.json != "-":
-        check_writable(Path(wish.json), "--json")
-    if wish.out is not None:
-        check_writable(wish.out, "--out", folder=True)
-    workers, places = workers_of(wish.jobs, wish.ray), _places(wish)
-    asked = ask(wish)
+    if options.json is not None and options.json != "-":
+        check_writable(Path(options.json), "--json")
+    if options.out is not None:
+        check_writable(options.out, "--out", folder=True)
+    workers, places = workers_of(options.jobs, options.ray), _places(options)
+    asked = ask(options)
     with Bars() as bars:
-        ways = Ways(workers, wish.time_s, None if wish.quiet else bars, None if wish.quiet else Better())
+        ways = SearchOptions(
+            workers, options.time_s, None if options.quiet else bars, None if options.quiet else Better()
+        )
         found = plan(asked, ways)
-    _show(wish, found)
-    _write(wish, found, places)
+    _show(options, found)
+    _write(options, found, places)
     if found.best is None and not found.found.interrupted:
         raise UserError("no fleet of the devices given holds the SLO; what would is above")
     return found.found.interrupted
 
 
-def ask(wish: Wish) -> Ask:
+def ask(options: PlanOptions) -> PlanQuestion:
     """The question that the options state; UserError for what cannot be one."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
     from poise.plan.cap import read_caps
     from poise.plan.goal import AIMS, Goal, read_slo
-    from poise.plan.plan import Ask
+    from poise.plan.plan import PlanQuestion
     from poise.plan.start import read_start
     from poise.plan.traffic import Source
     from poise.scenario.engine_cost import EngineCost
 
-    slo, attainment = read_slo(wish.slo)
-    if wish.minimize not in AIMS:
-        raise UserError(f"--minimize {wish.minimize}: there is no such aim; give {', '.join(AIMS)}")
-    if wish.engine not in ENGINES:
-        raise UserError(f"--engine {wish.engine}: is not known; give {', '.join(ENGINES)}")
-    devices = tuple(dict.fromkeys(device(name) for name in _names(wish.devices, "--devices", "H100,L40S")))
-    prices, basis = _prices(wish, devices)
-    return Ask(
+    slo, attainment = read_slo(options.slo)
+    if options.minimize not in AIMS:
+        raise UserError(f"--minimize {options.minimize}: there is no such aim; give {', '.join(AIMS)}")
+    if options.engine not in ENGINES:
+        raise UserError(f"--engine {options.engine}: is not known; give {', '.join(ENGINES)}")
+    devices = tuple(dict.fromkeys(device(name) for name in _names(options.devices, "--devices", "H100,L40S")))
+    prices, basis = _prices(options, devices)
+    return PlanQuestion(
         source=Source(
-            wish.traffic, wish.rate, _length(wish.prompt_tokens, "--prompt-tokens"),
-            _length(wish.output_tokens, "--output-tokens"), wish.sets,
+            options.traffic, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
+            _length(options.output_tokens, "--output-tokens"), options.sets,
         ),
-        model=model(wish.model),
-        goal=Goal(slo, attainment, wish.minimize, wish.budget, wish.power_w),  # type: ignore[arg-type]
+        model=model(options.model),
+        goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]
         devices=devices,
         prices=prices,
         basis=basis,
-        formats=_formats(wish.formats, "--formats"),
-        kv=_formats(wish.kv, "--kv"),
-        engine=engine_defaults(wish.engine).engine(),
-        cost=EngineCost(wish.engine),
-        split=not wish.no_split,
-        mix=not wish.no_mix,
-        widest=wish.widest,
-        caps=read_caps(wish.cap_w, devices, wanted=wish.minimize == "energy" or wish.power_w is not None),
-        requests=wish.requests,
-        seeds=wish.seeds,
-        scale=wish.scale,
-        start=read_start(wish.start),
+        formats=_formats(options.formats, "--formats"),
+        kv=_formats(options.kv, "--kv"),
+        engine=engine_defaults(options.engine).engine(),
+        cost=EngineCost(options.engine),
+        split=not options.no_split,
+        mix=not options.no_mix,
+        widest=options.widest,
+        caps=read_caps(options.cap_w, devices, wanted=options.minimize == "energy" or options.power_w is not None),
+        requests=options.requests,
+        seeds=options.seeds,
+        scale=options.scale,
+        start=read_start(options.start),
     )  # fmt: skip
 
 
-def _prices(wish: Wish, devices: Iterable[Device]) -> tuple[dict[str, Any], str]:
+def _prices(options: PlanOptions, devices: Iterable[Device]) -> tuple[dict[str, Any], str]:
     """Prices where they are wanted: a fleet of least devices or energy needs none."""
     from poise.plan.prices import prices_of
 
     names = [each.name for each in devices]
-    if wish.prices is not None or wish.minimize == "cost" or wish.budget is not None:
-        return prices_of(names, wish.prices)
+    if options.prices is not None or options.minimize == "cost" or options.budget is not None:
+        return prices_of(names, options.prices)
     try:
         return prices_of(names, None)
     except UserError:
@@ -158,18 +160,18 @@ def _length(text: str | None, option: str) -> Any:
     return None if text is None else parse_value(text, f"{option} {text}")
 
 
-def _places(wish: Wish) -> dict[str, Any]:
+def _places(options: PlanOptions) -> dict[str, Any]:
     """Where the plan shall run, as `Setting` names it."""
     from poise.core.spec import Format
 
-    checkpoints = _pairs(wish.checkpoints, "--checkpoint", "fp8=RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8")
+    checkpoints = _pairs(options.checkpoints, "--checkpoint", "fp8=RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8")
     for name in checkpoints:
         if name not in get_args(Format):
             raise UserError(f"--checkpoint {name}=…: {name} is no format; give {', '.join(get_args(Format))}")
     return {
-        "hosts": () if wish.hosts is None else tuple(_names(wish.hosts, "--hosts", "gpu1,gpu2")),
+        "hosts": () if options.hosts is None else tuple(_names(options.hosts, "--hosts", "gpu1,gpu2")),
         "checkpoints": checkpoints,
-        "images": _pairs(wish.images, "--image", "NVIDIA=vllm/vllm-openai:v0.12.0"),
+        "images": _pairs(options.images, "--image", "NVIDIA=vllm/vllm-openai:v0.12.0"),
     }
 
 
@@ -203,23 +205,23 @@ class Better:
             print(f"{took:5.1f} s  {fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}", file=sys.stderr)
 
 
-def _show(wish: Wish, found: Plan) -> None:
+def _show(options: PlanOptions, found: Plan) -> None:
     from poise.plan.show import show_plan
 
-    if wish.json != "-" and not (wish.quiet and found.best is not None):
+    if options.json != "-" and not (options.quiet and found.best is not None):
         show_plan(found)
 
 
-def _write(wish: Wish, found: Plan, places: dict[str, Any]) -> None:
-    from poise.plan.told import told
+def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
+    from poise.plan.to_dict import told
     from poise.scenario.write import put_json
 
-    put_json(told(found), wish.json)
-    if wish.out is not None:
-        files = _write_folder(found, wish.out, places)
-        if not wish.quiet:
-            names = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
-            print("\n".join([names, *_lacking(found, places)]), file=sys.stderr if wish.json == "-" else sys.stdout)
+    put_json(told(found), options.json)
+    if options.out is not None:
+        files = _write_folder(found, options.out, places)
+        if not options.quiet:
+            names = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            print("\n".join([names, *_lacking(found, places)]), file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
@@ -235,7 +237,7 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
     """The page, the JSON, and what deploys the plan where there is one; `places` says where to."""
     from poise.plan.deploy.folder import write_deployment
     from poise.plan.page import write_page
-    from poise.plan.told import told
+    from poise.plan.to_dict import told
     from poise.scenario.write import write_json
 
     json_file = folder / "plan.json"

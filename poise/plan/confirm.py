@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from poise.plan.limits import Limits
-from poise.plan.search import Found
+from poise.plan.search import SearchResult
 from poise.plan.trial import Trial
 
 CANDIDATES = 10
@@ -30,7 +30,7 @@ class Confirmed:
     sure: Trial | None
 
 
-def confirm(found: Found, limits: Limits, stopped: Callable[[], bool] = bool) -> Confirmed:
+def confirm(found: SearchResult, limits: Limits, stopped: Callable[[], bool] = bool) -> Confirmed:
     """Look at the best fleets again, under fresh seeds where there are any, until one is sure.
 
     A recorded load has no fresh traffic: its interval is that over blocks of its own time. A fleet that is not sure is
@@ -59,7 +59,7 @@ def confirm(found: Found, limits: Limits, stopped: Callable[[], bool] = bool) ->
     return Confirmed(best, None)
 
 
-def _candidates(found: Found) -> Iterator[Trial]:
+def _candidates(found: SearchResult) -> Iterator[Trial]:
     """What holds in the search, of each fleet the best settings only."""
     seen: Counter[str] = Counter()
     for trial in sorted(found.best.values(), key=found.rank):

@@ -9,14 +9,14 @@ from math import ceil, log
 import numpy as np
 
 from poise.core.errors import CapacityError
-from poise.core.place import Bucket, Unit
-from poise.core.place import Demand as Sizes
+from poise.core.placement import Bucket, Unit
+from poise.core.placement import Demand as Sizes
 from poise.core.spec import Pool
 from poise.plan.bound import Bound, bound
 from poise.plan.demand import Demand
 from poise.plan.fleet import Fleet, unit_name
+from poise.plan.fleet_template import DOUBT, Mix
 from poise.plan.goal import Goal
-from poise.plan.kind import DOUBT, Mix
 from poise.policies.place.melange import Melange
 from poise.scenario.simulate import Cost
 

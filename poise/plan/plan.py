@@ -12,7 +12,7 @@ from poise.core.errors import CapacityError, UserError
 from poise.core.model import Model
 from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.experiment.interrupts import interrupts
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.experiment.workers import Workers
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.cap import Caps
@@ -23,10 +23,10 @@ from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
-from poise.plan.near import closest, smaller
+from poise.plan.near_misses import closest, smaller
 from poise.plan.prices import Price
-from poise.plan.scale import Grown, Scaled, scale, why_not
-from poise.plan.search import Found, ending, search
+from poise.plan.scale import Scaled, ScaledPlan, scale, why_not
+from poise.plan.search import SearchResult, ending, search
 from poise.plan.space import Space, space
 from poise.plan.spot import Spot, spot
 from poise.plan.start import Start
@@ -41,7 +41,7 @@ SEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlanQuestion:
     """What a plan is asked for.
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
@@ -82,12 +82,12 @@ class Plan:
     first_s, wall_s: seconds until the first fleet that holds (None: none did), and until the plan.
     """
 
-    ask: Ask
+    ask: PlanQuestion
     demand: Demand
     workload: dict[str, Any]
     units: Units
     space: Space
-    found: Found
+    found: SearchResult
     best: Trial | None
     sure: Trial | None = None
     unlimited: Trial | None = None
@@ -138,7 +138,7 @@ class Plan:
         return None if self.best is None else self.best.fleet
 
     @property
-    def _grown(self) -> Grown | None:
+    def _grown(self) -> ScaledPlan | None:
         return None if self.scaled is None else self.scaled.best
 
     @property
@@ -148,22 +148,22 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class SearchOptions:
     """How a search is run: by which workers; the seconds it may take; who is told of it."""
 
     workers: Workers = field(default_factory=Workers)
     time_s: float | None = None
-    meter: Meter | None = None
+    progress: Meter | None = None
     told: Callable[[Trial], None] | None = None
 
 
-def plan(ask: Ask, ways: Ways | None = None) -> Plan:
+def plan(ask: PlanQuestion, ways: SearchOptions | None = None) -> Plan:
     """Find the plan.
 
     Ctrl-C and the time limit end it with the best so far. CapacityError where no device holds the model; where the SLO
     cannot be met the plan has no best, and says why.
     """
-    since, ways = time.perf_counter(), ways or Ways()
+    since, ways = time.perf_counter(), ways or SearchOptions()
     demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.seeds, ask.requests)
     if ask.goal.slo.program_s is not None and not demand.turns:
         raise UserError("--slo program_s: the traffic has no programs; give e2e_s, or traffic with sessions or joins")
@@ -184,7 +184,7 @@ def plan(ask: Ask, ways: Ways | None = None) -> Plan:
     return replace(answer, wall_s=time.perf_counter() - since)
 
 
-def _units(ask: Ask, demand: Demand) -> Units:
+def _units(ask: PlanQuestion, demand: Demand) -> Units:
     per_hour = {name: each.per_hour for name, each in ask.prices.items()}
     kinds = units(
         ask.model, ask.devices, per_hour,
@@ -196,11 +196,11 @@ def _units(ask: Ask, demand: Demand) -> Units:
     return kinds
 
 
-def _search(where: Space, bench: Bench, limits: Limits, ways: Ways, time_s: float | None) -> Found:
-    return search(where, bench, limits, workers=ways.workers, time_s=time_s, meter=ways.meter, told=ways.told)
+def _search(where: Space, bench: Bench, limits: Limits, ways: SearchOptions, time_s: float | None) -> SearchResult:
+    return search(where, bench, limits, workers=ways.workers, time_s=time_s, progress=ways.progress, told=ways.told)
 
 
-def _finished(plan: Plan, limits: Limits, ways: Ways, left_s: float | None) -> Plan:
+def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | None) -> Plan:
     """The plan with what is looked at once the search is over; an interruption leaves out the rest."""
     found, free = plan.found, plan.ask.goal.unlimited
     with interrupts() as stop, ending(stop, left_s):

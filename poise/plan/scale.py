@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.spec import Pool
 from poise.core.units import SECOND, ps, seconds
 from poise.plan.autoscale import Autoscale
 from poise.plan.demand import Demand
+from poise.plan.early_stop import SloFeasibility
 from poise.plan.fleet import Fleet, unit_name
-from poise.plan.hope import Hope
 from poise.plan.start import Start
 from poise.plan.trial import Bench
 from poise.report.figures import Curves
@@ -53,7 +53,7 @@ WINDOWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class ScaledPlan:
     """One simulation of the whole traffic; scaler is empty for the constant fleet.
 
     attainment: at most, where `cut` says that it could not hold any more and was ended; then other figures are None.
@@ -89,9 +89,9 @@ class Scaled:
     fleet: Fleet
     pool: int
     start_s: float
-    constant: Grown
-    tried: tuple[Grown, ...]
-    best: Grown | None
+    constant: ScaledPlan
+    tried: tuple[ScaledPlan, ...]
+    best: ScaledPlan | None
     curves: Mapping[str, Curves]
     hours: float
     wall_s: float
@@ -132,7 +132,7 @@ def scale(fleet: Fleet, bench: Bench, start: Start, stopped: Callable[[], bool] 
     stage = _Stage(made, at, bench)
     whole = stage.run(fleet, "", {})
     constant = stage.grown(fleet, whole, "", {})
-    tried, kept = list[Grown](), whole
+    tried, kept = list[ScaledPlan](), whole
     for scaler in SCALERS:
         for settings in _settings(scaler, stage.most(whole), bench.demand):
             if stopped():
@@ -165,22 +165,22 @@ class _Stage:
     def run(self, fleet: Fleet, scaler: str, settings: Mapping[str, Any]) -> Run:
         """One simulation; one with a scaler is cut once it cannot hold."""
         bench = self.bench
-        hope = Hope(bench.slo, bench.goal.attainment, bench.demand.warmup_s) if scaler else None
+        feasibility = SloFeasibility(bench.slo, bench.goal.attainment, bench.demand.warmup_s) if scaler else None
         return simulate(
             fleet.cluster(),
             bench.demand.whole,
             fleet.policies(scaler, settings),
             cost=bench.cost,
             belief=bench.belief,
-            stopping=Stopping(enough=None if hope is None else hope.gone),
+            stopping=Stopping(enough=None if feasibility is None else feasibility.gone),
         )
 
-    def grown(self, fleet: Fleet, run: Run, scaler: str, settings: Mapping[str, Any]) -> Grown:
+    def grown(self, fleet: Fleet, run: Run, scaler: str, settings: Mapping[str, Any]) -> ScaledPlan:
         """What a run came to."""
         bench, warmup_s = self.bench, self.bench.demand.warmup_s
         if run.interrupted:
-            left = Hope(bench.slo, bench.goal.attainment, warmup_s).left(run, run.ended_at)
-            return Grown(scaler, settings, left, cut=True)
+            left = SloFeasibility(bench.slo, bench.goal.attainment, warmup_s).left(run, run.ended_at)
+            return ScaledPlan(scaler, settings, left, cut=True)
         cluster = fleet.cluster()
         figures = measure(run, cluster, bench.slo, warmup_s=warmup_s)
         paid, _ = dollars(run, cluster)
@@ -189,7 +189,7 @@ class _Stage:
             for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True)
         )
         changes = figures.scaling
-        return Grown(
+        return ScaledPlan(
             scaler, settings, figures.slo_attainment or 0.0, paid, hours,
             0 if changes is None else changes.scale_ups,
             0 if changes is None else changes.scale_downs,
@@ -222,7 +222,7 @@ def _weight(pool: Pool) -> tuple[float, int]:
     return devices * (pool.price_per_hour or 0.0), devices
 
 
-def _holds(grown: Grown, bench: Bench) -> bool:
+def _holds(grown: ScaledPlan, bench: Bench) -> bool:
     return not grown.cut and grown.attainment >= bench.goal.attainment
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poise.experiment.interrupts import interrupts
-from poise.experiment.meter import Meter
-from poise.experiment.workers import Crew, Workers, crew
+from poise.experiment.progress import Meter
+from poise.experiment.workers import WorkerPool, Workers, worker_pool
 from poise.plan.change import LOOSER
 from poise.plan.fleet import Fleet
-from poise.plan.kind import Kind, Same
+from poise.plan.fleet_template import FleetTemplate, Same
 from poise.plan.limits import Limits, value_of
-from poise.plan.polish import fewer, lower, variants
+from poise.plan.local_search import fewer, lower, variants
 from poise.plan.size import Sized, climb
 from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
@@ -37,10 +37,10 @@ BELOW = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Job:
     """One climb, for a process. best: the least that is known to hold, of what is made least."""
 
-    kind: Kind
+    kind: FleetTemplate
     bench: Bench
     limits: Limits
     best: float = float("inf")
@@ -55,7 +55,7 @@ class Errand:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """What has been found. best: the best trial that holds, by kind.  trials: all of them.  why: why a kind has none.
 
     left_out: kinds whose floor was dearer.  interrupted: whether the user or the time limit ended it.
@@ -104,17 +104,17 @@ def search(
     *,
     workers: Workers | None = None,
     time_s: float | None = None,
-    meter: Meter | None = None,
+    progress: Meter | None = None,
     told: Callable[[Trial], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
     workers: where; the best does not depend on it.  told: is told of each trial that is better than all before.
     """
-    found, since = Found(bench), time.perf_counter()
+    found, since = SearchResult(bench), time.perf_counter()
     with interrupts() as stop, ending(stop, time_s):
-        with crew(workers or Workers(), stop, _climbed) as hands:
-            _Running(space, bench, limits, found, hands, meter, told, since).run()
+        with worker_pool(workers or Workers(), stop, _climbed) as hands:
+            _Running(space, bench, limits, found, hands, progress, told, since).run()
         found.interrupted = stop.is_set()
     return found
 
@@ -134,8 +134,8 @@ def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _climbed(errand: Errand, stopped: Callable[[], bool]) -> Sized:
-    return errand.climbed(stopped)
+def _climbed(job: Job, stopped: Callable[[], bool]) -> Sized:
+    return job.climbed(stopped)
 
 
 @dataclass(slots=True)
@@ -145,12 +145,12 @@ class _Running:
     space: Space
     bench: Bench
     limits: Limits
-    found: Found
-    crew: Crew[Errand, Sized]
-    meter: Meter | None
+    found: SearchResult
+    pool: WorkerPool[Job, Sized]
+    progress: Meter | None
     told: Callable[[Trial], None] | None
     since: float
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, FleetTemplate] = field(default_factory=dict)
     ended: int = 0
     begun: int = 0
     _first: Trial | None = None
@@ -159,8 +159,8 @@ class _Running:
         """Kinds, then the settings of the best."""
         first = next((kind for kind in self.space.kinds if isinstance(kind, Same)), None)
         if first is not None:  # at once and in this process: an answer to begin with, of a kind that is quickly tried
-            errand = next(self._errands([first], NEAR))
-            self._done(errand.climbed(held=self._held))
+            job = next(self._errands([first], NEAR))
+            self._done(job.climbed(held=self._held))
         self._work([kind for kind in self.space.kinds if kind is not first], NEAR)
         self._work(self.space.later(), NEAR)
         ranked = sorted(self.found.best, key=lambda name: self.found.rank(self.found.best[name]))
@@ -171,10 +171,10 @@ class _Running:
         if (winner := self.found.winner) is not None:
             self._work(fewer(winner.fleet), BELOW)
 
-    def _work(self, kinds: Iterable[Kind], near: float) -> None:
-        self.crew.work(self._errands(kinds, near), self._done)
+    def _work(self, kinds: Iterable[FleetTemplate], near: float) -> None:
+        self.pool.work(self._errands(kinds, near), self._done)
 
-    def _errands(self, kinds: Iterable[Kind], near: float) -> Iterator[Errand]:
+    def _errands(self, kinds: Iterable[FleetTemplate], near: float) -> Iterator[Job]:
         """Climbs that are still worth it when they are asked for."""
         goal, demand = self.bench.goal, self.bench.demand
         for kind in kinds:
@@ -185,7 +185,7 @@ class _Running:
                 continue
             self.kinds[kind.name] = kind
             self.begun += 1
-            yield Errand(kind, self.bench, replace(self.limits, most=most), best)
+            yield Job(kind, self.bench, replace(self.limits, most=most), best)
 
     def _least(self) -> float:
         winner = self.found.winner
@@ -207,5 +207,5 @@ class _Running:
             self.found.first_s = time.perf_counter() - self.since
         if self.told is not None and now is not None and now is not before and now is not self._first:
             self.told(now)
-        if self.meter is not None:
-            self.meter("kinds of fleet", self.ended, max(self.begun, self.ended))
+        if self.progress is not None:
+            self.progress("kinds of fleet", self.ended, max(self.begun, self.ended))

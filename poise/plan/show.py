@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from poise.plan.plan import Plan
-from poise.plan.scale import SAVES, Grown, Scaled, pool_name, why_not
+from poise.plan.scale import SAVES, Scaled, ScaledPlan, pool_name, why_not
 from poise.plan.trial import Trial
 from poise.plan.verdict import SAID, binding, nothing, slack
 from poise.report.table import show
@@ -129,18 +129,18 @@ def _scaled(scaled: Scaled) -> Iterator[str]:
     )
 
 
-def written(grown: Grown) -> str:
+def written(grown: ScaledPlan) -> str:
     """A scaler with its settings."""
     settings = ", ".join(f"{name} {value}" for name, value in grown.settings.items())
     return f"{grown.scaler} ({settings})" if grown.scaler else "always all"
 
 
-def share(grown: Grown) -> str:
+def share(grown: ScaledPlan) -> str:
     """How many arrivals met the SLO."""
     return f"{'at most ' if grown.cut else ''}{100 * grown.attainment:.2f} %"
 
 
-def spent(grown: Grown) -> str:
+def spent(grown: ScaledPlan) -> str:
     """Dollars and device-hours."""
     price = "" if not grown.dollars else f"${grown.dollars:.2f} and "
     return "–" if grown.device_hours is None else f"{price}{grown.device_hours:.4g} device-hours"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from poise.plan.fleet import Fleet
-from poise.plan.kind import Kind
+from poise.plan.fleet_template import FleetTemplate
 from poise.plan.trial import Bench, Trial
 
 HIGHEST = 4
@@ -28,7 +28,7 @@ class Sized:
 
 
 def climb(
-    kind: Kind,
+    kind: FleetTemplate,
     bench: Bench,
     allowed: Callable[[Fleet], str],
     stopped: Callable[[], bool] = bool,

@@ -9,8 +9,8 @@ from itertools import product
 from poise.core.spec import Pool
 from poise.plan.bound import Bound, bound
 from poise.plan.demand import Demand
+from poise.plan.fleet_template import FleetTemplate, Same, Split
 from poise.plan.goal import Goal
-from poise.plan.kind import Kind, Same, Split
 from poise.plan.mix import mixes
 from poise.scenario.simulate import Cost
 
@@ -25,8 +25,8 @@ class Space:
     """Kinds by what they cost at least.  later: more of them, which take longer to make.  bounds: every replica with
     its closed form.  slow: those that cannot meet the SLO even with one request, whatever their number."""
 
-    kinds: tuple[Kind, ...]
-    later: Callable[[], Sequence[Kind]]
+    kinds: tuple[FleetTemplate, ...]
+    later: Callable[[], Sequence[FleetTemplate]]
     bounds: tuple[Bounded, ...]
     slow: tuple[Bounded, ...]
 
@@ -48,12 +48,12 @@ def space(
     """
     bounds = [(pool, bound(pool, cost.build(pool), demand, goal)) for pool in pools]
     able = [each for each in bounds if each[1].meets(goal)]
-    kinds: list[Kind] = [Same(pool, each, demand.rate, router(demand)) for pool, each in able]
+    kinds: list[FleetTemplate] = [Same(pool, each, demand.rate, router(demand)) for pool, each in able]
     if split:
         kinds += splits(bounds, demand, goal)
     kinds.sort(key=lambda kind: (least(kind, demand, goal), kind.name))
 
-    def later() -> Sequence[Kind]:
+    def later() -> Sequence[FleetTemplate]:
         return mixes(able, demand, goal, cost, available or {}) if mix and goal.minimize == "cost" else ()
 
     return Space(tuple(kinds), later, tuple(bounds), tuple(each for each in bounds if not each[1].meets(goal)))
@@ -64,7 +64,7 @@ def router(demand: Demand) -> str:
     return "prefix_cache" if demand.hit > 0 else "least_requests"
 
 
-def splits(bounds: Sequence[Bounded], demand: Demand, goal: Goal) -> list[Kind]:
+def splits(bounds: Sequence[Bounded], demand: Demand, goal: Goal) -> list[FleetTemplate]:
     """Pairs of a replica for prompts and one for output tokens, of those that are cheapest for each.
 
     The prefill side must meet the time to first token alone, the decode side the time per token.
@@ -80,7 +80,7 @@ def splits(bounds: Sequence[Bounded], demand: Demand, goal: Goal) -> list[Kind]:
     ]
 
 
-def least(kind: Kind, demand: Demand, goal: Goal) -> float:
+def least(kind: FleetTemplate, demand: Demand, goal: Goal) -> float:
     """What the goal makes least, at the kind's floor: no fleet of the kind that holds the SLO has less."""
     fleet = kind.fleet(kind.floor)
     if goal.minimize == "cost":

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.spec import Belief, Slo
 from poise.core.units import SECOND, ps
 from poise.plan.demand import Demand
+from poise.plan.early_stop import SloFeasibility, looser
 from poise.plan.fleet import Fleet
 from poise.plan.goal import PARTS, Goal
-from poise.plan.hope import Hope, looser
 from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats, Path, Sample, interval, settle
 from poise.report.latency import column, counted, durations
@@ -106,12 +106,12 @@ class Bench:
         patience: a lone run is cut once too many arrivals have missed a limit of the SLO by this factor.
         """
         loads, warmup = workloads or self.demand.stretches, self.demand.warmup_s
-        hope = None
+        feasibility = None
         if len(loads) == 1 and patience < inf:
-            hope = Hope(looser(self.goal.slo, patience, self.front_s), self.goal.attainment, warmup)
-        runs = [self._run(fleet, load, seed, hope) for seed, load in enumerate(loads)]
-        if hope is not None and runs[0].interrupted and hope.gone(runs[0], runs[0].ended_at):
-            return self._cut(fleet, runs[0], hope)
+            feasibility = SloFeasibility(looser(self.goal.slo, patience, self.front_s), self.goal.attainment, warmup)
+        runs = [self._run(fleet, load, seed, feasibility) for seed, load in enumerate(loads)]
+        if feasibility is not None and runs[0].interrupted and feasibility.gone(runs[0], runs[0].ended_at):
+            return self._cut(fleet, runs[0], feasibility)
         figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
         shares = [_share(run, self.slo, warmup) for run in runs]
         return Trial(
@@ -134,22 +134,22 @@ class Bench:
         """The trial to its end, if it was cut."""
         return self.trial(trial.fleet) if trial.cut else trial
 
-    def _cut(self, fleet: Fleet, run: Run, hope: Hope) -> Trial:
+    def _cut(self, fleet: Fleet, run: Run, feasibility: SloFeasibility) -> Trial:
         """The trial of a run that was ended since it could not hold."""
-        figures = measure(run, fleet.cluster(), self.slo, warmup_s=hope.warmup_s)
+        figures = measure(run, fleet.cluster(), self.slo, warmup_s=feasibility.warmup_s)
         return Trial(
             fleet=fleet,
-            attainment=Hope(self.slo, hope.share, hope.warmup_s).left(run, run.ended_at),
+            attainment=SloFeasibility(self.slo, feasibility.share, feasibility.warmup_s).left(run, run.ended_at),
             spread=None, ttft_s=None, tpot_s=None, e2e_s=None, program_s=None,
             watts=_watts(fleet, [run]),
             usd_per_mtok=None, j_per_mtok=None,
             busy_time=figures.busy_time.mean or 0.0,
             hit=figures.prefix_hit_rate,
-            misses=_misses([run], self.slo, hope.warmup_s),
+            misses=_misses([run], self.slo, feasibility.warmup_s),
             cut=True,
         )  # fmt: skip
 
-    def _run(self, fleet: Fleet, workload: Workload, seed: int, hope: Hope | None) -> Run:
+    def _run(self, fleet: Fleet, workload: Workload, seed: int, feasibility: SloFeasibility | None) -> Run:
         return simulate(
             fleet.cluster(),
             workload,
@@ -157,7 +157,7 @@ class Bench:
             cost=self.cost,
             belief=self.belief,
             seed=seed,
-            stopping=Stopping(enough=None if hope is None else hope.gone),
+            stopping=Stopping(enough=None if feasibility is None else feasibility.gone),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import PARTS, Goal
-from poise.plan.near import closest, smaller
+from poise.plan.near_misses import closest, smaller
 from poise.plan.plan import Plan
 from poise.plan.trial import Trial
 

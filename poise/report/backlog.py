@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.units import ps
 from poise.report.intervals import Interval
 from poise.report.latency import column

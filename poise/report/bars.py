@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import accumulate
 
-from poise.core.blame import MEANING, PARTS
+from poise.core.records.blame import MEANING, PARTS
 from poise.report.axis import Axis, fit
 from poise.report.blame import SAMPLES, STRETCHES
 from poise.report.chart import WIDTH

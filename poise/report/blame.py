@@ -1,4 +1,4 @@
-"""Mean latency attribution of requests, by the parts of `core.blame`."""
+"""Mean latency attribution of requests, by the parts of `core.records.blame`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.blame import PARTS
-from poise.core.records import Run
+from poise.core.records.blame import PARTS
+from poise.core.records.records import Run
 from poise.core.units import SECOND
 from poise.report.latency import column, durations, finished, total
 from poise.report.table import show

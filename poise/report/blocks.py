@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.spec import Slo
 from poise.core.units import SECOND
 from poise.report.bootstrap import Floats, Path, Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import NOT_YET, Run
+from poise.core.records.records import NOT_YET, Run
 from poise.core.units import SECOND
 from poise.report.figures import Curve
 from poise.report.latency import PERCENTILES, Picoseconds, latencies

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.blame import PARTS
 from poise.core.errors import UserError
+from poise.core.records.blame import PARTS
 from poise.report.blame import STRETCHES, tail
 from poise.report.cause import Cause, first_cause
 from poise.report.margin import margin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.units import seconds
 from poise.report.axis import Axis
 from poise.report.figures import Curve, Curves

@@ -63,7 +63,7 @@ def fleet(curves: Curves) -> Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReplicaHistory:
     """A line over time, of one replica or of the mean of several with the lowest and the highest of them."""
 
     mean: Floats
@@ -71,10 +71,10 @@ class Course:
     high: Floats | None = None
 
 
-def courses(some: Fleet, pools: Sequence[str]) -> dict[str, Course]:
+def courses(some: Fleet, pools: Sequence[str]) -> dict[str, ReplicaHistory]:
     """One line per replica if there are few; else one per pool, as `pools` names it by replica (empty: one in all)."""
     if len(some.replicas) <= LINES:
-        return {title(each, pools): Course(row) for each, row in zip(some.replicas, some.values, strict=True)}
+        return {title(each, pools): ReplicaHistory(row) for each, row in zip(some.replicas, some.values, strict=True)}
     members: dict[str, list[int]] = {}
     for row, replica in enumerate(some.replicas):
         members.setdefault(pools[replica] if pools else "", []).append(row)
@@ -84,7 +84,7 @@ def courses(some: Fleet, pools: Sequence[str]) -> dict[str, Course]:
     }
 
 
-def over(values: Floats) -> Course:
+def over(values: Floats) -> ReplicaHistory:
     """Mean, lowest and highest over the first axis, of what is known; NaN where nothing is."""
     known = ~np.isnan(values)
     count = known.sum(axis=0)
@@ -93,7 +93,7 @@ def over(values: Floats) -> Course:
         np.where(known, values, np.inf).min(axis=0),
         np.where(known, values, -np.inf).max(axis=0),
     )
-    return Course(*(np.where(count > 0, each, np.nan) for each in found))
+    return ReplicaHistory(*(np.where(count > 0, each, np.nan) for each in found))
 
 
 def title(replica: int, pools: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ HATCH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shade:
+class HeatCell:
     """Colours from 0 to `top` in `levels` steps."""
 
     top: float
@@ -51,16 +51,16 @@ class Shade:
         return np.where(np.isnan(values), self.levels + 1, level).astype(np.uint8)
 
 
-def shade(highest: float, kind: Kind) -> Shade:
+def shade(highest: float, kind: Kind) -> HeatCell:
     """A scale up to the highest value: a colour for each count, if not too many, or for each half percent."""
     if kind == "share":
         top = max(math.ceil(100 * highest), 1) / 100
-        return Shade(top, min(round(200 * top), LEVELS), kind)
+        return HeatCell(top, min(round(200 * top), LEVELS), kind)
     top = max(math.ceil(highest), 1)
-    return Shade(top, min(top, LEVELS), kind)
+    return HeatCell(top, min(top, LEVELS), kind)
 
 
-def legend(label: str, scale: Shade, *, gaps: bool) -> str:
+def legend(label: str, scale: HeatCell, *, gaps: bool) -> str:
     """The colours from nothing to the most, with both ends in words. gaps: some replica was not up all the time."""
     bar = '<svg viewBox="0 0 160 12" aria-hidden="true"><rect width="160" height="12" rx="2" fill="url(#heat)"/></svg>'
     hatched = '<svg class="none" viewBox="0 0 16 12" aria-hidden="true"><rect width="16" height="12" '
@@ -71,7 +71,7 @@ def legend(label: str, scale: Shade, *, gaps: bool) -> str:
 
 
 def heat(
-    title: str, some: Fleet, scale: Shade, across: Axis, ticks: Sequence[str], timeline: Mapping[str, Curves] = NONE
+    title: str, some: Fleet, scale: HeatCell, across: Axis, ticks: Sequence[str], timeline: Mapping[str, Curves] = NONE
 ) -> str:
     """The map of a fleet over an axis of time that another drawing labels; `ticks` names its rows.
 

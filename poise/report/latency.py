@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.errors import UserError
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.units import SECOND, ps
 
 Picoseconds = NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poise.core.records import STATUS, Run
+from poise.core.records.records import STATUS, Run
 from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
 from poise.report.blame import Means, means

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from poise.core.records import STATUS, Run
+from poise.core.records.records import STATUS, Run
 from poise.core.spec import Cluster
 from poise.report.files import replacing
 from poise.report.spending import pools_by_replica

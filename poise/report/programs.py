@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.units import ps
 from poise.report.latency import Mask, Picoseconds, Rows, column
 

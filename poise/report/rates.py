@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.units import ps, seconds
 from poise.report.latency import column, counted
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.blame import PARTS
 from poise.core.errors import UserError
-from poise.core.records import STATUS, Run
+from poise.core.records.blame import PARTS
+from poise.core.records.records import STATUS, Run
 from poise.core.units import SECOND
 from poise.report.files import replacing
 from poise.report.latency import column

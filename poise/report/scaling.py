@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run, Scaled
+from poise.core.records.records import Run, Scaled
 from poise.core.spec import Cluster
 from poise.core.units import SECOND, ps, seconds
 from poise.report.chart import Line, Scale, chart, swatch

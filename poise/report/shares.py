@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.report.intervals import Interval
 from poise.report.latency import latencies
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 from io import StringIO
 
-from poise.core.blame import PARTS
+from poise.core.records.blame import PARTS
 from poise.report.blame import STRETCHES
 from poise.report.figures import Case, by_load
 from poise.report.fleet import title

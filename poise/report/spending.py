@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poise.core.power import POWER, cap_of
-from poise.core.records import NOT_YET, ReplicaStats, Run
+from poise.core.records.records import NOT_YET, ReplicaStats, Run
 from poise.core.spec import Cluster, Pool
 from poise.core.units import SECOND, seconds
 from poise.report.rates import Window

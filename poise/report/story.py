@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from poise.core.blame import PARTS
-from poise.core.diary import Happening
+from poise.core.records.blame import PARTS
+from poise.core.records.request_log import LogEntry
 from poise.core.units import seconds
-from poise.report.teller import Teller, count
+from poise.report.story_format import StoryFormatter, count
 from poise.report.wording import duration
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StoryLine:
     """What happened: the instant and how long after the arrival it was (seconds), where, and what, in words."""
 
     at_s: float
@@ -31,7 +31,7 @@ class Story:
     parts, typical: seconds by part of its time, and in the mean over the `finished` requests of the run.
     """
 
-    lines: list[Line]
+    lines: list[StoryLine]
     row: Mapping[str, Any]
     parts: Mapping[str, float]
     typical: Mapping[str, float]
@@ -81,21 +81,21 @@ _UNSETTLED = ("arrived", "came_back", "lost")
 """After these the gateway decides at once, if it can."""
 
 
-def story_lines(happenings: Sequence[Happening], row: Mapping[str, Any], ended_s: float) -> Iterator[Line]:
+def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s: float) -> Iterator[StoryLine]:
     """The lines of a request that arrived; `row` is that of `requests_frame`, `ended_s` the end of the run."""
-    teller = Teller(row)
+    teller = StoryFormatter(row)
     arrived = row["arrival_s"]
     last = -1
     for number, happening in enumerate(happenings):
         said = teller.tell(happening)
         at, last = seconds(happening.at), happening.replica if happening.replica >= 0 else last
         if said:
-            yield Line(at, at - arrived, _place(happening.replica), said)
+            yield StoryLine(at, at - arrived, _place(happening.replica), said)
         if happening.what in _UNSETTLED and all(each.at > happening.at for each in happenings[number + 1 :][:1]):
-            yield Line(at, at - arrived, _place(-1), "waits: no replica can take it, or others are held before it")
+            yield StoryLine(at, at - arrived, _place(-1), "waits: no replica can take it, or others are held before it")
     at = ended_s if row["ended_s"] is None else row["ended_s"]  # unfinished, or lost and held to the end
     gone = row["status"] in ("rejected", "lost", "cancelled")
-    yield Line(at, at - arrived, _place(-1 if gone else last), _end(row))
+    yield StoryLine(at, at - arrived, _place(-1 if gone else last), _end(row))
 
 
 def _place(replica: int) -> str:

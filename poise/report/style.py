@@ -6,7 +6,7 @@ _PARTS = (
     "#8d8d8d", "#5f5f5f", "#b9a27c", "#7a1f1f", "#e08214", "#2b6cb0", "#8e44ad", "#8fb8de",
     "#c2185b", "#f06292", "#1b9e77", "#8fd3b6", "#00838f", "#c9c9a0", "#c0392b", "#6d4c41",
 )  # fmt: skip
-"""Colours of the parts of `core.blame`: own work dark, that of others the same in light, delays apart."""
+"""Colours of the parts of `core.records.blame`: own work dark, that of others the same in light, delays apart."""
 
 # Colours: Okabe and Ito, "Color Universal Design" (2008), darkened or lightened until lines stand out from the ground.
 TINTS = """

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.blame import PARTS
-from poise.core.records import Run
+from poise.core.records.blame import PARTS
+from poise.core.records.records import Run
 from poise.core.units import SECOND
 from poise.report.latency import column, durations
 
@@ -24,7 +24,7 @@ COLUMNS = (
     "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "migrations", "retries", *PARTS,
 )  # fmt: skip
 """Columns of a listed request: as in `requests_frame`, with `queue_s` from its arrival to its (last) dispatch, and
-seconds by part of its time (see `core.blame`)."""
+seconds by part of its time (see `core.records.blame`)."""
 
 Rows = Sequence[Mapping[str, float | None]]
 

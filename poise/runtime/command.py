@@ -15,7 +15,7 @@ from poise.runtime.size import Size
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RunOptions:
     """The options."""
 
     text: Path
@@ -56,13 +56,15 @@ class Wish:
         return job
 
 
-def run(wish: Wish) -> None:
+def run(options: RunOptions) -> None:
     """Train. Everything that can be wrong is said before a process starts."""
     world = os.environ.get("WORLD_SIZE") if "RANK" in os.environ else None
-    if world is not None and wish.ranks is not None and wish.ranks != int(world):
-        raise UserError(f"--ranks {wish.ranks}: torchrun has started {world} processes; leave it out")
+    if world is not None and options.ranks is not None and options.ranks != int(world):
+        raise UserError(f"--ranks {options.ranks}: torchrun has started {world} processes; leave it out")
     processes = int(world) if world is not None else None
-    job = wish.job(processes if world is not None else wish.ranks and wish.ranks * wish.replicas * wish.tensor)
+    job = options.job(
+        processes if world is not None else options.ranks and options.ranks * options.replicas * options.tensor
+    )
     if importlib.util.find_spec("torch") is None:
         raise UserError("training needs PyTorch: pip install 'poise[torch]'")
     _writable(job)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from poise.runtime.size import Size, check_stages
-from poise.runtime.tensor import Beside, enter, leave
+from poise.runtime.tensor import TensorPeers, enter, leave
 
 
 class Embedding(nn.Module):
@@ -32,7 +32,7 @@ class Attention(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.heads = size.heads
-        self.beside: Beside | None = None
+        self.beside: TensorPeers | None = None
         self.norm = nn.LayerNorm(size.hidden)
         self.qkv = nn.Linear(size.hidden, 3 * size.hidden)
         self.out = nn.Linear(size.hidden, size.hidden)
@@ -45,7 +45,7 @@ class Attention(nn.Module):
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + leave(mixed.transpose(1, 2).reshape(batch, length, -1), self.out, self.beside)
 
-    def share(self, beside: Beside) -> None:
+    def share(self, beside: TensorPeers) -> None:
         """Keep this rank's heads alone."""
         self.beside, self.heads = beside, self.heads // beside.parts
         self.qkv.weight, self.qkv.bias = (beside.cut(each, 0, 3) for each in (self.qkv.weight, self.qkv.bias))
@@ -57,7 +57,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.beside: Beside | None = None
+        self.beside: TensorPeers | None = None
         self.norm = nn.LayerNorm(size.hidden)
         self.up = nn.Linear(size.hidden, 4 * size.hidden)
         self.down = nn.Linear(4 * size.hidden, size.hidden)
@@ -66,7 +66,7 @@ class FeedForward(nn.Module):
         """(batch, length, hidden) to the same."""
         return x + leave(functional.gelu(self.up(enter(self.norm(x), self.beside))), self.down, self.beside)
 
-    def share(self, beside: Beside) -> None:
+    def share(self, beside: TensorPeers) -> None:
         """Keep this rank's part of the inner width alone."""
         self.beside = beside
         self.up.weight, self.up.bias = (beside.cut(each, 0) for each in (self.up.weight, self.up.bias))
@@ -88,7 +88,7 @@ class Head(nn.Module):
 
 
 def decoder(
-    size: Size, *, seed: int = 0, dtype: torch.dtype = torch.float32, beside: Beside | None = None
+    size: Size, *, seed: int = 0, dtype: torch.dtype = torch.float32, beside: TensorPeers | None = None
 ) -> list[nn.Module]:  # fmt: skip
     """The modules of a decoder in order, the same weights for the same seed; with `beside` this rank's part of them."""
     size.check()

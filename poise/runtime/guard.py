@@ -50,7 +50,7 @@ class State(NamedTuple):
     done: bool
 
 
-class Board:
+class StatusBoard:
     """What each rank of this machine is doing, in shared memory, so that it outlives the rank."""
 
     def __init__(self, memory: Any) -> None:
@@ -78,7 +78,7 @@ class Seat:
     rank: int
     count: int
     connect: Callable[[], Store]
-    board: Board | None = None
+    board: StatusBoard | None = None
     """Where there is one, somebody waits for the ranks and tells the message; else the rank does it itself."""
 
 

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from poise.runtime.norm import factor, scale, squares
 from poise.runtime.pipeline import Pipeline
-from poise.runtime.tensor import Beside
+from poise.runtime.tensor import TensorPeers
 
 
 class LateNorm:
@@ -31,7 +31,7 @@ class LateNorm:
 
     def __init__(
         self, pipeline: Pipeline, parts: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], most: float,
-        beside: Beside | None = None,
+        beside: TensorPeers | None = None,
     ) -> None:  # fmt: skip
         self._pipeline, self._beside = pipeline, beside
         self._weights = [weight for part in parts.values() for weight in part.parameters() if weight.requires_grad]

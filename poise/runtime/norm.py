@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.runtime.pipeline import Pipeline
-from poise.runtime.tensor import Beside, counted
+from poise.runtime.tensor import TensorPeers, counted
 
 
-def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float, beside: Beside | None = None) -> float:
+def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float, beside: TensorPeers | None = None) -> float:
     """Scale all gradients so that their norm is at most `most`; the norm before. A collective.
 
     beside: the ranks that have other parts of the same stages.
@@ -25,7 +25,7 @@ def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float, beside: Be
     return norm
 
 
-def squares(pipeline: Pipeline, beside: Beside | None = None) -> Tensor:
+def squares(pipeline: Pipeline, beside: TensorPeers | None = None) -> Tensor:
     """The sum of squares of this rank's stages' gradients; those of copies are counted on the first one's rank."""
     total = torch.zeros((), dtype=torch.float64, device=pipeline.wire.device)
     parts: list[nn.Module] = [

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from poise.core.errors import PoiseError, RankError
-from poise.runtime.guard import BLAME, EXIT, Board, Seat
+from poise.runtime.guard import BLAME, EXIT, Seat, StatusBoard
 
 HOST = "127.0.0.1"
 
@@ -43,7 +43,7 @@ class Ranks:
     def __init__(self, count: int, main: Main, *, timeout_s: float = 60.0) -> None:
         importlib.import_module("torch._dynamo")  # or every rank would load it with its first optimizer
         context = multiprocessing.get_context("fork")
-        self._board = Board(context.RawArray("c", Board.size(count)))
+        self._board = StatusBoard(context.RawArray("c", StatusBoard.size(count)))
         ends = [context.Pipe() for _ in range(count)]
         sys.stdout.flush()
         self.processes: list[BaseProcess] = [
@@ -108,7 +108,7 @@ class Ranks:
 
 
 def _run(
-    rank: int, count: int, main: Main, timeout_s: float, end: Connection, parent: int, board: Board
+    rank: int, count: int, main: Main, timeout_s: float, end: Connection, parent: int, board: StatusBoard
 ) -> None:  # fmt: skip
     """The life of a rank."""
     gc.freeze()  # what the parent had is not this process's to end: it may wait for threads that are not here
@@ -121,7 +121,7 @@ def _run(
         fresh.submit(_work, rank, count, main, timeout_s, end, board).result()
 
 
-def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, board: Board) -> None:
+def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, board: StatusBoard) -> None:
     """What a rank does in its thread: it joins the group, runs `main` and leaves."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
     port = end.recv()

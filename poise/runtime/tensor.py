@@ -19,7 +19,7 @@ from poise.runtime.guard import Guard
 
 
 @dataclass(frozen=True)
-class Beside:
+class TensorPeers:
     """The ranks of a stage's tensor group, and which of them this is. A `guard` is told of the waits for them."""
 
     group: dist.ProcessGroup
@@ -52,18 +52,18 @@ class Beside:
         return own
 
 
-def counted(weight: nn.Parameter, beside: Beside | None) -> bool:
+def counted(weight: nn.Parameter, beside: TensorPeers | None) -> bool:
     """Whether a weight is this rank's to count: its own part of one, or one that all have and the first counts."""
     return beside is None or beside.part == 0 or getattr(weight, "is_part", False)
 
 
-def enter(x: Tensor, beside: Beside | None) -> Tensor:
+def enter(x: Tensor, beside: TensorPeers | None) -> Tensor:
     """The same to all ranks, before what is cut by columns; their gradients are summed."""
     found: Tensor = x if beside is None else _Enter.apply(x, beside)  # type: ignore[no-untyped-call]
     return found
 
 
-def leave(x: Tensor, layer: nn.Linear, beside: Beside | None) -> Tensor:
+def leave(x: Tensor, layer: nn.Linear, beside: TensorPeers | None) -> Tensor:
     """A layer that is cut by rows: the sum over the ranks, and the bias once."""
     if beside is None:
         found: Tensor = layer(x)
@@ -74,7 +74,7 @@ def leave(x: Tensor, layer: nn.Linear, beside: Beside | None) -> Tensor:
 
 class _Enter(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, beside: Beside) -> Tensor:
+    def forward(ctx: Any, x: Tensor, beside: TensorPeers) -> Tensor:
         ctx.beside = beside
         return x.view_as(x)
 
@@ -85,7 +85,7 @@ class _Enter(Function):
 
 class _Leave(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, beside: Beside) -> Tensor:
+    def forward(ctx: Any, x: Tensor, beside: TensorPeers) -> Tensor:
         return beside.sum(x.clone())
 
     @staticmethod

@@ -23,7 +23,7 @@ from poise.runtime.late import LateNorm
 from poise.runtime.norm import clip
 from poise.runtime.pipeline import Pipeline
 from poise.runtime.report import Report
-from poise.runtime.tensor import Beside
+from poise.runtime.tensor import TensorPeers
 
 
 def train(job: Job, seat: Seat) -> None:
@@ -126,7 +126,7 @@ class Trainer:
             with replacing(self.job.timeline) as file:
                 file.write(recording.trace())
 
-    def _groups(self) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None, Beside | None]:
+    def _groups(self) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None, TensorPeers | None]:
         """The ranks of this pipeline, those of the same place in all pipelines, and those that share its stages.
 
         None where there is but one. Processes are numbered by replica, then rank, then part.
@@ -138,7 +138,7 @@ class Trainer:
         pipeline = _group(range(begin + self.part, begin + size, tensor))
         side = _group(range(place, self.job.processes, size)) if self.job.replicas > 1 else None
         first = self.number - self.part
-        beside = Beside(_group(range(first, first + tensor)), self.guard) if tensor > 1 else None
+        beside = TensorPeers(_group(range(first, first + tensor)), self.guard) if tensor > 1 else None
         return pipeline, side, beside
 
     def _name(self, kind: str, number: int) -> str:

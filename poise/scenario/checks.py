@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from poise.core.errors import UserError
 from poise.policies.find import find
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
-from poise.scenario.choice import choices
 from poise.scenario.hazards import TIMED
 from poise.scenario.place import Path, Places
+from poise.scenario.policy_spec import choices
 from poise.scenario.schema import EngineSection, FaultRateSection, FaultSection, PoolSection, Scenario, SloSection
 from poise.scenario.schema_workload import (
     SOURCES,

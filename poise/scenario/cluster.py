@@ -19,11 +19,11 @@ from poise.cost.tables import load_tables
 from poise.cost.term import Termed, held
 from poise.scenario import terms
 from poise.scenario.checks import engine_of
-from poise.scenario.choice import choices
 from poise.scenario.engine_cost import EngineCost
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
+from poise.scenario.policy_spec import choices
 from poise.scenario.schema import (
     BareCost,
     DeviceSection,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from poise.core.engine.outcome import DONE, PREFILLED, PULL
+from poise.core.engine.replica import Replica
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator
-from poise.core.outcome import DONE, PREFILLED, PULL
 from poise.core.policy import Batcher, Cache
-from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
 from poise.core.spec import Pool
 from poise.core.units import NEVER, SECOND
@@ -100,7 +100,7 @@ def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> 
             if code in (DONE, PREFILLED):
                 return True
             if code == PULL:
-                replica.handover.pulled(0, now)
+                replica.kv_transfer.pulled(0, now)
     return False
 
 

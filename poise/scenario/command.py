@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from poise.core.errors import UserError
-from poise.experiment.meter import Bars
+from poise.experiment.progress import Bars
 
 if TYPE_CHECKING:
-    from poise.core.trace import Trace
+    from poise.core.records.trace import Trace
     from poise.scenario.build import Problem
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.demo import Demo
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SimulateOptions:
     """The options of `poise simulate`; `json` is a file or `-`."""
 
     scenario: Path
@@ -39,7 +39,7 @@ class Wish:
     blame: bool
 
 
-def simulate_file(wish: Wish) -> bool:
+def simulate_file(options: SimulateOptions) -> bool:
     """Simulate a scenario file, print and write what was asked for; returns whether it was interrupted."""
     from poise.scenario.build import build
     from poise.scenario.idle import check_idle
@@ -47,49 +47,49 @@ def simulate_file(wish: Wish) -> bool:
     from poise.scenario.run import Keep, run
     from poise.scenario.step.read import is_step
 
-    if is_step(wish.scenario):
+    if is_step(options.scenario):
         from poise.scenario.step.command import simulate_step
 
-        return simulate_step(wish)
-    problem = build(load(wish.scenario, wish.sets, list(_shorthands(wish))))
+        return simulate_step(options)
+    problem = build(load(options.scenario, options.sets, list(_shorthands(options))))
     check_idle(problem)
-    _check_places(wish)
-    with Bars() as bars, _recorder(wish.trace_events, problem) as trace:
-        keep = Keep(timeline=wish.out is not None, trace=trace, blame=wish.blame)
-        outcome = run(problem, keep=keep, meter=None if wish.quiet else bars)
-    if not wish.quiet and wish.json != "-":
+    _check_places(options)
+    with Bars() as bars, _recorder(options.trace_events, problem) as trace:
+        keep = Keep(timeline=options.out is not None, trace=trace, blame=options.blame)
+        outcome = run(problem, keep=keep, progress=None if options.quiet else bars)
+    if not options.quiet and options.json != "-":
         _show(problem, outcome)
-    _write(wish, problem, outcome)
+    _write(options, problem, outcome)
     return outcome.interrupted
 
 
-def _shorthands(wish: Wish) -> Iterator[Override]:
+def _shorthands(options: SimulateOptions) -> Iterator[Override]:
     """Options that stand for a field of the scenario."""
     from poise.scenario.read import parse_value
 
-    if len(wish.routers) > 1:
-        names = ",".join(wish.routers)
+    if len(options.routers) > 1:
+        names = ",".join(options.routers)
         raise UserError(
             f"--router: a run has one router; give one, or compare them by `poise compare --policies {names}`"
         )
-    for name in wish.routers:
+    for name in options.routers:
         yield ("policies", "router"), parse_value(name, f"--router {name}"), f"--router {name}"
-    if wish.seed is not None:
-        yield ("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"
-    if wish.skip_bad:
+    if options.seed is not None:
+        yield ("run", "seeds"), [parse_value(options.seed, f"--seed {options.seed}")], f"--seed {options.seed}"
+    if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
 
 
-def _check_places(wish: Wish) -> None:
+def _check_places(options: SimulateOptions) -> None:
     """Find out what cannot be written before any work is done."""
     from poise.scenario.write import check_writable
 
-    if wish.json is not None and wish.json != "-":
-        check_writable(Path(wish.json), "--json")
-    if wish.out is not None:
-        check_writable(wish.out, "--out", folder=True)
-    if wish.trace_events is not None:
-        check_writable(wish.trace_events, "--trace-events")
+    if options.json is not None and options.json != "-":
+        check_writable(Path(options.json), "--json")
+    if options.out is not None:
+        check_writable(options.out, "--out", folder=True)
+    if options.trace_events is not None:
+        check_writable(options.trace_events, "--trace-events")
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _recorder(path: Path | None, problem: Problem) -> Iterator[Trace | None]:
     if path is None:
         yield None
         return
-    from poise.core.trace import Trace
+    from poise.core.records.trace import Trace
     from poise.report.files import replacing
     from poise.scenario.record import trace_header
 
@@ -122,16 +122,16 @@ def _show(problem: Problem, outcome: Outcome) -> None:
     print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
 
 
-def _write(wish: Wish, problem: Problem, outcome: Outcome) -> None:
+def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None:
     """Write the JSON and the folder that were asked for."""
     from poise.scenario.write import put_json, write_folder
 
-    put_json(outcome.as_dict(), wish.json)
-    if wish.out is not None:
-        files = write_folder(problem, outcome, wish.out)
-        if not wish.quiet:
-            told = f"Wrote to {wish.out}: {', '.join(file.name for file in files)}"
-            print(told, file=sys.stderr if wish.json == "-" else sys.stdout)
+    put_json(outcome.as_dict(), options.json)
+    if options.out is not None:
+        files = write_folder(problem, outcome, options.out)
+        if not options.quiet:
+            told = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            print(told, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:

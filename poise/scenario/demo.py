@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poise.core.built import CORE
+from poise.core.compiled import CORE
 from poise.core.errors import TraceError, UserError
 from poise.core.spec import Belief, Cluster, Pool, Slo
 from poise.core.units import SECOND
 from poise.core.version import version
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.report.figures import ATTAINMENT
 from poise.report.wording import significant
 from poise.sim.terms import Saving
@@ -63,7 +63,7 @@ class Demo:
 
         return (0,) if self.recorded else tuple(range(SEEDS))
 
-    def run(self, meter: Meter | None = None) -> Comparison:
+    def run(self, progress: Meter | None = None) -> Comparison:
         """Simulate every router at every load; a Ctrl-C ends it with what is done."""
         from poise.experiment.workers import Workers, processors
         from poise.policies import Policies
@@ -80,7 +80,7 @@ class Demo:
             loads=SHARES,
             seeds=self.seeds,
         )
-        return run(study, workers=Workers(min(processors(), JOBS)), draw=True, meter=meter)
+        return run(study, workers=Workers(min(processors(), JOBS)), draw=True, progress=progress)
 
     @property
     def one(self) -> str:
@@ -191,7 +191,7 @@ def _capacity(cluster: Cluster, workload: Workload, name: str) -> float:
     """Requests per second between the first and the last tenth of the ends, when all arrive at once."""
     from dataclasses import replace
 
-    from poise.core.records import FINISHED
+    from poise.core.records.records import FINISHED
     from poise.scenario.simulate import simulate
 
     run = simulate(cluster, replace(workload, arrival=workload.arrival * 0))

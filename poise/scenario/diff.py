@@ -12,7 +12,7 @@ from poise.core.errors import UserError
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from poise.experiment.meter import Meter
+    from poise.experiment.progress import Meter
     from poise.report.diff import Diff
 
 RESOLVED = "scenario.resolved.yaml"
@@ -29,7 +29,9 @@ class Side:
     warmup_s: float
 
 
-def compare(before: Path, after: Path | None, sets: list[str], meter: Meter | None = None) -> tuple[Side, Side, Diff]:
+def compare(
+    before: Path, after: Path | None, sets: list[str], progress: Meter | None = None
+) -> tuple[Side, Side, Diff]:
     """Both sides and their difference; UserError says what cannot be compared, and why."""
     from poise.report.diff import diff
 
@@ -42,8 +44,8 @@ def compare(before: Path, after: Path | None, sets: list[str], meter: Meter | No
     if sets and not _is_scenario(before):
         cure = f"give the scenario, as in {before / RESOLVED}" if before.is_dir() else "give the scenario that it is of"
         raise UserError(f"--set changes a scenario, and {before} is a result; {cure}")
-    one = _side(before, [], meter)
-    other = _side(after or before, sets, meter)
+    one = _side(before, [], progress)
+    other = _side(after or before, sets, progress)
     return one, other, diff(one.requests, other.requests, warmup_s=max(one.warmup_s, other.warmup_s))
 
 
@@ -51,14 +53,14 @@ def _is_scenario(path: Path) -> bool:
     return path.suffix.lower() in YAML
 
 
-def _side(path: Path, sets: list[str], meter: Meter | None) -> Side:
+def _side(path: Path, sets: list[str], progress: Meter | None) -> Side:
     if _is_scenario(path):
-        return simulated(path, sets, meter)
+        return simulated(path, sets, progress)
     file = requests_file(path)
     return Side(str(path), read_requests(file), _warmup(file.parent))
 
 
-def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
+def simulated(path: Path, sets: list[str], progress: Meter | None = None) -> Side:
     """The first seed of a scenario with one policy in each slot, simulated with blame."""
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
@@ -68,7 +70,7 @@ def simulated(path: Path, sets: list[str], meter: Meter | None = None) -> Side:
     problem = build(load(path, sets))
     label, policies = only_bundle(problem)
     workload = problem.traffic.make(problem.seeds[0])
-    progress = None if meter is None else partial(meter, label)
+    progress = None if progress is None else partial(progress, label)
     run = first_seed(problem, policies, workload, blame=True, progress=progress)
     if run.interrupted:
         raise KeyboardInterrupt

@@ -8,9 +8,9 @@ from poise.catalogue.engines import Reached, engine_defaults
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Device, Pool
 from poise.cost import Measured
-from poise.cost.around import Around
 from poise.cost.captured import Captured
 from poise.cost.drafted import ACCEPTANCE, Drafted
+from poise.cost.estimator_wrapper import EstimatorWrapper
 
 
 def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
@@ -38,7 +38,7 @@ def _slower(device: Device, reached: Reached) -> Device:
     return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)
 
 
-class Ungrouped(Around):
+class Ungrouped(EstimatorWrapper):
     """An estimator under which decodes read KV `times` as long: kernels that do not share it among query heads."""
 
     def __init__(self, inner: Estimator, times: float) -> None:

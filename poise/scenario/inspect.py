@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from poise.experiment.meter import Bars
+from poise.experiment.progress import Bars
 
 
 def show_difference(before: Path, after: Path | None, sets: list[str], json: str | None) -> None:

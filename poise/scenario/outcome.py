@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.report.figures import Case
 from poise.report.metrics import Metrics, combine_plain
 from poise.report.seeds import mean
@@ -95,8 +95,8 @@ class Outcome:
     def _bound_shares(self, halves: dict[str, Any] | None) -> None:
         """Give shares intervals that hold near 0 and 1 too, as in a comparison: 100 % in all seeds is not ± 0."""
         from poise.scenario.compare.cell import Cell
-        from poise.scenario.compare.doubt import shares_over_seeds
         from poise.scenario.compare.study import Place
+        from poise.scenario.compare.uncertainty import shares_over_seeds
 
         if halves is None:
             return

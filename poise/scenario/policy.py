@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poise.core.errors import PolicyError, UserError
-from poise.core.reach import reach
+from poise.core.plugin_path import reach
 from poise.core.slot import SCENARIO
 from poise.policies import Policies
 from poise.policies.find import build, find
 from poise.policies.preempt.last_admitted import LastAdmitted
-from poise.scenario.choice import ALL, Choice, chosen_in, labels, members
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
+from poise.scenario.policy_spec import ALL, Choice, chosen_in, labels, members
 from poise.scenario.schema import PoliciesSection
 
 
-class Sheet(NamedTuple):
+class PolicyPage(NamedTuple):
     """What a file says of policies. places: where its values stand.  folder: that of the file."""
 
     policies: PoliciesSection
@@ -33,7 +33,7 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
 
     A label names the policies of the slots that have several, else the router.
     """
-    sheet = Sheet(loaded.scenario.policies, loaded.places, loaded.folder)
+    sheet = PolicyPage(loaded.scenario.policies, loaded.places, loaded.folder)
     offered = [offers(sheet, slot) for slot in SCENARIO]
     several = [len(options) > 1 for options in offered] if any(len(each) > 1 for each in offered) else [True]
     bundles = []
@@ -49,7 +49,7 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
     return bundles
 
 
-def offers(sheet: Sheet, slot: str) -> list[tuple[str, Any]]:
+def offers(sheet: PolicyPage, slot: str) -> list[tuple[str, Any]]:
     """The policies of a slot with their labels; None is the slot's default."""
     value = getattr(sheet.policies, slot)
     path: DataPath = ("policies", slot)
@@ -60,7 +60,7 @@ def offers(sheet: Sheet, slot: str) -> list[tuple[str, Any]]:
     ]
 
 
-def _filled(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
+def _filled(sheet: PolicyPage, slot: str, chosen: Choice, path: DataPath) -> Any:
     """What a slot holds: a policy, or for admissions all of them that make one choice."""
     if slot != "admission":
         return _built(sheet, slot, chosen, path)
@@ -69,7 +69,7 @@ def _filled(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
     return tuple(_built(sheet, slot, each, (*path, ALL, at)) for at, each in enumerate(members(chosen)))
 
 
-def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
+def _built(sheet: PolicyPage, slot: str, chosen: Choice, path: DataPath) -> Any:
     """One policy; its errors point into the file."""
     name, parameters = chosen
     if ":" in name:
@@ -85,7 +85,7 @@ def _built(sheet: Sheet, slot: str, chosen: Choice, path: DataPath) -> Any:
         raise sheet.places.error(path, " ".join(said.split())) from None
 
 
-def _located(sheet: Sheet, slot: str, name: str, path: DataPath, said: str) -> UserError:
+def _located(sheet: PolicyPage, slot: str, name: str, path: DataPath, said: str) -> UserError:
     """An error that begins with `policies.SLOT[.NAME[.PARAMETER]]`, with its place in the file."""
     rest = said.removeprefix(f"policies.{slot}")
     if rest.startswith(f".{name}"):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from poise.core.errors import ScenarioError, UserError
 from poise.core.model import Model
-from poise.core.records import Run
+from poise.core.records.records import Run
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, Device, Pool, Slo
 from poise.core.spec import Cluster as CoreCluster
-from poise.core.trace import Trace
 
 if TYPE_CHECKING:
     from poise.policies import Policies

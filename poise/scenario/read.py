@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poise.core.aliases import refuse_explosion
 from poise.core.errors import ScenarioError
+from poise.core.yaml_aliases import refuse_explosion
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 

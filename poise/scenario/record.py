@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from poise.core.header import header
+from poise.core.records.header import header
 from poise.core.slot import SCENARIO
 from poise.core.spec import Belief, Cluster
 from poise.core.version import version
-from poise.scenario.choice import Choice, choice, chosen_in, members
 from poise.scenario.hazards import drawn
 from poise.scenario.policy import resolved_choice
+from poise.scenario.policy_spec import Choice, choice, chosen_in, members
 from poise.scenario.scaling import pool_specs
 from poise.scenario.simulate import replica_specs
 
@@ -44,7 +44,7 @@ def simulation_header(
     models: tuple[str, ...] = (),
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The header of any simulation; policies as `core.header.header` takes them, models as the workload names them."""
+    """The header of any simulation; policies as `core.records.header` takes them, models as the workload names them."""
 
     specs = replica_specs(cluster, [cost.build(pool) for pool in cluster.pools], models)
     return header(

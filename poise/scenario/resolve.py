@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from poise.core.built import CORE
+from poise.core.compiled import CORE
 from poise.core.model import Model
 from poise.core.slot import SCENARIO
 from poise.core.version import version
@@ -15,9 +15,9 @@ from poise.cost.term import Termed
 from poise.scenario import place, terms
 from poise.scenario.build import Problem
 from poise.scenario.checks import decides_by, engine_of, source_of
-from poise.scenario.choice import choices, chosen_in
 from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
+from poise.scenario.policy_spec import choices, chosen_in
 from poise.scenario.schema import BareCost, EngineCostSection, FittedSection, MeasuredSection, PoolSection, TermsSection
 from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload

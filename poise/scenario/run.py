@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from poise.core.slot import SCENARIO
 from poise.core.units import SECOND
 from poise.experiment.interrupts import interrupts
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.report.metrics import measure
 from poise.scenario.build import Problem
 from poise.scenario.combination import check_kept
@@ -22,9 +22,9 @@ from poise.scenario.warmup import check_counted, check_warmup
 from poise.sim.terms import Saving, Stopping, Watching
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diaries, Diary
-    from poise.core.records import Run
-    from poise.core.trace import Trace
+    from poise.core.records.records import Run
+    from poise.core.records.request_log import RequestLog, RequestLogs
+    from poise.core.records.trace import Trace
     from poise.policies import Policies
     from poise.workload import Workload
 
@@ -44,7 +44,7 @@ class Keep:
     blame: bool = False
 
 
-def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = None) -> Outcome:
+def run(problem: Problem, *, keep: Keep | None = None, progress: Meter | None = None) -> Outcome:
     """Simulate every seed; Ctrl-C ends it with what is done so far, marked as interrupted.
 
     ScenarioError where the scenario lists several policies for a slot: those are compared.
@@ -61,14 +61,14 @@ def run(problem: Problem, *, keep: Keep | None = None, meter: Meter | None = Non
     with interrupts() as stop:
         for seed in problem.seeds:
             workload = first if seed == problem.seeds[0] else problem.traffic.make(seed)
-            _one(problem, outcome, policies, seed, workload, keep, _metered(meter, stop, label))
+            _one(problem, outcome, policies, seed, workload, keep, _metered(progress, stop, label))
             if stop.is_set() or outcome.interrupted:
                 outcome.interrupted = True
                 break
         if keep.timeline and outcome.first is not None and not outcome.interrupted:
             from poise.scenario.stories import stories
 
-            outcome.stories = stories(problem, policies, first, outcome.first, _metered(meter, stop, "stories"))
+            outcome.stories = stories(problem, policies, first, outcome.first, _metered(progress, stop, "stories"))
     return outcome
 
 
@@ -88,7 +88,7 @@ def first_seed(
     workload: Workload,
     *,
     blame: bool = False,
-    diary: Diary | Diaries | None = None,
+    diary: RequestLog | RequestLogs | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """The run of a problem's first seed, to look at closely."""
@@ -156,13 +156,13 @@ def _notes(problem: Problem, label: str, policies: Policies, offered: Mapping[st
     return notes
 
 
-def _metered(meter: Meter | None, stop: threading.Event, label: str) -> Callable[[int, int], None]:
+def _metered(bar: Meter | None, stop: threading.Event, label: str) -> Callable[[int, int], None]:
     """A progress callback that reports, and that ends the run once a stop is asked for: between two events."""
 
     def progress(ended: int, total: int) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
-        if meter is not None:
-            meter(label, ended, total)
+        if bar is not None:
+            bar(label, ended, total)
 
     return progress

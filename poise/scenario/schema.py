@@ -17,7 +17,7 @@ from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Lane as CoreLane
 from poise.cost.drafted import ACCEPTANCE
-from poise.scenario.choice import check_admissions, check_choices, check_routers, check_terms
+from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 

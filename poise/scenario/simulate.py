@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.prefix_index import PrefixIndex
+from poise.core.engine.replica import Replica
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, StepShape
-from poise.core.prefix import PrefixIndex
-from poise.core.records import Run
-from poise.core.replica import Replica
+from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.units import seconds
 from poise.cost import Roofline, kv_blocks

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from poise.core.diary import Diaries
+from poise.core.records.request_log import RequestLogs
 from poise.report.requests import requests_frame
 from poise.report.worst import as_rows, worst
 from poise.scenario.run import first_seed
 from poise.scenario.story import story_of
 
 if TYPE_CHECKING:
-    from poise.core.records import Run
+    from poise.core.records.records import Run
     from poise.policies import Policies
     from poise.report.story import Story
     from poise.scenario.build import Problem
@@ -32,13 +32,13 @@ def stories(
     rows = {int(row["request"] or 0) for each in worst(run, problem.warmup_s).values() for row in as_rows(each)}
     if not rows or len(workload) > MOST:
         return {}
-    diaries = Diaries(sorted(rows))
+    diaries = RequestLogs(sorted(rows))
     again = first_seed(problem, policies, workload, diary=diaries, progress=progress)
     if again.interrupted:
         return {}
     frame = requests_frame(again, workload)
-    chosen = frame.filter(frame["request"].is_in(list(diaries.books)))
+    chosen = frame.filter(frame["request"].is_in(list(diaries.logs)))
     return {
-        row["request"]: story_of(diaries.books[row["request"]], again, row, problem.warmup_s)
+        row["request"]: story_of(diaries.logs[row["request"]], again, row, problem.warmup_s)
         for row in chosen.iter_rows(named=True)
     }

@@ -13,23 +13,23 @@ from poise.scenario.diff import REQUESTS, RESOLVED, YAML, read_requests
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from poise.core.diary import Diary
-    from poise.core.records import Run
-    from poise.experiment.meter import Meter
+    from poise.core.records.records import Run
+    from poise.core.records.request_log import RequestLog
+    from poise.experiment.progress import Meter
     from poise.policies import Policies
     from poise.report.story import Story
     from poise.scenario.build import Problem
 
 
 def tell(
-    path: Path, request: int, router: str | None = None, sets: Sequence[str] = (), meter: Meter | None = None
+    path: Path, request: int, router: str | None = None, sets: Sequence[str] = (), progress: Meter | None = None
 ) -> Story:
     """The story of one request of a result folder or a scenario, at its first seed.
 
     router: which one, where the run compares several.  sets: changes of a scenario.
     UserError where there is no such run, router or request, and where a run does not come out again as it was saved.
     """
-    from poise.core.diary import Diary
+    from poise.core.records.request_log import RequestLog
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
@@ -43,8 +43,8 @@ def tell(
     workload = problem.traffic.make(problem.seeds[0])
     if not 0 <= request < len(workload):
         raise _unknown(path, request, len(workload))
-    diary = Diary(request)
-    progress = None if meter is None else partial(meter, label)
+    diary = RequestLog(request)
+    progress = None if progress is None else partial(progress, label)
     run = first_seed(problem, policies, workload, diary=diary, progress=progress)
     if run.interrupted:
         raise KeyboardInterrupt
@@ -60,9 +60,9 @@ def tell(
     return story_of(diary, run, row, problem.warmup_s)
 
 
-def story_of(diary: Diary, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
+def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
     """The story of a request from its diary and its `row` in the table of requests."""
-    from poise.core.blame import PARTS
+    from poise.core.records.blame import PARTS
     from poise.core.units import seconds
     from poise.report.blame import STRETCHES, means
     from poise.report.latency import finished

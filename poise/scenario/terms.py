@@ -10,8 +10,8 @@ from typing import Any
 from poise.core.errors import UserError
 from poise.cost import terms
 from poise.cost.term import Over, Term
-from poise.scenario.choice import Choice
 from poise.scenario.explain import unknown
+from poise.scenario.policy_spec import Choice
 
 
 def names() -> list[str]:

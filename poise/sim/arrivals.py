@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from poise.core.made import made
+from poise.core.fast_tuple import made
 from poise.core.request import UNTOLD, RequestView, Sequence
 from poise.workload.paths import programs
 from poise.workload.reuse import shared_tokens

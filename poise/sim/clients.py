@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from poise.core.accounts import Accounts
 from poise.core.event import Arrived, Cancelled, Event
-from poise.core.made import made
-from poise.core.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
+from poise.core.fast_tuple import made
+from poise.core.records.attributions import Attributions
+from poise.core.records.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
 from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.sim.agenda import ARRIVE, END, TIMEOUT, Agenda, Entry
@@ -40,7 +40,7 @@ class Clients:
         news: Callable[[], None],
         progress: Callable[[int], int],
         all_in: Callable[[], None],
-        accounts: Accounts | None = None,
+        accounts: Attributions | None = None,
     ) -> None:
         self.arrivals = Arrivals(workload)
         self._order, self._stamps = self.arrivals.order, self.arrivals.arrival

@@ -5,25 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.flight import InFlight
 from poise.core.event import (
     CacheChanged,
     Draining,
     Event,
     Exchanged,
-    Joined,
-    Known,
-    Left,
     Lent,
-    Lost,
     Measured,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
+    ReplicaUpdated,
     Reported,
     Tick,
 )
-from poise.core.flight import Flight
 from poise.core.request import RequestView
 
-_OF_ALL = (Reported, Measured, CacheChanged, Tick, Joined, Known, Draining, Left, Lost, Lent, Exchanged)
+_OF_ALL = (
+    Reported,
+    Measured,
+    CacheChanged,
+    Tick,
+    ReplicaJoined,
+    ReplicaUpdated,
+    Draining,
+    ReplicaLeft,
+    ReplicaLost,
+    Lent,
+    Exchanged,
+)
 
 
 class Gateways:
@@ -55,11 +67,11 @@ class Gateways:
             number = self.of(request.id if isinstance(request, RequestView) else request)
             yield number, self.controls[number]
 
-    def flight(self, request: int) -> Flight:
+    def flight(self, request: int) -> InFlight:
         """What is known of a request that was sent."""
         return self.controls[self.of(request)].flights[request]
 
-    def flights(self) -> Iterator[Flight]:
+    def flights(self) -> Iterator[InFlight]:
         """All requests that were sent and have not ended."""
         for control in self.controls:
             yield from control.flights.values()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poise.core.accounts import Accounts
-from poise.core.records import Run
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
+from poise.core.records.attributions import Attributions
+from poise.core.records.records import Run
 from poise.core.request import Sequence as Running
 
 
@@ -17,7 +17,7 @@ class Hedging:
     left of it; so no instant is charged twice.
     """
 
-    def __init__(self, replicas: Sequence[Replica], run: Run, accounts: Accounts | None) -> None:
+    def __init__(self, replicas: Sequence[Replica], run: Run, accounts: Attributions | None) -> None:
         self.copies: dict[int, tuple[Running, int]] = {}
         self._replicas = replicas
         self._run = run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from poise.core.action import Lend
+from poise.core.engine.replica import Replica
 from poise.core.event import Event, Lent
-from poise.core.records import Run
-from poise.core.replica import Replica
+from poise.core.records.records import Run
 from poise.sim.agenda import TRANSFER, Agenda
 from poise.sim.lifecycle import Lifecycle
 from poise.sim.network import Network

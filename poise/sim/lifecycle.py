@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from poise.core.accounts import Accounts
+from poise.core.control.flight import InFlight
+from poise.core.engine.replica import Replica
+from poise.core.engine.slowness import slow
 from poise.core.estimate import after_loss
-from poise.core.event import Draining, Event, Joined, Known, Left, Lost
-from poise.core.flight import Flight
-from poise.core.records import NOT_YET, Happened
-from poise.core.replica import Replica
-from poise.core.slowness import slow
+from poise.core.event import Draining, Event, ReplicaJoined, ReplicaLeft, ReplicaLost, ReplicaUpdated
+from poise.core.records.attributions import Attributions
+from poise.core.records.records import NOT_YET, Occurrence
 from poise.core.spec import Cluster, Fault, ReplicaSpec
 from poise.core.units import NEVER, ps
 from poise.sim.agenda import FAULT, Agenda
@@ -35,7 +35,7 @@ class Lifecycle:
         self,
         cluster: Cluster,
         replicas: Sequence[Replica],
-        flights: Callable[[], Iterable[Flight]],
+        flights: Callable[[], Iterable[InFlight]],
         agenda: Agenda,
         turn: Callable[[Event], None],
         news: Callable[[], None],
@@ -43,9 +43,9 @@ class Lifecycle:
         gone: Callable[[int], None],
         touch: Callable[[int, Callable[[bool], None]], None],
         renew: Callable[[int], None],
-        happened: list[Happened],
+        happened: list[Occurrence],
         specs: Sequence[ReplicaSpec],
-        accounts: Accounts | None = None,
+        accounts: Attributions | None = None,
     ) -> None:
         self.alive = [True] * len(replicas)
         self.draining = [False] * len(replicas)
@@ -90,7 +90,7 @@ class Lifecycle:
             return
         self._returns_no_more(number)
         self._shut(number)
-        self._turn(Left(self._agenda.now, number))
+        self._turn(ReplicaLeft(self._agenda.now, number))
         self._tell(number)
 
     def drain(self, number: int, gone_at: int = 0) -> None:
@@ -113,11 +113,11 @@ class Lifecycle:
     def serve(self, number: int) -> None:
         """A replica is ready for requests."""
         self.alive[number], self.draining[number] = True, False
-        self._turn(Joined(self._agenda.now, number))
+        self._turn(ReplicaJoined(self._agenda.now, number))
 
     def know(self, number: int, spec: ReplicaSpec) -> None:
         """A replica will be another than it was."""
-        self._turn(Known(self._agenda.now, number, spec))
+        self._turn(ReplicaUpdated(self._agenda.now, number, spec))
 
     def close(self, now: int) -> None:
         """The run is over; every step that ends by now counts, and nobody was up longer."""
@@ -230,7 +230,7 @@ class Lifecycle:
         self._touch(number, lambda passed: slow(replica, factor, self._agenda.now, passed))
 
     def _note(self, fault: Fault, at: int, until: int) -> None:
-        self._happened.append(Happened(at, until, fault.kind, fault.replica))
+        self._happened.append(Occurrence(at, until, fault.kind, fault.replica))
 
     def _absent(self, number: int) -> None:
         self.alive[number] = False
@@ -254,7 +254,7 @@ class Lifecycle:
             if self._accounts is not None:
                 self._accounts.lose(row, replica)
         self._shut(number)
-        self._turn(Lost(now, number))
+        self._turn(ReplicaLost(now, number))
         self._tell(number, True)
 
     def _returns_no_more(self, number: int) -> None:

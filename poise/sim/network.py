@@ -19,7 +19,7 @@ def link_bw(cluster: Cluster, pool: Pool) -> float:
     return pool.link_bw or cluster.link_bw or sheet or FALLBACK_BW
 
 
-class Dip(NamedTuple):
+class LinkSlowdown(NamedTuple):
     """A time in which a link carries `part` of its bandwidth, 0 for nothing."""
 
     since: int
@@ -27,15 +27,15 @@ class Dip(NamedTuple):
     part: float
 
 
-def dips(faults: Iterable[Fault]) -> dict[int, list[Dip]]:
+def dips(faults: Iterable[Fault]) -> dict[int, list[LinkSlowdown]]:
     """Those of each replica's link."""
-    told: dict[int, list[Dip]] = {}
+    told: dict[int, list[LinkSlowdown]] = {}
     for fault in faults:
         if fault.kind in ("link_slow", "link_lost"):
             since = ps(fault.at_s)
             until = since + ps(fault.for_s) if fault.for_s else NEVER
             part = 1 / fault.factor if fault.kind == "link_slow" else 0.0
-            told.setdefault(fault.replica, []).append(Dip(since, until, part))
+            told.setdefault(fault.replica, []).append(LinkSlowdown(since, until, part))
     return told
 
 
@@ -47,7 +47,9 @@ class Network:
     `latency_s` later.  dips: where a link is slow or carries nothing for a time, which stretches what is on it.
     """
 
-    def __init__(self, bandwidth: Sequence[float], latency_s: float, dips: dict[int, list[Dip]] | None = None) -> None:
+    def __init__(
+        self, bandwidth: Sequence[float], latency_s: float, dips: dict[int, list[LinkSlowdown]] | None = None
+    ) -> None:
         self.bandwidth = list(bandwidth)
         self.latency = ps(latency_s)
         self._dips = dips or {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.prefix_index import PrefixIndex
+from poise.core.engine.extents import CacheListener
+from poise.core.engine.replica import Replica
 from poise.core.event import Reported
-from poise.core.extents import CacheListener
-from poise.core.prefix import PrefixIndex
-from poise.core.replica import Replica
 from poise.core.units import ps
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from poise.core.action import Convert, Scale
 from poise.core.chance import Chance
-from poise.core.records import Converted, Scaled
+from poise.core.records.records import Converted, Scaled
 from poise.core.spec import Cluster, ReplicaSpec, Role, Startup
 from poise.core.units import ps
 from poise.sim.agenda import START, Agenda

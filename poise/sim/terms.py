@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diaries, Diary
-    from poise.core.records import Run
-    from poise.core.trace import Trace
+    from poise.core.records.records import Run
+    from poise.core.records.request_log import RequestLog, RequestLogs
+    from poise.core.records.trace import Trace
     from poise.sim.world import World
 
 
@@ -40,7 +40,7 @@ class Saving:
     slices: bool = False
     trace: Trace | None = None
     blame: bool = False
-    diary: Diary | Diaries | None = None
+    diary: RequestLog | RequestLogs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from poise.core.accounts import Accounts
 from poise.core.action import Move
-from poise.core.event import Event, Moved, Prefilled, Stayed
-from poise.core.records import Records
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
+from poise.core.event import Event, Moved, MoveFailed, Prefilled
+from poise.core.records.attributions import Attributions
+from poise.core.records.records import Records
 from poise.core.request import Phase
 from poise.core.request import Sequence as Running
 from poise.sim.agenda import TRANSFER, Agenda
@@ -26,7 +26,7 @@ PARTS = 3
 """Parts that are copied while it decodes, at most."""
 
 
-class Trip:
+class InTransit:
     """One request on its way. twin: the request at its target.  part: how many parts have arrived."""
 
     __slots__ = ("part", "row", "source", "target", "twin")
@@ -61,9 +61,9 @@ class Transfers:
         add: Callable[[Running, int], None],
         passed: Callable[[int], bool],
         patience: int = 0,
-        accounts: Accounts | None = None,
+        accounts: Attributions | None = None,
     ) -> None:
-        self.trips: dict[int, Trip] = {}
+        self.trips: dict[int, InTransit] = {}
         self.last_blocks = LAST_BLOCKS
         self._replicas = replicas
         self._limits = limits
@@ -100,8 +100,8 @@ class Transfers:
         origin, goal = self._replicas[source], self._replicas[number]
         if goal.sequences.get(row) is not running:
             return  # it was given up meanwhile
-        self._touch(source, lambda passed: origin.handover.release(row, now, passed))
-        self._touch(number, lambda passed: goal.handover.compute_here(row, now, passed))
+        self._touch(source, lambda passed: origin.kv_transfer.release(row, now, passed))
+        self._touch(number, lambda passed: goal.kv_transfer.compute_here(row, now, passed))
         self._turn(Prefilled(now, row, source))
 
     def _expect(self, done: int, arrived: Callable[[], None], missed: Callable[[], None]) -> None:
@@ -115,8 +115,8 @@ class Transfers:
     def _hand_over(self, row: int, source: int, target: int) -> None:
         """All of it has arrived: one lets go of it, the other goes on."""
         now, origin, goal = self._agenda.now, self._replicas[source], self._replicas[target]
-        self._touch(source, lambda passed: origin.handover.release(row, now, passed))
-        self._touch(target, lambda passed: goal.handover.pulled(row, now, passed))
+        self._touch(source, lambda passed: origin.kv_transfer.release(row, now, passed))
+        self._touch(target, lambda passed: goal.kv_transfer.pulled(row, now, passed))
 
     # Moves -----------------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Transfers:
             twin.source = sequence.source
             self._move_waiting(action, twin)
         elif sequence.phase == Phase.DECODE:
-            trip = self.trips[row] = Trip(row, source, target, twin)
+            trip = self.trips[row] = InTransit(row, source, target, twin)
             self._send_part(trip)
         else:
             self._stay(action, "its prompt is being computed")
@@ -169,12 +169,12 @@ class Transfers:
     def _move_waiting(self, action: Move, twin: Running) -> None:
         row, source, target = action
         now, origin = self._agenda.now, self._replicas[source]
-        self._touch(source, lambda passed: origin.handover.withdraw(row, now, passed))
+        self._touch(source, lambda passed: origin.kv_transfer.withdraw(row, now, passed))
         self._note(row, source, target)
         self._turn(Moved(now, *action))
         self._add(twin, target)
 
-    def _send_part(self, trip: Trip) -> None:
+    def _send_part(self, trip: InTransit) -> None:
         """Reserve room for what is computed and not yet copied, and copy it."""
         now, twin = self._agenda.now, trip.twin
         origin, goal = self._replicas[trip.source], self._replicas[trip.target]
@@ -183,7 +183,7 @@ class Transfers:
         room = []
         self._touch(
             trip.target,
-            lambda passed: room.append(goal.handover.reserve(twin, produced, computed - twin.computed, now, passed)),
+            lambda passed: room.append(goal.kv_transfer.reserve(twin, produced, computed - twin.computed, now, passed)),
         )
         if not room[0]:
             self._give_up(trip, "there is no room at the target")
@@ -192,13 +192,13 @@ class Transfers:
         _, done = self._network.send(now, trip.source, trip.target, size)
         self._expect(done, lambda: self._arrived(trip), lambda: self._late(trip))
 
-    def _arrived(self, trip: Trip) -> None:
+    def _arrived(self, trip: InTransit) -> None:
         """One part is there: go on with the next, let the request stand still for the last, or hand it over."""
         if self.trips.get(trip.row) is not trip:
             return  # it was given up meanwhile
         row, now, twin = trip.row, self._agenda.now, trip.twin
         origin, goal = self._replicas[trip.source], self._replicas[trip.target]
-        goal.handover.received(row)
+        goal.kv_transfer.received(row)
         if origin.sequences[row].phase == Phase.MOVING:
             del self.trips[row]
             if self._accounts is not None:
@@ -211,34 +211,34 @@ class Transfers:
         produced = origin.progress(row, now, self._passed(trip.source))
         left = twin.request.prompt_tokens + produced - 1 - twin.computed
         if left <= self.last_blocks * origin.engine.block_tokens:
-            self._touch(trip.source, lambda passed: origin.handover.park(row, now, passed))
+            self._touch(trip.source, lambda passed: origin.kv_transfer.park(row, now, passed))
         elif trip.part < PARTS:
             self._send_part(trip)
         else:
             self._give_up(trip, "it decodes faster than it is copied")
 
-    def _late(self, trip: Trip) -> None:
+    def _late(self, trip: InTransit) -> None:
         if self.trips.get(trip.row) is trip:
             self._give_up(trip, "its KV did not arrive in time")
 
-    def _give_up(self, trip: Trip, reason: str) -> None:
+    def _give_up(self, trip: InTransit, reason: str) -> None:
         del self.trips[trip.row]
         self._drop_twin(trip)
         self._go_on(trip)
         self._stay(Move(trip.row, trip.source, trip.target), reason)
 
-    def _drop_twin(self, trip: Trip) -> None:
+    def _drop_twin(self, trip: InTransit) -> None:
         goal, now = self._replicas[trip.target], self._agenda.now
         if goal.sequences.get(trip.row) is trip.twin:
             self._touch(trip.target, lambda passed: goal.abort(trip.row, now, passed))
 
-    def _go_on(self, trip: Trip) -> None:
+    def _go_on(self, trip: InTransit) -> None:
         """Its source need not let it go any more."""
         origin, now = self._replicas[trip.source], self._agenda.now
-        self._touch(trip.source, lambda passed: origin.handover.unpark(trip.row, now, passed))
+        self._touch(trip.source, lambda passed: origin.kv_transfer.unpark(trip.row, now, passed))
 
     def _stay(self, action: Move, reason: str) -> None:
-        self._turn(Stayed(self._agenda.now, *action, reason))
+        self._turn(MoveFailed(self._agenda.now, *action, reason))
 
     def _note(self, row: int, source: int, target: int) -> None:
         """Keep the record: which replica computes the prompt and which the output."""

@@ -12,18 +12,18 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
-from poise.core.accounts import Accounts
 from poise.core.action import Abort, Action, Convert, Dispatch, Hedge, Lend, Move, Refuse, Scale, Wake
-from poise.core.control import Control
-from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Lost, Refused, Tick
-from poise.core.made import made
-from poise.core.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
-from poise.core.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
-from poise.core.replica import Replica
+from poise.core.control.control import Control
+from poise.core.control.state import DRAINING
+from poise.core.engine.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
+from poise.core.engine.replica import Replica
+from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Refused, ReplicaLost, Tick
+from poise.core.fast_tuple import made
+from poise.core.records.attributions import Attributions
+from poise.core.records.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
 from poise.core.request import RequestView
 from poise.core.request import Sequence as Running
 from poise.core.spec import Cluster
-from poise.core.state import DRAINING
 from poise.core.units import NEVER, ps
 from poise.sim.agenda import (
     ARRIVE,
@@ -53,8 +53,8 @@ from poise.sim.terms import NOTHING, TO_THE_END, UNSEEN, Saving, Stopping, Watch
 from poise.sim.transfers import Transfers
 
 if TYPE_CHECKING:
-    from poise.core.diary import Diaries, Diary
-    from poise.core.trace import Trace
+    from poise.core.records.request_log import RequestLog, RequestLogs
+    from poise.core.records.trace import Trace
     from poise.workload.table import Workload
 
 
@@ -100,7 +100,7 @@ class World:
         self._enough = stopping.enough
         self._sample = ps(saving.sample_s)
         diary = saving.diary
-        self._trace: Trace | Diary | Diaries | None = saving.trace if diary is None else diary
+        self._trace: Trace | RequestLog | RequestLogs | None = saving.trace if diary is None else diary
         self._after_event = watching.after_event
         self._tell = watching.progress
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
@@ -109,9 +109,9 @@ class World:
         """Whether arrivals and ends go to the control side as calls, without events that nobody would see."""
         self._stepped_at = -1
         self._stepped = -1
-        self.accounts: Accounts | None = None
+        self.accounts: Attributions | None = None
         if saving.blame or diary is not None:
-            self.accounts = Accounts(len(workload), self.agenda, control.served, reusable(workload), diary)
+            self.accounts = Attributions(len(workload), self.agenda, control.served, reusable(workload), diary)
         if diary is not None:
             diary.watch(controls, self.replicas)
         self.clients = Clients(
@@ -313,7 +313,7 @@ class World:
             return
         if type(event) is Arrived or (type(event) is Tick and self.scaling is not None):
             self._refresh()
-        elif type(event) is not Cancelled and type(event) is not Lost:  # their news came before they happened
+        elif type(event) is not Cancelled and type(event) is not ReplicaLost:  # their news came before they happened
             self._news()
         self._tell_control(event)
 

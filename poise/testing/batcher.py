@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from poise.core.action import ALL, NONE, ONE_STEP, UNTIL_CHANGE, Batch, Entry
+from poise.core.engine.lane import ALL_DECODES, LaneState
+from poise.core.engine.replica import Replica
 from poise.core.estimate import Estimator
-from poise.core.lane import ALL_DECODES, LaneState
 from poise.core.policy import Batcher, Victim
-from poise.core.replica import Replica
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.view import LaneView
 from poise.testing.builders import a_bundle

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from poise.core.action import NONE, Batch, Hold
 from poise.core.chance import Chance
+from poise.core.control.flight import InFlight
+from poise.core.control.scaling import PoolState
+from poise.core.engine.lane import LaneState
+from poise.core.engine.replica import Replica
 from poise.core.estimate import Estimator
-from poise.core.flight import Flight
-from poise.core.lane import LaneState
 from poise.core.policy import Bundle, Victim
-from poise.core.replica import Replica
 from poise.core.request import RequestView, Sequence
-from poise.core.scaling import PoolState
 from poise.core.spec import Engine, Role
-from poise.core.view import ClusterView, FlightView, LaneView, PoolView
+from poise.core.view import ClusterView, InFlightView, LaneView, PoolView
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.cost import LinearCost
 
@@ -72,7 +72,7 @@ def a_replica(
     total_blocks: int = 1000,
     prefill_rate: float = 10_000.0,
     measured_at: int = 0,
-    flights: tuple[FlightView, ...] = (),
+    flights: tuple[InFlightView, ...] = (),
     decode_rate: float = 50.0,
     tenants: tuple[int, ...] = (),
 ) -> ReplicaColumns:
@@ -100,9 +100,9 @@ def a_replica(
 
 def a_flight(
     request: RequestView, *, replica: int = 0, sent_at: int = 0, first_token_at: int = -1, target: int = -1
-) -> FlightView:
+) -> InFlightView:
     """Build what the view shows of a request that was sent and has not ended; instants in picoseconds."""
-    flight = Flight(request, replica, replica, (), sent_at)
+    flight = InFlight(request, replica, replica, (), sent_at)
     flight.first_token_at, flight.target = first_token_at, target
     return flight
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from poise.core.request import RequestView
 from poise.core.spec import Role
-from poise.core.view import REPORTED, FlightView, PoolView
+from poise.core.view import REPORTED, InFlightView, PoolView
 from poise.testing.rule import RuleBroken
 
 LOADS = ("requests", *REPORTED)
@@ -37,7 +37,7 @@ class ReplicaColumns(NamedTuple):
     total_blocks: int = 1000
     prefill_rate: float = 10_000.0
     measured_at: int = 0
-    flights: tuple[FlightView, ...] = ()
+    flights: tuple[InFlightView, ...] = ()
     decode_rate: float = 50.0
     tenants: tuple[int, ...] = ()
 
@@ -153,7 +153,7 @@ class ClusterColumns:
             return [0] * len(self._replicas)
         return [min(replica.cached_tokens, request.prompt_tokens) for replica in self._replicas]
 
-    def flights(self, replica: int) -> Sequence[FlightView]:
+    def flights(self, replica: int) -> Sequence[InFlightView]:
         """What was sent to `replica` and has not ended, in order of dispatch."""
         self._allow("flights", f"flights({replica})")
         return self._replicas[replica].flights

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from poise.core.action import ALL, ONE_STEP, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
+from poise.core.engine.lane import LaneState
+from poise.core.engine.replica import Replica
 from poise.core.estimate import Estimator
-from poise.core.lane import LaneState
-from poise.core.replica import Replica
 from poise.core.request import Sequence
 from poise.core.slot import SLOTS
 from poise.core.view import LaneView, SequenceView

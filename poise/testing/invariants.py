@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from poise.core.records import NOT_YET, UNFINISHED, Run
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
+from poise.core.records.records import NOT_YET, UNFINISHED, Run
 from poise.core.request import Phase
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
     """Every block is in one place, and every running sum equals a scan."""
     pool = replica.pool
     private = running = queued = 0
-    odd = replica._cancelled or replica.handover.leaving or replica.pins.heap or replica.swaps.flying
+    odd = replica._cancelled or replica.kv_transfer.leaving or replica.pins.heap or replica.swaps.flying
     assert replica.odd or not odd or replica.space.only is None, "something is odd and the replica does not know"
     explicit = replica.swaps.leaving
     for lane in replica.lanes:

@@ -9,7 +9,7 @@ from math import isclose
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.core.place import Bucket, Demand, Placement, Tenancy, Unit
+from poise.core.placement import Bucket, Demand, Placement, Tenancy, Unit
 from poise.core.policy import Placer
 from poise.core.slot import SLOTS
 from poise.core.spec import Role

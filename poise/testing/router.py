@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from poise.core.action import Hold, Reject, Route
-from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Joined, Lost
+from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, ReplicaJoined, ReplicaLost
 from poise.core.policy import Router
 from poise.core.request import RequestView
 from poise.core.view import COLUMNS
@@ -243,7 +243,7 @@ def _event(rng: random.Random, step: int, request: RequestView, replicas: int) -
         Finished(at, max(step - 1, 0), 5),
         Cancelled(at, max(step - 2, 0), "timed out"),
         Draining(at, replica),
-        Lost(at, replica),
-        Joined(at, replica),
+        ReplicaLost(at, replica),
+        ReplicaJoined(at, replica),
     )
     return Arrived(at, request) if step % 2 == 0 else rng.choice(events)

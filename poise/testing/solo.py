@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from poise.core.outcome import DONE, FIRST_TOKEN, PREEMPTED, PREFILLED, PULL
-from poise.core.replica import Replica
+from poise.core.engine.outcome import DONE, FIRST_TOKEN, PREEMPTED, PREFILLED, PULL
+from poise.core.engine.replica import Replica
 from poise.core.request import RequestView
 from poise.core.request import Sequence as Running
 from poise.core.units import NEVER

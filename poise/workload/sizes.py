@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.errors import UserError
-from poise.core.place import Bucket, Demand
+from poise.core.placement import Bucket, Demand
 from poise.workload.table import Ints
 
 PROMPTS = (25, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)

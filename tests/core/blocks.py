@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from poise.core.kv import KvPool
-from poise.core.runs import Run
+from poise.core.engine.kv_pool import KvPool
+from poise.core.engine.runs import Run
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from poise.core.action import Decision, Hold, Route
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Arrived
 from poise.core.request import RequestView
 from poise.core.slot import SCENARIO

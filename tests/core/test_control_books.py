@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from poise.core.action import Abort, Decision, Dispatch, Hedge, Hold, Refuse, Reject, Route, Wake
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.state import DRAINING, GONE, SERVING, STARTING
 from poise.core.event import (
     Arrived,
     Cancelled,
@@ -15,16 +16,15 @@ from poise.core.event import (
     Event,
     Finished,
     FirstToken,
-    Joined,
-    Left,
-    Lost,
     Prefilled,
     Refused,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
     Tick,
 )
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec, Role
-from poise.core.state import DRAINING, GONE, SERVING, STARTING
 from poise.core.view import ClusterView
 
 from .scripted import Hasty, a_control, a_request
@@ -85,7 +85,7 @@ class Books(RuleBasedStateMachine):
                 self.places[action.request].add(action.replica)
             elif isinstance(action, Abort):
                 assert action.replica in self.places[action.request], "stopped where it never was"
-                assert event != Lost(event.at, action.replica), "stopped where nothing is left"
+                assert event != ReplicaLost(event.at, action.replica), "stopped where nothing is left"
             else:
                 assert isinstance(action, Wake)
                 assert action.at > event.at
@@ -147,20 +147,27 @@ class Books(RuleBasedStateMachine):
         self.tell(Refused(self.now, request, gone, "full"))
         assert request in self.control.flights, "the other copy goes on"
 
-    @rule(data=st.data(), what=st.sampled_from([Draining, Lost, Joined, Left]))
-    def change(self, data: st.DataObject, what: type[Draining] | type[Lost] | type[Joined] | type[Left]) -> None:
+    @rule(data=st.data(), what=st.sampled_from([Draining, ReplicaLost, ReplicaJoined, ReplicaLeft]))
+    def change(
+        self, data: st.DataObject, what: type[Draining] | type[ReplicaLost] | type[ReplicaJoined] | type[ReplicaLeft]
+    ) -> None:
         """A replica comes or goes; a drained one leaves when nothing is there."""
-        before = {Draining: (SERVING,), Lost: (SERVING, DRAINING), Joined: (STARTING, GONE), Left: (DRAINING,)}[what]
+        before = {
+            Draining: (SERVING,),
+            ReplicaLost: (SERVING, DRAINING),
+            ReplicaJoined: (STARTING, GONE),
+            ReplicaLeft: (DRAINING,),
+        }[what]
         able = [number for number, status in enumerate(self.status) if status in before]
-        if what is Left:
+        if what is ReplicaLeft:
             busy = {place for sent in self.open.values() if sent for place in (sent.replica, sent.decode)}
             busy |= set(self.copies.values())
             able = [number for number in able if number not in busy]
         if not able:
             return
         number = data.draw(st.sampled_from(able))
-        self.status[number] = {Draining: DRAINING, Lost: GONE, Joined: SERVING, Left: GONE}[what]
-        if what is Lost:
+        self.status[number] = {Draining: DRAINING, ReplicaLost: GONE, ReplicaJoined: SERVING, ReplicaLeft: GONE}[what]
+        if what is ReplicaLost:
             for request, sent in self.open.items():
                 copy = self.copies.get(request, -1)
                 if sent and copy >= 0 and number in (copy, sent.replica):

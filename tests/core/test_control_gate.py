@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poise.core.action import Abort, Dispatch, Hold, Refuse, Reject, Route
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import (
     Arrived,
@@ -18,12 +18,12 @@ from poise.core.event import (
     Cancelled,
     Failed,
     Finished,
-    Joined,
-    Known,
-    Left,
-    Lost,
     Measured,
     Refused,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
+    ReplicaUpdated,
 )
 from poise.core.policy import Admission, Order
 from poise.core.request import RequestView
@@ -296,9 +296,9 @@ def test_each_request_joins_and_ends_once_whatever_befalls_it(crowd: list[tuple[
         elif flight is not None and fate.startswith("refuse"):
             control.handle(Refused(number, flight.request.id, flight.replica, "x", fate == "refuse for now"))
         elif flight is not None and fate == "lose":
-            control.handle(Lost(number, flight.replica))
-            control.handle(Known(number, flight.replica, ReplicaSpec()))
-            control.handle(Joined(number, flight.replica))
+            control.handle(ReplicaLost(number, flight.replica))
+            control.handle(ReplicaUpdated(number, flight.replica, ReplicaSpec()))
+            control.handle(ReplicaJoined(number, flight.replica))
         assert clerk.waiting == set(held(control))
         assert clerk.flying == set(control.flights)
     while control.flights:
@@ -378,8 +378,8 @@ def test_a_replica_tells_of_its_cache() -> None:
 
 def test_a_place_in_the_fleet_may_be_taken_by_another() -> None:
     control = a_control(replicas=[ReplicaSpec(capacity_tokens=5)])
-    control.handle(Left(1, 0))
-    control.handle(Known(2, 0, ReplicaSpec(capacity_tokens=500, blocks=9)))
+    control.handle(ReplicaLeft(1, 0))
+    control.handle(ReplicaUpdated(2, 0, ReplicaSpec(capacity_tokens=500, blocks=9)))
     assert control.handle(Arrived(3, request(0))) == (), "not up yet"
-    assert control.handle(Joined(4, 0)) == [Dispatch(0, 0, 0, True)]
+    assert control.handle(ReplicaJoined(4, 0)) == [Dispatch(0, 0, 0, True)]
     assert control.state.total_blocks == [9]

@@ -6,7 +6,7 @@ import pytest
 
 from poise.core.action import Abort, Decision, Dispatch, Hold, Refuse, Route
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError
 from poise.core.event import (
     Arrived,
@@ -15,10 +15,10 @@ from poise.core.event import (
     Event,
     Finished,
     FirstToken,
-    Joined,
-    Left,
-    Lost,
     Prefilled,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
 )
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
@@ -37,22 +37,22 @@ def test_what_a_lost_replica_ran_is_sent_again_oldest_first_ahead_of_the_held() 
     )
     for number, at in ((4, 0), (2, 1), (3, 2), (9, 3)):
         control.handle(Arrived(at, a_request(number, at)))
-    assert control.handle(Lost(5, 0)) == tuple(Dispatch(number, 1, 1, True) for number in (4, 2, 3, 9))
+    assert control.handle(ReplicaLost(5, 0)) == tuple(Dispatch(number, 1, 1, True) for number in (4, 2, 3, 9))
     assert list(control.state.requests) == [0, 4]
 
 
 def test_a_request_whose_replica_is_lost_waits_for_one_that_starts() -> None:
     control = a_control(replicas=[ReplicaSpec(), ReplicaSpec(up=False)])
     arrive(control, 0)
-    assert control.handle(Lost(1, 0)) == ()
+    assert control.handle(ReplicaLost(1, 0)) == ()
     assert held(control) == [0]
-    assert control.handle(Joined(2, 1)) == [Dispatch(0, 1, 1, True)]
+    assert control.handle(ReplicaJoined(2, 1)) == [Dispatch(0, 1, 1, True)]
 
 
 def test_a_request_that_only_lost_replicas_could_take_is_refused_and_blocks_nobody() -> None:
     control = a_control(replicas=[ReplicaSpec(model=0), ReplicaSpec(model=1)])
     arrive(control, 0)
-    assert control.handle(Lost(1, 0)) == (Refuse(0, "no replica serves model 0"),)
+    assert control.handle(ReplicaLost(1, 0)) == (Refuse(0, "no replica serves model 0"),)
     assert not held(control)
 
 
@@ -61,7 +61,7 @@ def test_who_is_held_when_the_last_replica_leaves_is_refused() -> None:
     arrive(control, 0)
     control.handle(Draining(1, 0))
     assert held(control) == [0]
-    assert control.handle(Left(2, 0)) == [Refuse(0, "no replica serves model 0")]
+    assert control.handle(ReplicaLeft(2, 0)) == [Refuse(0, "no replica serves model 0")]
 
 
 def test_models_do_not_wait_for_one_another() -> None:
@@ -103,7 +103,7 @@ def test_a_draining_replica_ends_its_requests_and_takes_no_new_ones() -> None:
     assert control.handle(Draining(1, 0)) == ()
     assert arrive(control, 1, at=2) == [Dispatch(1, 1, 1, True)]
     assert control.handle(Finished(3, 0, 1)) == ()
-    assert control.handle(Left(4, 0)) == ()
+    assert control.handle(ReplicaLeft(4, 0)) == ()
     assert list(control.state.requests) == [0, 1]
 
 
@@ -111,8 +111,8 @@ def test_what_a_lost_replica_had_counts_nowhere_when_another_takes_its_place() -
     control = a_control(lambda request, cluster: Route(cluster.able(request)[0]), [ReplicaSpec(returns=True)])
     arrive(control, 0, 1)
     assert list(control.state.requests) == [2]
-    assert control.handle(Lost(2, 0)) == ()  # both are held: another will come
-    assert control.handle(Joined(3, 0)) == [Dispatch(0, 0, 0, True), Dispatch(1, 0, 0, True)]
+    assert control.handle(ReplicaLost(2, 0)) == ()  # both are held: another will come
+    assert control.handle(ReplicaJoined(3, 0)) == [Dispatch(0, 0, 0, True), Dispatch(1, 0, 0, True)]
     assert list(control.state.requests) == [2]
 
 
@@ -155,7 +155,7 @@ def test_a_pair_is_freed_half_by_half() -> None:
 def test_without_a_decode_half_a_request_is_held() -> None:
     control = a_control(least_requests, [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode", up=False)])
     assert arrive(control, 0) == []
-    assert control.handle(Joined(1, 1)) == [Dispatch(0, 0, 1, True)]
+    assert control.handle(ReplicaJoined(1, 1)) == [Dispatch(0, 0, 1, True)]
 
 
 @pytest.mark.parametrize(("prefilled", "aborts"), [(False, (Abort(0, 0), Abort(0, 1))), (True, (Abort(0, 1),))])
@@ -171,7 +171,7 @@ def test_a_client_that_leaves_is_aborted_where_its_request_is(prefilled: bool, a
 def test_losing_one_half_gives_up_the_other() -> None:
     control = a_control(least_requests, PAIR)
     arrive(control, 0, 1)
-    assert control.handle(Lost(1, 1)) == (Abort(0, 0), Dispatch(0, 0, 2, True))
+    assert control.handle(ReplicaLost(1, 1)) == (Abort(0, 0), Dispatch(0, 0, 2, True))
     assert list(control.state.requests) == [2, 0, 2]
 
 
@@ -179,7 +179,7 @@ def test_losing_the_prefill_half_does_not_matter_once_it_is_done() -> None:
     control = a_control(least_requests, PAIR)
     arrive(control, 0)
     control.handle(Prefilled(1, 0, 0))
-    assert control.handle(Lost(2, 0)) == ()
+    assert control.handle(ReplicaLost(2, 0)) == ()
     assert set(control.flights) == {0}
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from poise.core.action import ONE_STEP, Dispatch, Hold, Route
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
 from poise.core.errors import ScenarioError, TraceError
 from poise.core.event import Arrived, Cancelled, Reported
-from poise.core.replica import Replica
+from poise.core.records.trace import Trace
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Engine, ReplicaSpec
-from poise.core.trace import Trace
 from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
 from poise.policies.find import find

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 import poise
-from poise.core.control import _HANDLERS
+from poise.core.control.control import _HANDLERS
 from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.policy import Bundle
+from poise.core.records.trace import Trace
 from poise.core.slot import CONTROL, ENGINE, EXCHANGEABLE, SCENARIO, SLOTS, check_policy
-from poise.core.trace import Trace
 from poise.policies import Policies
 from poise.policies.find import build
 from poise.policies.route.least_requests import LeastRequests

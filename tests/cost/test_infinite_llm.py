@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.cost.infinite_llm import Cluster, Fleet, Running
-from poise.policies.lending import Greedy, Loan, Status
+from poise.policies.kit.lending import Greedy, Loan, Status
 
 
 def step_s(batch: int, read: float) -> float:

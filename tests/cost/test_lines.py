@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.estimate import Piece
-from poise.cost.around import scaled
+from poise.cost.estimator_wrapper import scaled
 from poise.cost.lines import Line, pieces
 
 lines = st.lists(st.builds(Line, st.integers(1, 10**9), st.integers(0, 10**4)), min_size=1, max_size=6)

@@ -10,7 +10,7 @@ import pytest
 from poise.core.errors import PoiseError, UserError
 from poise.experiment.compare import Comparison, compare
 from poise.experiment.fill import fill
-from poise.experiment.meter import silent
+from poise.experiment.progress import silent
 from poise.experiment.store import Store, check_same
 from poise.report.intervals import EXACT
 

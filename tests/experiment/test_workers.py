@@ -14,7 +14,7 @@ from poise.core.errors import PoiseError, UserError
 from poise.experiment.compare import Comparison, compare
 from poise.experiment.run import Shard, shard_of
 from poise.experiment.store import Store
-from poise.experiment.workers import Workers, crew, workers_of
+from poise.experiment.workers import Workers, worker_pool, workers_of
 
 from .worlds import doomed, experiment, fragile, world
 
@@ -43,7 +43,7 @@ def test_the_grid_is_cases_by_settings_by_seeds() -> None:
 @pytest.mark.parametrize("workers", [Workers(2), pytest.param(Workers(ray="local"), marks=RAY)])
 def test_who_does_the_work_changes_nothing(workers: Workers) -> None:
     told: list[int] = []
-    same(compare(experiment(), workers=workers, meter=lambda label, done, total: told.append(done)))
+    same(compare(experiment(), workers=workers, progress=lambda label, done, total: told.append(done)))
     assert told == list(range(25))  # every cell comes back once
 
 
@@ -51,7 +51,7 @@ def test_who_does_the_work_changes_nothing(workers: Workers) -> None:
 def test_a_killed_worker_changes_nothing(workers: Workers, tmp_path: Path) -> None:
     mark, told = tmp_path / "mark", []
     asked = experiment(fragile, mark=str(mark), kills=3)
-    same(compare(asked, workers=workers, meter=lambda label, done, total: told.append(done)))
+    same(compare(asked, workers=workers, progress=lambda label, done, total: told.append(done)))
     assert mark.exists() and told == list(range(25))
 
 
@@ -100,7 +100,7 @@ def test_the_user_stops_it_and_goes_on(tmp_path: Path) -> None:
         if len(ended) == 3:
             stop.set()
 
-    with crew(Workers(), stop, _twice) as hands:
+    with worker_pool(Workers(), stop, _twice) as hands:
         hands.work(range(10), note)
     assert ended == [0, 2, 4]
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from poise.core.action import Dispatch, Refuse, Wake
 from poise.core.errors import TraceError, UserError
-from poise.core.event import Arrived, Finished, FirstToken, Known, Measured, Refused, Tick
+from poise.core.event import Arrived, Finished, FirstToken, Measured, Refused, ReplicaUpdated, Tick
+from poise.core.records.trace import SCHEMA, Trace, line
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
-from poise.core.trace import SCHEMA, Trace, line
 from poise.core.units import SECOND
 from poise.live.parts import read_recording
 from poise.live.record import Recorder, bare, encode
-from tests.core.test_trace import KINDS, anything_of, items
+from tests.core.records.test_trace import KINDS, anything_of, items
 
 
 def header() -> dict[str, Any]:
@@ -241,7 +241,7 @@ def test_columns_say_kind_instant_and_request(tmp_path: Path) -> None:
     said = [
         *a_request(3),
         Wake(99),
-        Known(50, 1, spec),
+        ReplicaUpdated(50, 1, spec),
         Measured(60, 55, 1, {"waiting": 2}),
         Refused(61, 3, 1, "x, [5"),
     ]

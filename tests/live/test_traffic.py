@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from poise.live.http.call import Address
 from poise.live.traffic import ANSWERED, Traffic, spoken
-from poise.live.wire.call import Address
 from poise.workload import all_at_once, sessions, uniform
 from tests.live.gateway.live import MODEL, Live
 

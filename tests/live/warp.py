@@ -80,7 +80,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run `main` to its end, as `poise.live.wire.loop.run` does, on a clock that jumps."""
+    """Run `main` to its end, as `poise.live.http.loop.run` does, on a clock that jumps."""
     loop = Loop()
     with (
         mock.patch("poise.live.clock.monotonic_ns", lambda: loop.clock.now_ns),

@@ -14,7 +14,7 @@ from poise.pipeline import Costs, bound, make, time
 from poise.pipeline.certified import Certified
 from poise.pipeline.check import check
 from poise.pipeline.memory import Weights, memory
-from poise.pipeline.shop import shop
+from poise.pipeline.scheduling_problem import problem
 
 from .cases import any_schedule
 
@@ -30,7 +30,7 @@ UNEQUAL = Costs.of([3, 4, 2], [3, 5, 4], [2, 1, 2], [1, 2, 1])
 )  # fmt: skip
 def test_published_schedules_that_are_optimal(name: str, chunks: int, peak: int, makespan: Any, span: Any) -> None:
     """At T_F = T_B = T_W no schedule of their placement and memory is better."""
-    where = shop(name, 8, 32, limit=peak, chunks=chunks)
+    where = problem(name, 8, 32, limit=peak, chunks=chunks)
     timing = time(make(name, 8, 32))
     assert bound.makespan(where) == timing.makespan == makespan
     if span is not None:
@@ -53,7 +53,7 @@ def test_below_any_schedule(seed: int, data: st.DataObject) -> None:
         made = _moved(schedule, ranks, chunks, placement, schedule.microbatches)
         timing = time(made, costs, weights=Weights(kept=kept))
         peaks = check(made, weights=Weights(kept=kept)).peak_memory
-        where = shop(
+        where = problem(
             "any", ranks, made.microbatches, costs=costs, limit=peaks, chunks=chunks, placement=placement, kept=kept
         )
         assert bound.makespan(where) <= timing.makespan
@@ -65,7 +65,7 @@ def _moved(schedule: Any, ranks: int, chunks: int, placement: str, count: int) -
     """A schedule of the placement, from list scheduling with random preferences."""
     from poise.pipeline.greedy import deepest, freshest, greedy
 
-    route = shop("any", ranks, count, chunks=chunks, placement=placement).route
+    route = problem("any", ranks, count, chunks=chunks, placement=placement).route
     durations = Costs.of().at(ranks, ranks * chunks, count)
     first = freshest if len(str(schedule)) % 2 else deepest
     return greedy([route] * count, durations, ranks=ranks, split=True, first=first, alive=1 + len(str(schedule)) % 4)
@@ -81,7 +81,7 @@ def test_below_the_exact_optimum(by: str, limit: int | None) -> None:
     timing = time(found, UNEQUAL)
     assert found.value == (timing.makespan if by == "makespan" else timing.bubble_span)
     check(found, memory_limit=limit)
-    where = shop("any", 3, 4, costs=UNEQUAL, limit=limit)
+    where = problem("any", 3, 4, costs=UNEQUAL, limit=limit)
     least = bound.makespan(where) if by == "makespan" else bound.span_bubble(where)
     assert least <= found.bound <= found.value
     ours = make("poise", 3, 4, costs=UNEQUAL, memory_limit=limit, by=by, chunks=1, effort=20_000)

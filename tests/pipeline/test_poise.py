@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs, Schedule, check, make, time
+from poise.pipeline.candidate import Candidate
 from poise.pipeline.certified import Certified
-from poise.pipeline.line import Line
-from poise.pipeline.net import Net, Way, homes_of, rows_of
+from poise.pipeline.constraint_graph import ConstraintGraph, Direction, homes_of, rows_of
 from poise.pipeline.schedules.poise import COPIES, PUBLISHED
-from poise.pipeline.shop import shop
+from poise.pipeline.scheduling_problem import problem
 from poise.pipeline.squeeze import Orders, squeeze
 
 C = Costs.of(18522, 18086, 9337, 601)
@@ -118,7 +118,7 @@ def test_long_runs_repeat_a_short_one(name: str, given: dict[str, Any]) -> None:
 def test_backwards_in_one_piece_are_taken_apart(name: str) -> None:
     fused = make(name, 4, 8)
     rows = rows_of(fused)
-    net = Net(Costs.of().at(4, fused.stages, 8), homes_of(rows, fused.stages, 8), 1, 1, (8,) * 4)
+    net = ConstraintGraph(Costs.of().at(4, fused.stages, 8), homes_of(rows, fused.stages, 8), 1, 1, (8,) * 4)
     parts = net.schedule(rows)
     assert check(parts).peak_memory == check(fused).peak_memory
     assert time(parts).makespan <= time(fused).makespan
@@ -126,7 +126,7 @@ def test_backwards_in_one_piece_are_taken_apart(name: str) -> None:
     assert all((one == two).all() for one, two in zip(rows_of(parts).ranks, rows.ranks, strict=True))
 
 
-def squeezed_slowly(way: Way, orders: Orders, look: int, polite: bool) -> tuple[Orders, list[int]]:
+def squeezed_slowly(way: Direction, orders: Orders, look: int, polite: bool) -> tuple[Orders, list[int]]:
     """What `squeeze` says of itself, instant by instant over all ranks, looking at every condition anew."""
     left, done = [list(order) for order in orders], [[] for _ in orders]  # type: ignore[var-annotated]
     ends, free, held, now = [-1] * len(way.ticks), [0] * len(orders), [0] * len(orders), 0
@@ -161,7 +161,7 @@ def test_squeezing_is_what_it_says(p: int, m: int, look: int, polite: bool, data
     draw = st.lists(st.integers(1, 5), min_size=p, max_size=p)
     costs = Costs.of(*(data.draw(draw) for _ in range(3)), data.draw(st.integers(0, 2)))
     chunks = data.draw(st.sampled_from([1, 2]))
-    net = shop("test", p, m, costs=costs, chunks=chunks).net
+    net = problem("test", p, m, costs=costs, chunks=chunks).net
     rows = rows_of(make("gpipe" if chunks == 1 else "v_min", p, m))
     orders = [row.tolist() for row in rows.ranks]
     assert squeeze(net.ahead, orders, look, polite) == squeezed_slowly(net.ahead, orders, look, polite)
@@ -181,12 +181,12 @@ def test_a_net_says_what_the_graph_says() -> None:
         assert line.value == (timing.makespan * timing.scale, timing.bubble_span * timing.scale)
 
 
-def line_of_four(name: str, costs: Costs) -> Line:
+def line_of_four(name: str, costs: Costs) -> Candidate:
     """A schedule of four ranks and eight microbatches as a line."""
     made = make(name, 4, 8, costs=costs)
     rows = rows_of(made)
     homes = homes_of(rows, made.stages, 8)
-    return Line(Net(costs.at(4, made.stages, 8), homes, 1, 1, (64,) * 4), rows, "makespan")
+    return Candidate(ConstraintGraph(costs.at(4, made.stages, 8), homes, 1, 1, (64,) * 4), rows, "makespan")
 
 
 def test_what_it_cannot_take_is_said() -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from poise.core.units import SECOND
 from poise.plan.bound import bound
 from poise.plan.demand import demand_of
+from poise.plan.fleet_template import DOUBT
 from poise.plan.goal import Goal
-from poise.plan.kind import DOUBT
 from poise.scenario.simulate import simulate
 from poise.workload import all_at_once, poisson
 

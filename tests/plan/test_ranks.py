@@ -10,8 +10,8 @@ from poise.catalogue import device, model
 from poise.core.spec import Engine
 from poise.plan.deploy.scenario import _own
 from poise.plan.fleet import Fleet
-from poise.plan.kind import Single
-from poise.plan.polish import Variant
+from poise.plan.fleet_template import Single
+from poise.plan.local_search import Variant
 from poise.plan.unit import units
 from tests.plan.deploy.test_commands import of_sglang, of_vllm
 

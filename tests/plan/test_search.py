@@ -10,10 +10,10 @@ from poise.experiment.workers import Workers
 from poise.plan.change import headroom, squeezed
 from poise.plan.confirm import confirm, sure
 from poise.plan.fleet import Fleet
+from poise.plan.fleet_template import FleetTemplate
 from poise.plan.goal import AIMS, Aim
-from poise.plan.kind import Kind
 from poise.plan.limits import Limits
-from poise.plan.search import Found, search
+from poise.plan.search import SearchResult, search
 from poise.plan.size import climb
 from poise.plan.space import space
 from poise.plan.trial import Bench, Trial
@@ -23,7 +23,7 @@ from .cases import COST, a_bench, a_demand, a_goal, pools
 RUNGS = 8
 
 
-def everything(kinds: tuple[Kind, ...], bench: Bench) -> float:
+def everything(kinds: tuple[FleetTemplate, ...], bench: Bench) -> float:
     """The least value of any rung of any kind that holds: each rung of each ladder tried from the bottom."""
     least = float("inf")
     for kind in kinds:
@@ -144,7 +144,7 @@ def test_confirming_asks_for_fresh_seeds() -> None:
 
 def test_a_fleet_that_fails_fresh_seeds_is_not_given() -> None:
     bench = a_bench(a_demand(rate=60.0, seeds=2))
-    found = Found(bench)
+    found = SearchResult(bench)
     lucky = bench.trial(Stairs(1, 1).fleet(1))
     assert not lucky.meets(bench.goal)
     found.best["lucky"] = lucky  # as if the searched seed had been kind to it

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from poise.core.blame import DECODE, QUEUE, Blame
-from poise.core.records import ReplicaStats, Run
+from poise.core.records.blame import DECODE, QUEUE, Blame
+from poise.core.records.records import ReplicaStats, Run
 from poise.core.spec import Belief, Slo
 from poise.core.units import ps
 from poise.report.blame import samples

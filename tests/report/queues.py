@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import FINISHED, Records, ReplicaStats, Run
+from poise.core.records.records import FINISHED, Records, ReplicaStats, Run
 from poise.core.units import SECOND
 
 Floats = NDArray[np.floating[Any]]

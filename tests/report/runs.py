@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poise.core.model import Model
-from poise.core.records import FINISHED, NOT_YET, Records, ReplicaStats, Run
+from poise.core.records.records import FINISHED, NOT_YET, Records, ReplicaStats, Run
 from poise.core.spec import Cluster, Device, Pool
 from poise.core.units import ps
 

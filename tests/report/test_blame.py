@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poise.core.blame import DECODE, MISS, PARTS, QUEUE, Blame
-from poise.core.records import REJECTED, Run
+from poise.core.records.blame import DECODE, MISS, PARTS, QUEUE, Blame
+from poise.core.records.records import REJECTED, Run
 from poise.core.spec import Slo
 from poise.core.units import ps
 from poise.report.blame import means, show_blame

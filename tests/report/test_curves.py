@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.core.records import ReplicaStats
+from poise.core.records.records import ReplicaStats
 from poise.core.units import SECOND, ps
 from poise.report.curves import MOMENTS, POINTS, cdf, latency_curves, replica_curves, thinned
 from poise.report.latency import PERCENTILES, nearest_rank

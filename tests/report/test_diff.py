@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poise.core.blame import PARTS
+from poise.core.records.blame import PARTS
 from poise.report.cause import SAID, first_cause
 from poise.report.margin import BLOCKS, margin
 from poise.report.split import best_split

@@ -6,14 +6,14 @@ from html import escape
 
 import pytest
 
-from poise.core.blame import MEANING
 from poise.core.errors import UserError
-from poise.core.records import NOT_YET, UNFINISHED, ReplicaStats
+from poise.core.records.blame import MEANING
+from poise.core.records.records import NOT_YET, UNFINISHED, ReplicaStats
 from poise.core.spec import Belief
 from poise.core.units import ps
 from poise.report.figures import ATTAINMENT, COMPARED
 from poise.report.html import html_report, page
-from poise.report.story import Line, Story
+from poise.report.story import Story, StoryLine
 from poise.report.wording import belief_line, duration
 
 from .pages import LIMITS, SLO, SWEEP, about, case, case_of, crowd, findings
@@ -175,7 +175,7 @@ def test_slow_requests_are_told_with_where_their_time_went():
 
 
 def test_a_story_is_told_as_it_is():
-    life = Story([Line(0.0, 0.0, "gateway", "arrives <at> last")], {}, dict.fromkeys(MEANING, 0.0), {}, 0)
+    life = Story([StoryLine(0.0, 0.0, "gateway", "arrives <at> last")], {}, dict.fromkeys(MEANING, 0.0), {}, 0)
     text = page([replace(case("fair", None, 1.0), stories={0: life})], about())
     assert "arrives &lt;at&gt; last" in text
     assert "Request 1. Its 1 s" in text, "one without a story has its last line"

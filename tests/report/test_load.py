@@ -8,7 +8,7 @@ import pytest
 
 import poise as ps
 from poise.catalogue import device, model
-from poise.core.records import ReplicaStats
+from poise.core.records.records import ReplicaStats
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.report.rates import Window

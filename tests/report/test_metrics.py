@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.core.records import (
+from poise.core.records.records import (
     CANCELLED,
     FINISHED,
     LOST,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.core.records import UNFINISHED, ReplicaStats
+from poise.core.records.records import UNFINISHED, ReplicaStats
 from poise.core.units import ps
 from poise.report.perfetto import timeline
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import poise as ps
-from poise.core.records import ReplicaStats
+from poise.core.records.records import ReplicaStats
 from poise.core.spec import Slo
 from poise.core.units import SECOND
 from poise.core.units import ps as picoseconds

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from poise.core.errors import UserError
-from poise.core.records import REJECTED, STATUS
+from poise.core.records.records import REJECTED, STATUS
 from poise.report.requests import requests_frame, save_requests
 
 from .runs import Row, a_run

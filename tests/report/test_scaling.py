@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poise.core.records import Records, ReplicaStats, Run, Scaled
+from poise.core.records.records import Records, ReplicaStats, Run, Scaled
 from poise.core.spec import Cluster, Pool
 from poise.core.units import SECOND, ps
 from poise.report.figures import Case

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.core.records import TIMED_OUT
+from poise.core.records.records import TIMED_OUT
 from poise.report.blame import packed, samples, unpacked
 from poise.report.requests import requests_frame
 from poise.report.worst import BY, COLUMNS, as_rows, worst

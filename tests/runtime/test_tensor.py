@@ -13,7 +13,7 @@ from poise.pipeline import make
 from poise.runtime import Pipeline
 from poise.runtime.decoder import cross_entropy, cut, decoder
 from poise.runtime.norm import clip
-from poise.runtime.tensor import Beside
+from poise.runtime.tensor import TensorPeers
 from tests.runtime.pool import Pool
 from tests.runtime.truth import SIZE, alone, batch
 
@@ -117,7 +117,7 @@ def _decoder(name: str) -> tuple[float, float, int, dict[str, Tensor]]:
     """Loss, norm of all gradients, part and gradients of a decoder of which two ranks share each stage."""
     rank = dist.get_rank()
     across = dist.new_group([rank % 2, rank % 2 + 2], use_local_synchronization=True)
-    beside = Beside(dist.new_group([rank // 2 * 2, rank // 2 * 2 + 1], use_local_synchronization=True))
+    beside = TensorPeers(dist.new_group([rank // 2 * 2, rank // 2 * 2 + 1], use_local_synchronization=True))
     schedule = make(name, STAGES, MICROBATCHES)
     parts = decoder(SIZE, dtype=torch.float64, beside=beside)
     names = {id(each): name for name, each in nn.Sequential(*parts).named_parameters()}

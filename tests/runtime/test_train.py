@@ -17,7 +17,7 @@ from poise.core.errors import RankError, ScheduleError, UserError
 from poise.pipeline.csv import write_csv
 from poise.pipeline.find import make
 from poise.pipeline.text import write_json
-from poise.runtime.command import Wish, run
+from poise.runtime.command import RunOptions, run
 from poise.runtime.guard import Guard, Seat
 from poise.runtime.ranks import Ranks
 from poise.runtime.recording import Recording
@@ -38,8 +38,8 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def wish(text: Path, out: Path, **given: Any) -> Wish:
-    return Wish(text=text, out=out, **{**SMALL, **given})
+def wish(text: Path, out: Path, **given: Any) -> RunOptions:
+    return RunOptions(text=text, out=out, **{**SMALL, **given})
 
 
 def parts(out: Path, step: int) -> dict[str, Any]:

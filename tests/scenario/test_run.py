@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from poise.core.errors import ScenarioError
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.experiment.interrupts import interrupts
 from poise.report.metrics import measure
 from poise.scenario import run as room
@@ -142,7 +142,7 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(room, "simulate", reporting)
     said: list[tuple[str, int, int]] = []
-    room.run(_problem(tmp_path, "run.seeds=1"), meter=lambda *each: said.append(each))
+    room.run(_problem(tmp_path, "run.seeds=1"), progress=lambda *each: said.append(each))
     assert said == [("cache_aware", 7, 60)]
 
 

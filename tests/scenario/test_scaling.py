@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from poise.core.errors import UserError
-from poise.core.trace import Trace
+from poise.core.records.trace import Trace
 from poise.cost.memory import footprint
+from poise.recordings.control import replayed
 from poise.scenario.build import build
 from poise.scenario.load import load
 from poise.scenario.record import trace_header
 from poise.scenario.resolve import resolved, write_yaml
 from poise.scenario.run import Keep, run
-from poise.truth.control import replayed
 
 POOL = "{device: H100, model: llama-3.1-8b, replicas: 1, max_replicas: 3, startup: {image_s: 2, weights_from: host}}"
 SCENARIO = f"""

@@ -13,7 +13,7 @@ from poise.catalogue import device, model
 from poise.cli import main
 from poise.core.errors import ScenarioError
 from poise.core.estimate import StepShape
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.core.spec import Cluster, Engine, Fault, Lane, Pool
 from poise.core.units import SECOND
 from poise.cost import Roofline

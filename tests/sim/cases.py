@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from poise.core.action import Convert, Lend, Move, Scale
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.prefix_index import PrefixIndex
+from poise.core.engine.replica import Replica
 from poise.core.model import Model
-from poise.core.prefix import PrefixIndex
-from poise.core.records import Run
-from poise.core.replica import Replica
+from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView
 from poise.policies import Policies

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from poise.core import blame
-from poise.core.account import capped_sum
 from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry, Hold, Move, Route
-from poise.core.blame import MEANING, PARTS
-from poise.core.control import Control
-from poise.core.diary import Diary
-from poise.core.records import FINISHED, TIMED_OUT, Run
-from poise.core.replica import Replica
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
+from poise.core.records.attribution import capped_sum
+from poise.core.records.blame import MEANING, PARTS
+from poise.core.records.records import FINISHED, TIMED_OUT, Run, blame
+from poise.core.records.request_log import RequestLog
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView
@@ -68,7 +67,7 @@ def simulated(
     swap: bool = False,
     resume: bool = True,
     faults: tuple[Fault, ...] = (),
-    diary: Diary | None = None,
+    diary: RequestLog | None = None,
     **cluster: Any,
 ) -> Run:
     engine = engine or Engine(token_budget=4096, max_sequences=16, block_tokens=1)

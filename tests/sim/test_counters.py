@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
 from poise.core.estimate import Piece, StepShape
 from poise.core.event import Arrived
-from poise.core.replica import Replica
 from poise.core.request import RequestView
 from poise.core.request import Sequence as Running
 from poise.core.spec import Belief, Cluster, Engine, Lane, Pool, ReplicaSpec

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import poise as ps
-from poise.core.blame import SLOW
-from poise.core.records import FINISHED, Run
+from poise.core.records.blame import SLOW
+from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Cluster, Fault, FaultRate, Pool
 from poise.core.units import SECOND, seconds
 from poise.policies.recover.migrate import Migrate

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.action import Move, Wake
-from poise.core.diary import Diaries, Diary
 from poise.core.event import Reported
-from poise.core.records import FINISHED, NOT_YET, Records
+from poise.core.records.records import FINISHED, NOT_YET, Records
+from poise.core.records.request_log import RequestLog, RequestLogs
 from poise.core.spec import Engine, Fault
 from poise.core.units import SECOND, seconds
 from poise.report.requests import requests_frame
 from poise.report.story import story_lines
-from poise.report.teller import Teller
+from poise.report.story_format import StoryFormatter
 from poise.testing.cost import LinearCost
 from poise.workload.table import Workload
 from tests.depth import examples
@@ -37,7 +37,7 @@ MARKS = {
 @settings(max_examples=examples(150))
 def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> None:
     row %= len(case.workload)
-    diary = Diary(row)
+    diary = RequestLog(row)
     run = case.build(one_step=False, check=False, diary=diary).simulate()
     plain = case.build(one_step=False, check=False, blame=True).simulate()
     assert all(getattr(run.records, name) == getattr(plain.records, name) for name in COLUMNS)
@@ -55,15 +55,15 @@ def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> Non
 @given(cases())
 @settings(max_examples=40)
 def test_diaries_of_one_run_are_those_of_a_run_each(case: Case) -> None:
-    diaries = Diaries(range(0, len(case.workload), 3))
+    diaries = RequestLogs(range(0, len(case.workload), 3))
     case.build(one_step=False, check=False, diary=diaries).simulate()
-    for row, book in diaries.books.items():
-        alone = Diary(row)
+    for row, book in diaries.in_flight.items():
+        alone = RequestLog(row)
         case.build(one_step=False, check=False, diary=alone).simulate()
         assert book.happenings == alone.happenings
 
 
-def _check(diary: Diary, records: Records, row: int) -> None:
+def _check(diary: RequestLog, records: Records, row: int) -> None:
     """What the diary has and what the records have must be the same."""
     words = [happening.what for happening in diary.happenings]
     assert set(words) <= MARKS
@@ -82,7 +82,7 @@ def _check(diary: Diary, records: Records, row: int) -> None:
 
 
 def test_there_are_words_for_all_that_happens() -> None:
-    assert set(Teller({})._say) == MARKS
+    assert set(StoryFormatter({})._say) == MARKS
 
 
 def lived(load: Workload, row: int, **options: Any) -> list[str]:
@@ -93,7 +93,7 @@ def lived(load: Workload, row: int, **options: Any) -> list[str]:
 
 
 def _told(load: Workload, row: int, **options: Any) -> list[str]:
-    diary = Diary(row)
+    diary = RequestLog(row)
     run = simulated(load, diary=diary, **options)
     told = requests_frame(run, load).row(row, named=True)
     lines = story_lines(diary.happenings, told, seconds(run.ended_at))
@@ -216,7 +216,7 @@ def test_of_the_gateway() -> None:
 
 
 def test_a_wake_that_is_yet_to_come_dates_nothing() -> None:
-    diary = Diary(0)
+    diary = RequestLog(0)
     diary.add(Reported(5, 5, {}, ()))
     diary.add(Wake(70))
     diary.add(Move(0, 0, 1))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 
-from poise.core.records import Run
+from poise.core.records.records import Run
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, Cluster, Engine, Pool
-from poise.core.trace import Trace
 from poise.policies.route.least_requests import LeastRequests
 from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_blame

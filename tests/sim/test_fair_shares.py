@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from poise.core.action import Dispatch
 from poise.core.event import Arrived, Finished
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, Cluster, Engine, Pool
-from poise.core.trace import Trace
 from poise.core.units import SECOND
 from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 import poise as ps
-from poise.core.blame import SLOW
 from poise.core.errors import ScenarioError
-from poise.core.records import FINISHED, LOST, REJECTED, Run
+from poise.core.records.blame import SLOW
+from poise.core.records.records import FINISHED, LOST, REJECTED, Run
 from poise.core.spec import Cluster, Fault, FaultRate, Pool
 from poise.core.units import SECOND, seconds
 from poise.policies.admit.ceiling import Ceiling

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.fairness import CASES, FLOODER, QUIET, Figures, bound, figures, simulated, workload
-from poise.core.records import Run
+from poise.core.records.records import Run
 
 
 @pytest.fixture(scope="module", params=[0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])

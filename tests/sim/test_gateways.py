@@ -8,7 +8,7 @@ import pytest
 
 import poise as ps
 from poise.core.event import Arrived
-from poise.core.trace import Trace, replay
+from poise.core.records.trace import Trace, replay
 from poise.cost import Roofline
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 from poise.core.action import Hedge, Route
-from poise.core.blame import LOST, PREFILL, QUEUE
 from poise.core.chance import Chance
 from poise.core.event import FirstToken
-from poise.core.records import FINISHED, TIMED_OUT
+from poise.core.records.blame import LOST, PREFILL, QUEUE
+from poise.core.records.records import FINISHED, TIMED_OUT
+from poise.core.records.trace import Trace, replay
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
-from poise.core.trace import Trace, replay
 from poise.core.view import ClusterView
 from poise.sim.world import World
 from poise.testing.cost import LinearCost

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from poise.core.action import Lend, Route
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
 from poise.core.errors import PolicyError
 from poise.core.event import Lent
-from poise.core.records import FINISHED, Run
-from poise.core.replica import Replica
+from poise.core.records.records import FINISHED, Run
+from poise.core.records.trace import Trace, replay
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
-from poise.core.trace import Trace, replay
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
 from poise.policies import Policies

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from poise.core.action import Move, Route
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
 from poise.core.errors import PolicyError
-from poise.core.event import Moved, Stayed
-from poise.core.records import FINISHED, Run
-from poise.core.replica import Replica
+from poise.core.event import Moved, MoveFailed
+from poise.core.records.records import FINISHED, Run
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
-from poise.core.trace import Trace
 from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
 from poise.policies import Policies
@@ -161,14 +161,14 @@ def test_a_waiting_request_is_taken_back_and_queued_elsewhere() -> None:
 def test_a_prompt_under_way_stays() -> None:
     trace = Trace()
     run(a_load((0, 4000, 20)), Script(r0=(1, 0.05)), trace=trace)
-    assert [stayed.reason for stayed in told(trace, Stayed)] == ["its prompt is being computed"]
+    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["its prompt is being computed"]
 
 
 def test_without_room_at_the_target_it_stays() -> None:
     trace = Trace()
     load = a_load((0, 1000, 50), (0, 900, 50))
     outcome = run(load, Script(r0=(1, 0.2)), router=RoundRobin(), blocks=(500, 70), trace=trace)
-    assert [stayed.reason for stayed in told(trace, Stayed)] == ["there is no room at the target"]
+    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["there is no room at the target"]
     assert list(outcome.records.status) == [FINISHED, FINISHED]
     assert list(outcome.records.migrations) == [0, 0]
 
@@ -176,14 +176,14 @@ def test_without_room_at_the_target_it_stays() -> None:
 def test_a_target_that_could_never_hold_it_is_refused() -> None:
     trace = Trace()
     run(a_load((0, 1000, 100)), Script(r0=(1, 0.25)), blocks=(500, 66), trace=trace)
-    assert [stayed.reason for stayed in told(trace, Stayed)] == ["the target cannot hold it"]
+    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["the target cannot hold it"]
 
 
 def test_a_slow_link_is_given_up_after_three_parts() -> None:
     """At 0.1 MB/s a token (10 ms) is made as fast as one is carried, so that the rest never gets short."""
     trace = Trace()
     outcome = run(a_load((0, 600, 2500)), Script(r0=(1, 0.3)), link_bw=1e5, trace=trace)
-    assert [stayed.reason for stayed in told(trace, Stayed)] == ["it decodes faster than it is copied"]
+    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["it decodes faster than it is copied"]
     assert (outcome.records.status[0], outcome.records.decode_replica[0]) == (FINISHED, 0)
 
 

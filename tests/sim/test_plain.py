@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-import poise.core.lane as lane
-import poise.core.state as state
-from poise.core.records import Run
-from poise.core.trace import Trace
+import poise.core.control.state as state
+import poise.core.engine.lane as lane
+from poise.core.records.records import Run
+from poise.core.records.trace import Trace
 from tests.sim.cases import Case, cases
 from tests.sim.plain import Asked, plain_cases
 from tests.sim.test_exact import assert_equal

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from poise.core.action import ALL, UNTIL_CHANGE, UNTIL_HEAD, Batch, Entry
-from poise.core.control import Control
-from poise.core.records import FINISHED, Run
-from poise.core.replica import Replica
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
+from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Engine, Fault, Lane, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.core.view import LaneView

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poise.core.control import Control
-from poise.core.records import FINISHED, Run
-from poise.core.replica import Replica
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
+from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND
 from poise.policies import Policies

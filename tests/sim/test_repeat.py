@@ -14,9 +14,9 @@ import pytest
 
 from poise.core.action import Dispatch, Refuse
 from poise.core.errors import TraceError
-from poise.core.records import UNFINISHED
+from poise.core.records.records import UNFINISHED
+from poise.core.records.trace import Trace, replay
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
-from poise.core.trace import Trace, replay
 from poise.cost import Roofline
 from poise.policies import Policies
 from poise.policies.route.least_tokens import LeastTokens
@@ -48,7 +48,7 @@ SCRIPT = """
 import hashlib
 from tests.sim.cases import ROUTERS
 from tests.sim.test_repeat import Linear, cluster, traffic
-from poise.core.trace import Trace
+from poise.core.records.trace import Trace
 from poise.policies import Policies
 from poise.scenario.simulate import simulate
 from poise.sim.terms import Saving

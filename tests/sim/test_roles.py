@@ -12,10 +12,10 @@ import pytest
 from poise.core.action import Convert, Scale
 from poise.core.chance import Chance
 from poise.core.errors import PolicyError, ScenarioError
-from poise.core.event import Draining, Joined, Known, Left
-from poise.core.records import FINISHED, REJECTED, Run
+from poise.core.event import Draining, ReplicaJoined, ReplicaLeft, ReplicaUpdated
+from poise.core.records.records import FINISHED, REJECTED, Run
+from poise.core.records.trace import Trace, replay
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, Role, Startup
-from poise.core.trace import Trace, replay
 from poise.core.units import SECOND, seconds
 from poise.core.view import FleetView
 from poise.policies import Policies
@@ -159,7 +159,7 @@ def test_the_record_replays_to_the_same_decisions() -> None:
     )
     fresh = world.control.clone()
     world.simulate()
-    assert {Draining, Left, Known, Joined} <= {type(each) for each in trace.events}
+    assert {Draining, ReplicaLeft, ReplicaUpdated, ReplicaJoined} <= {type(each) for each in trace.events}
     decided = list(replay(trace.events, fresh))
     assert decided == list(trace.actions)
     assert [each for each in decided if isinstance(each, Convert)] == [Convert(2, "prefill"), Convert(2, "decode")]

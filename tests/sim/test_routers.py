@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool
 from poise.policies import Policies
 from poise.policies.route.bounded_hash import BoundedHash

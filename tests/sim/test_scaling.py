@@ -12,10 +12,10 @@ import pytest
 from poise.core.action import Scale
 from poise.core.chance import Chance
 from poise.core.errors import ScenarioError
-from poise.core.event import Draining, Joined, Left
-from poise.core.records import FINISHED, LOST, UNFINISHED, Run
+from poise.core.event import Draining, ReplicaJoined, ReplicaLeft
+from poise.core.records.records import FINISHED, LOST, UNFINISHED, Run
+from poise.core.records.trace import Trace, replay
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Pool, Startup
-from poise.core.trace import Trace, replay
 from poise.core.units import SECOND, seconds
 from poise.core.view import FleetView
 from poise.policies import Policies
@@ -161,7 +161,7 @@ def test_the_record_replays_to_the_same_decisions() -> None:
     world = build_world(cluster, some, policies, Cost(), Belief(), saving=Saving(trace=trace))
     fresh = world.control.clone()
     world.simulate()
-    assert {Joined, Draining, Left} <= {type(each) for each in trace.events}
+    assert {ReplicaJoined, Draining, ReplicaLeft} <= {type(each) for each in trace.events}
     decided = [each for each in replay(trace.events, fresh) if isinstance(each, Scale)]
     assert decided == [each for each in trace.actions if isinstance(each, Scale)] != []
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poise.catalogue import device, model
-from poise.core.records import FINISHED, REJECTED
+from poise.core.records.records import FINISHED, REJECTED
 from poise.core.spec import Cluster, Fault, Pool, Role
 from poise.core.units import SECOND
 from poise.policies import Policies

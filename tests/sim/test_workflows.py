@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import poise as ps
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.report.programs import spans
 from poise.workload.paths import critical_path
 from tests.workload.test_programs import SEARCH

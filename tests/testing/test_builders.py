@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from poise.core.action import ALL, Entry, Hold, Route
 from poise.core.chance import Chance
+from poise.core.control.state import State
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Engine, Lane, ReplicaSpec
-from poise.core.state import State
 from poise.core.view import REPORTED, ClusterView
 from poise.policies.batch.chunked import Chunked
 from poise.testing import RuleBroken, a_chance, a_cluster, a_lane, a_replica, a_request, check_replica, check_router

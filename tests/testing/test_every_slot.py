@@ -10,7 +10,7 @@ import pytest
 
 from poise import testing
 from poise.core.action import Move, Wake
-from poise.core.place import Placement
+from poise.core.placement import Placement
 from poise.core.policy import Victim
 from poise.core.slot import SLOTS
 from poise.policies.cache.fixed_ttl import FixedTtl

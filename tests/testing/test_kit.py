@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import poise.testing
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
 from poise.testing import a_lane, a_request, check_replica
 
 HEAVY = ("pytest", "hypothesis", "numpy", "polars", "pydantic")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.action import ONE_STEP, Batch
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.core.view import LaneView

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.core.place import Bucket
+from poise.core.placement import Bucket
 from poise.workload.sizes import demand, places_of
 
 lengths = st.lists(st.tuples(st.integers(1, 200_000), st.integers(1, 9000)), min_size=1, max_size=40)

@@ -12,7 +12,7 @@ from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.core.errors import UserError
-from poise.core.place import Bucket, Demand
+from poise.core.placement import Bucket, Demand
 from poise.core.power import Power, capped
 from poise.core.spec import Pool
 from poise.core.units import seconds

@@ -14,7 +14,7 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.core.errors import CapacityError
 from poise.core.model import Model
-from poise.core.place import Bucket, Demand
+from poise.core.placement import Bucket, Demand
 from poise.core.spec import Pool, Role
 from poise.cost import kv_blocks
 from poise.policies.batch.prefill_first import PrefillFirst

@@ -11,7 +11,7 @@ from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.core.policy import Router
-from poise.core.records import Records
+from poise.core.records.records import Records
 from poise.core.spec import Cluster, Engine, Pool
 from poise.core.units import SECOND
 from poise.cost import Roofline, kv_blocks

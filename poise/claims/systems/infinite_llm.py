@@ -19,12 +19,12 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.claims.sweep import ratio, times
 from poise.core.estimate import StepShape
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.cost.infinite_llm import Cluster, Fleet, Running, Told
 from poise.cost.memory import kv_blocks
 from poise.cost.roofline import Roofline
+from poise.policies.kit.lending import Greedy, Loan, Status
 from poise.policies.lend.infinite_llm import InfiniteLlm
-from poise.policies.lending import Greedy, Loan, Status
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.round_robin import RoundRobin
 from poise.workload.table import Workload

@@ -16,7 +16,7 @@ from poise.claims.claim import Curve, Point
 from poise.claims.sweep import ratio, times
 from poise.claims.turns import Limits, Pace, in_time
 from poise.core.estimate import Chunk, StepShape
-from poise.core.place import Bucket, Demand, Tenancy, Unit
+from poise.core.placement import Bucket, Demand, Tenancy, Unit
 from poise.core.spec import Device, Pool
 from poise.core.units import seconds
 from poise.cost import Roofline

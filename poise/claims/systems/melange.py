@@ -14,7 +14,7 @@ from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.core.errors import CapacityError
-from poise.core.place import Bucket, Demand, Placement, Unit
+from poise.core.placement import Bucket, Demand, Placement, Unit
 from poise.core.spec import Pool
 from poise.cost import Roofline
 from poise.cost.sustained import sustained

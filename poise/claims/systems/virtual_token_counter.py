@@ -13,7 +13,7 @@ from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
 from poise.claims.sweep import ratio, times
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.core.units import SECOND
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.queue.virtual_token_counter import VirtualTokenCounter

@@ -14,7 +14,7 @@ from math import ceil
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around, longer
+from poise.cost.estimator_wrapper import EstimatorWrapper, longer
 from poise.cost.memory import footprint, kv_blocks
 from poise.cost.step import RooflineEstimator
 from poise.cost.variants import distinct, popularity
@@ -77,7 +77,7 @@ def _left(pool: Pool, more: float) -> int:
         return 0
 
 
-class Blocks(Around):
+class Blocks(EstimatorWrapper):
     """Steps in which d variants meet: a layer of t tokens that is not shared takes d times as long as one of t/d.
 
     d is the mean number of different variants among the sequences of a rank (`variants.distinct`), for a step does not

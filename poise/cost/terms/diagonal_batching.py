@@ -16,8 +16,8 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
 from poise.cost.diagonal_batching import Cells, diagonal_s, sequential_s
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.work import efficiencies
 
 
@@ -59,7 +59,7 @@ class DiagonalBatching:
         return Recurrent(inner, pool, self)
 
 
-class Recurrent(Around):
+class Recurrent(EstimatorWrapper):
     """Steps of decodes, in one pass of the inner estimator, and then of each chunk's cells.
 
     A decode reads the memory and the half of its segment, in the mean, so that no step grows with KV; once a segment it

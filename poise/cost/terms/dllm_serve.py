@@ -15,8 +15,8 @@ from typing import ClassVar
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around
 from poise.cost.dllm_serve import Denoising
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.lines import EVER
 from poise.cost.memory import footprint, kv_blocks
 
@@ -86,7 +86,7 @@ class DllmServe:
         return replace(pool, engine=replace(pool.engine, kv_blocks=int(blocks) * pool.data))
 
 
-class Denoised(Around):
+class Denoised(EstimatorWrapper):
     """Decodes as refreshes and blocks, by the mean over the steps from one refresh to the next."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: DllmServe) -> None:

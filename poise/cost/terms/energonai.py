@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.work import Works, efficiencies
 
 
@@ -29,7 +29,7 @@ class EnergonAI:
         return Waiting(inner, pool, self) if self.padding or self.blocking else inner
 
 
-class Waiting(Around):
+class Waiting(EstimatorWrapper):
     """Steps of padded prompts, or of stages that wait for their sends.
 
     A microbatch's way has a hop a stage, which the inner estimator counts. A blocking sender is kept from its next

@@ -21,8 +21,8 @@ from typing import ClassVar
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import BITS, Pool
-from poise.cost.around import Around
 from poise.cost.efficiency import Efficiencies
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.expert_parts import Clients, Share, alone, share
 from poise.cost.lines import Line, pieces
 from poise.cost.memory import footprint, kv_blocks
@@ -92,7 +92,7 @@ class ExpertAsAService:
             )
 
 
-class Served(Around):
+class Served(EstimatorWrapper):
     """Steps of clients and servers in turns, or one after another where that is shorter.
 
     With A, E and H picoseconds of the clients, the servers and the hops of all batches and o of the host and the output

@@ -15,7 +15,7 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.model import Model
 from poise.core.spec import Pool
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.hybrid_partition import Hybrid
 from poise.cost.lines import EVER, Line, pieces
 from poise.cost.memory import kv_blocks
@@ -80,7 +80,7 @@ class HybridPartition:
         return sizes
 
 
-class Staged(Around):
+class Staged(EstimatorWrapper):
     """Steps of uneven stages: each stage does its part of what all stages would do if their groups were as its own.
 
     As even pipelines are counted (`Steps`), a step is a microbatch's way through all stages. Uneven ones may take

@@ -14,9 +14,9 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
 from poise.cost.drafted import attention_grows
 from poise.cost.efficiency import Efficiencies
+from poise.cost.estimator_wrapper import EstimatorWrapper
 
 _HOST = Efficiencies()
 
@@ -54,7 +54,7 @@ class IntrospectiveDiffusion:
         return Strided(inner, pool, self)
 
 
-class Strided(Around):
+class Strided(EstimatorWrapper):
     """A step is the part of a pass that brings each decode one token; prompts beside it cost what they did."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: IntrospectiveDiffusion) -> None:

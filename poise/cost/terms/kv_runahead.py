@@ -15,8 +15,8 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around
 from poise.cost.efficiency import Efficiencies
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.layout import kv_bytes_per_layer
 from poise.cost.work import Works, efficiencies
 
@@ -132,7 +132,7 @@ class KvRunahead:
         return Chained(inner, pool, self)
 
 
-class Chained(Around):
+class Chained(EstimatorWrapper):
     """Steps whose prompts run through a chain, with decodes as they were; the inner steps where those are shorter."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: KvRunahead) -> None:

@@ -15,7 +15,7 @@ from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape
 from poise.core.spec import BITS, Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around, scaled
+from poise.cost.estimator_wrapper import EstimatorWrapper, scaled
 from poise.cost.lines import EVER, Line, pieces
 from poise.cost.moe_gen import Host, Offloaded
 
@@ -88,7 +88,7 @@ class MoeGen:
         return Offloaded(pool.model, pool.device, host, BITS[pool.weights], BITS[pool.kv])
 
 
-class Fetched(Around):
+class Fetched(EstimatorWrapper):
     """Steps of a model whose weights come over the link."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: MoeGen) -> None:

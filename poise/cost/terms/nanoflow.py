@@ -13,7 +13,7 @@ from typing import ClassVar
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.lines import Line, pieces
 from poise.cost.work import Works, efficiencies
 
@@ -46,7 +46,7 @@ class NanoFlow:
         return Overlapped(inner, pool, self)
 
 
-class Overlapped(Around):
+class Overlapped(EstimatorWrapper):
     """Steps of which `overlap` of what could be hidden is; no shorter than their largest resource (`Work.bound`).
 
     With s in series and b the largest resource of a step in parts, it takes the inner one's time less

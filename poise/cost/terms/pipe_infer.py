@@ -16,8 +16,8 @@ from typing import ClassVar
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
-from poise.cost.around import Around
 from poise.cost.drafted import attention_grows
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.lines import Line, pieces
 
 LONGEST = 8
@@ -52,7 +52,7 @@ class PipeInfer:
         return Pipelined(inner, pool, self)
 
 
-class Pipelined(Around):
+class Pipelined(EstimatorWrapper):
     """A step is the time in which each decode makes a token in the mean, never longer than without proposals.
 
     Steps with prompts are the inner ones, for prompts fill the stages, and so are steps that take the larger of several

@@ -15,7 +15,7 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, Estimator, Piece, StepShape, Store
 from poise.core.spec import BITS, Pool
 from poise.core.units import SECOND, ps
-from poise.cost.around import Around
+from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.memory import kv_blocks
 from poise.cost.seesaw import Load, Offline, layouts, name
 
@@ -92,7 +92,7 @@ class Seesaw:
         return Store(kv_blocks(decode), self.sequences, one, two, ps(block / (decode.device.host_bw * decode.devices)))
 
 
-class Reshaped(Around):
+class Reshaped(EstimatorWrapper):
     """Steps of prompts under one layout, of decodes under another.
 
     Prompts take the longest of their step, of KV on its way out and, on the safe side, of all earlier KV that they

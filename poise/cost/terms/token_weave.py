@@ -13,8 +13,8 @@ from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.around import Around, longer
 from poise.cost.coefficients import ACTIVATION_BYTES
+from poise.cost.estimator_wrapper import EstimatorWrapper, longer
 from poise.cost.work import Works, efficiencies
 
 NORM_WIDTHS = 8
@@ -43,7 +43,7 @@ class TokenWeave:
         return inner if pool.tensor == 1 else Woven(inner, pool, self)
 
 
-class Woven(Around):
+class Woven(EstimatorWrapper):
     """Steps whose all-reduces hide behind computation where that is shorter.
 
     A layer in halves takes the larger of both halves' computation and of their all-reduces, and at the end of a step

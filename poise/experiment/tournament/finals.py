@@ -13,7 +13,7 @@ from poise.report.seeds import CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Ranking:
     """One finalist. mean: of the deciding figure over all blocks and loads.  to_best, to_reference: how much better it
     is, with the interval over blocks, all finalists at once.  better, worse: in how many of the `cells` (a block at a
     load) it is beyond the chance of seeds, or of time, better or worse than the reference."""
@@ -37,7 +37,7 @@ class Finals:
     finalists: Sequence[Combination]
     comparisons: list[Compared[Any, Any]] = field(default_factory=list)
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[Ranking]:
         """All finalists, the best first."""
         means = {each: self._means(each) for each in self.finalists}
         overall = {each: sum(values) / len(values) for each, values in means.items()}
@@ -56,11 +56,11 @@ class Finals:
 
     def _standing(
         self, own: Combination, best: Combination, means: dict[Combination, list[float]], mean: float
-    ) -> Standing:
+    ) -> Ranking:
         base = self.finalists[0]
         confidence = 1 - (1 - CONFIDENCE) / max(len(self.finalists) - 1, 1)
         signs = [self._ahead(comparison, at, own) for comparison in self.comparisons for at in comparison.study.at]
-        return Standing(
+        return Ranking(
             label(self.factors, own),
             own,
             mean,

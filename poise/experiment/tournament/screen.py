@@ -10,7 +10,7 @@ from poise.experiment.tournament.contest import Contest, Trial
 from poise.experiment.tournament.design import balanced, imbalance
 from poise.experiment.tournament.effects import Fit, Row, Term, fit
 from poise.experiment.tournament.factor import Combination, Factor, alone, every, reference
-from poise.experiment.tournament.hall import Hall
+from poise.experiment.tournament.runner import TrialRunner
 from poise.report.intervals import Interval, over_seeds
 from poise.report.seeds import CONFIDENCE
 
@@ -48,12 +48,12 @@ def trials(contest: Contest, carried: Sequence[float]) -> tuple[list[Trial], lis
     return one, several
 
 
-def screened(hall: Hall[Any, Any], contest: Contest, carried: Sequence[float]) -> Screen | None:
+def screened(runner: TrialRunner[Any, Any], contest: Contest, carried: Sequence[float]) -> Screen | None:
     """Run the screening; None where the user stopped it, or other shards have the rest of it."""
     one, several = trials(contest, carried)
-    if not hall.fill("short runs", [*one, *several], apart=True):
+    if not runner.fill("short runs", [*one, *several], apart=True):
         return None
-    first, rows = _rows(hall, one), _rows(hall, several)
+    first, rows = _rows(runner, one), _rows(runner, several)
     levels = [len(factor.levels) for factor in contest.factors]
     whole = fit([*first, *rows], levels, interactions=bool(rows))
     return Screen(
@@ -67,12 +67,12 @@ def screened(hall: Hall[Any, Any], contest: Contest, carried: Sequence[float]) -
     )
 
 
-def _rows(hall: Hall[Any, Any], some: Sequence[Trial]) -> list[Row]:
-    by = hall.blocks[0].by
+def _rows(runner: TrialRunner[Any, Any], some: Sequence[Trial]) -> list[Row]:
+    by = runner.blocks[0].by
     sign = -1 if by.better == "less" else 1
     found = []
     for trial in some:
-        value = hall.value(trial, by.name)
+        value = runner.value(trial, by.name)
         if value is not None:
             found.append(Row(trial.block, round(trial.at * 1e6), trial.levels, sign * value))
     return found

@@ -10,8 +10,8 @@ import zmq.asyncio
 from poise.core.event import CacheChanged
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.world import World
-from poise.live.know.kv_events import Change
-from poise.live.know.kv_socket import Source, Subscriber
+from poise.live.telemetry.kv_events import Change
+from poise.live.telemetry.kv_socket import EventSource, Subscriber
 
 log = logging.getLogger("poise.gateway")
 
@@ -35,7 +35,7 @@ class Caches:
         at = engine.at
         if not at.kv_events:
             return
-        source = Source(engine.slot, at.kv_topic, at.kv_replay)
+        source = EventSource(engine.slot, at.kv_topic, at.kv_replay)
         follower = self._followed.get(at.kv_events)
         if follower is not None:
             follower.add(source)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from poise.live.gateway.trip import Trip
+from poise.live.gateway.proxied_request import ProxiedRequest
 
 BOUNDS: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
@@ -61,7 +61,7 @@ class Histogram:
         return 0.0
 
 
-class Row:
+class CounterRow:
     """What is counted of one tenant's requests, or of those at one engine. requests: all of them."""
 
     __slots__ = (
@@ -75,19 +75,19 @@ class Row:
         self.predicted = self.hit = self.agreed = 0
         self.ttft, self.wait, self.e2e = Histogram(), Histogram(), Histogram()
 
-    def judge(self, trip: Trip, predicted: int) -> None:
+    def judge(self, proxied: ProxiedRequest, predicted: int) -> None:
         """Record the cached prompt tokens that an engine reported against the `predicted` ones.
 
         Where the gateway estimates a prompt's tokens, the prediction is scaled to the number that the engine counted.
         """
-        view, usage = trip.view, trip.usage
+        view, usage = proxied.view, proxied.usage
         if usage.prompt > 0 and usage.prompt != view.prompt_tokens:
             predicted = round(predicted * usage.prompt / view.prompt_tokens)
         self.predicted += predicted
         self.hit += usage.cached
         self.agreed += min(predicted, usage.cached)
 
-    def merge(self, other: Row) -> None:
+    def merge(self, other: CounterRow) -> None:
         """Count what another has counted."""
         for status, count in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + count
@@ -97,16 +97,16 @@ class Row:
             getattr(self, name).merge(getattr(other, name))
 
 
-def count(rows: Sequence[Row], trip: Trip, status: int, now: int) -> None:
+def count(rows: Sequence[CounterRow], proxied: ProxiedRequest, status: int, now: int) -> None:
     """Count a request that ended in each of these rows; buckets are looked for once."""
-    view, usage, arrived = trip.view, trip.usage, trip.view.arrived_at
-    sent, began = trip.sent_at >= 0, trip.first_at >= 0
-    wait = (trip.sent_at - arrived) * 1e-12
-    ttft, e2e = (trip.first_at - arrived) * 1e-12, (now - arrived) * 1e-12
+    view, usage, arrived = proxied.view, proxied.usage, proxied.view.arrived_at
+    sent, began = proxied.sent_at >= 0, proxied.first_at >= 0
+    wait = (proxied.sent_at - arrived) * 1e-12
+    ttft, e2e = (proxied.first_at - arrived) * 1e-12, (now - arrived) * 1e-12
     waited = bisect_left(BOUNDS, wait) if sent else 0
     first, whole = (bisect_left(BOUNDS, ttft), bisect_left(BOUNDS, e2e)) if began else (0, 0)
     prompt = usage.prompt if usage.prompt >= 0 else view.prompt_tokens
-    output, cached, stream = usage.tokens, usage.cached, trip.stream
+    output, cached, stream = usage.tokens, usage.cached, proxied.stream
     for row in rows:
         row.requests += 1
         row.statuses[status] = row.statuses.get(status, 0) + 1
@@ -124,7 +124,7 @@ def count(rows: Sequence[Row], trip: Trip, status: int, now: int) -> None:
             row.known_prompt += max(usage.prompt, 0)
 
 
-class Table:
+class CounterTable:
     """Rows by name: at most `most`, those of the busiest names, and one for all others.
 
     A row never counts backwards, as counters must not: a name that loses its row adds it to the others, and a name that
@@ -133,18 +133,18 @@ class Table:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._others = Row()
+        self._others = CounterRow()
         self._before: dict[str, int] = {}
         self._outside: Counter[str] = Counter()
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, CounterRow] = {}
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> CounterRow:
         """The row in which a request of this name counts, which ends now."""
         row = self.rows.get(name)
         if row is not None:
             return row
         if len(self.rows) < self._most and name != OTHERS:
-            row = self.rows[name] = Row()
+            row = self.rows[name] = CounterRow()
             return row
         self.rows.setdefault(OTHERS, self._others)
         self._outside[name] += 1
@@ -161,6 +161,6 @@ class Table:
                     break
                 self._others.merge(self.rows.pop(weak))
                 if name != OTHERS:
-                    self.rows[name] = Row()
+                    self.rows[name] = CounterRow()
             self._outside.clear()
         self._before = {name: row.requests for name, row in self.rows.items()}

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Raw
 from msgspec.json import Decoder, encode
 
-from poise.live.know.asked import BadRequest, guarded
-from poise.live.know.fields import fields
-from poise.live.wire.exchange import Exchange
-from poise.live.wire.header import Headers
-from poise.live.wire.refuse import error_body, openai
+from poise.live.http.exchange import Exchange
+from poise.live.http.header import Headers
+from poise.live.http.refuse import error_body, openai
+from poise.live.requests.body_fields import fields
+from poise.live.requests.openai_request import BadRequest, guarded
 
 ITEM: Final = "{item}"
 """What an item takes the place of."""
@@ -113,14 +113,14 @@ def _bodies(body: bytes, most: int, most_bytes: int) -> list[bytes] | BadRequest
     if wished is None:
         return None
     try:
-        wish = _WISH.decode(wished)
+        options = _WISH.decode(wished)
     except msgspec.ValidationError as error:
         return _bad(f"fan_out: {error}; give {{template, items}}")
-    around = _wrong(wish, shared, most) or _around(shared)
+    around = _wrong(options, shared, most) or _around(shared)
     if isinstance(around, BadRequest):
         return around
     before, behind = around
-    template, items = _written(wish.template), [_written(item) for item in wish.items]
+    template, items = _written(options.template), [_written(item) for item in options.items]
     size = len(items) * (len(before) + len(template) + len(behind))
     size += template.count(_ITEM) * (sum(map(len, items)) - len(items) * len(_ITEM))
     if size > most_bytes:
@@ -129,10 +129,10 @@ def _bodies(body: bytes, most: int, most_bytes: int) -> list[bytes] | BadRequest
     return [before + template.replace(_ITEM, item) + behind for item in items]
 
 
-def _wrong(wish: FanOut, shared: dict[str, Raw], most: int) -> BadRequest | None:
-    if not 1 <= len(wish.items) <= most:
-        return _bad(f"fan_out.items has {len(wish.items)} items; give 1 to {most}")
-    if ITEM not in wish.template:
+def _wrong(options: FanOut, shared: dict[str, Raw], most: int) -> BadRequest | None:
+    if not 1 <= len(options.items) <= most:
+        return _bad(f"fan_out.items has {len(options.items)} items; give 1 to {most}")
+    if ITEM not in options.template:
         return _bad(f"fan_out.template has no {ITEM}; put it where the item belongs")
     if _said(shared, "stream") not in (b"false", b"null") or _said(shared, "n") not in (b"1", b"null"):
         return _bad("fan_out gives one answer with a choice for each item; leave out stream and n")

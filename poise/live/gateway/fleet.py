@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from poise.core.event import Draining, Event, Joined, Known, Left, Lost
+from poise.core.event import Draining, Event, ReplicaJoined, ReplicaLeft, ReplicaLost, ReplicaUpdated
 from poise.core.spec import ReplicaSpec, Role
-from poise.live.know.address import Engine as Place
-from poise.live.wire.call import Call, Heard
-from poise.live.wire.exchange import Exchange
-from poise.live.wire.pool import Pool
+from poise.live.discovery.address import Engine as Place
+from poise.live.http.call import Call, ResponseHandler
+from poise.live.http.exchange import Exchange
+from poise.live.http.pool import Pool
 
 FREE, STARTING, SERVING, EJECTED, DRAINING, DOWN = "free", "starting", "serving", "ejected", "draining", "down"
 STATES = (STARTING, SERVING, EJECTED, DRAINING, DOWN)
@@ -88,7 +88,7 @@ class Engine:
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
-    def post(self, exchange: Exchange, body: bytes, heard: Heard, fresh: bool = False) -> Call:
+    def post(self, exchange: Exchange, body: bytes, heard: ResponseHandler, fresh: bool = False) -> Call:
         """Send a client's request with this body; `heard` receives the answer.  fresh: on a new connection."""
         target, headers = self.target(exchange.target), self.headers(exchange.headers)
         return self.pool.send(exchange.method.encode(), target, headers, body, heard, fresh)
@@ -170,9 +170,9 @@ class Fleet:
         if spec != engine.spec or engine.absent:
             engine.spec = spec
             self.shortest = min(self.shortest, spec.capacity_tokens)
-            self._turn(Known(self._clock(), engine.slot, spec))
+            self._turn(ReplicaUpdated(self._clock(), engine.slot, spec))
         engine.status, engine.down_at = SERVING, -1
-        self._turn(Joined(self._clock(), engine.slot))
+        self._turn(ReplicaJoined(self._clock(), engine.slot))
 
     def eject(self, engine: Engine) -> None:
         """Send an engine nothing for a while."""
@@ -184,7 +184,7 @@ class Fleet:
         """Mark an engine as dead and drop its cache; its requests have been notified before."""
         if engine.status in (SERVING, EJECTED):
             engine.status, engine.down_at = DOWN, self._clock()
-            self._turn(Lost(engine.down_at, engine.slot))
+            self._turn(ReplicaLost(engine.down_at, engine.slot))
 
     def remove(self, engine: Engine) -> None:
         """Send an engine nothing more; it leaves when what it has is done."""
@@ -197,13 +197,13 @@ class Fleet:
         """A draining engine is wanted after all."""
         if engine.status == DRAINING and self.slots[engine.slot] is engine:
             engine.status = SERVING
-            self._turn(Joined(self._clock(), engine.slot))
+            self._turn(ReplicaJoined(self._clock(), engine.slot))
 
     def leave_if_idle(self, engine: Engine) -> None:
         """A draining engine with nothing in flight leaves."""
         if engine.status == DRAINING and not self._busy(engine.slot):
             self.slots[engine.slot] = None
-            self._turn(Left(self._clock(), engine.slot))
+            self._turn(ReplicaLeft(self._clock(), engine.slot))
             self._leaving.append(engine.pool)
 
     async def close(self) -> None:

@@ -8,29 +8,29 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Exchanged
 from poise.core.policy import Cache
 from poise.core.units import SECOND
 from poise.live.clock import now
+from poise.live.discovery.address import forbidden
+from poise.live.gateway.api import Api
 from poise.live.gateway.caches import Caches
-from poise.live.gateway.desk import Desk
 from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.hints import Hints
-from poise.live.gateway.scout import Scout
+from poise.live.gateway.prober import EngineProber
+from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.stats import Stats
-from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
-from poise.live.know.address import forbidden
-from poise.live.know.poll import Every
-from poise.live.know.tenant import Tenants
-from poise.live.know.text import Pieces
-from poise.live.know.tokens import Tokenising
+from poise.live.http.call import Address
+from poise.live.http.pool import Pool
+from poise.live.http.server import Server
 from poise.live.record import Recorder
-from poise.live.wire.call import Address
-from poise.live.wire.pool import Pool
-from poise.live.wire.server import Server
+from poise.live.requests.tenants import Tenants
+from poise.live.requests.text_prefix import Pieces
+from poise.live.requests.token_prefix import Tokenising
+from poise.live.telemetry.poll import Every
 
 log = logging.getLogger("poise.gateway")
 
@@ -43,7 +43,7 @@ class Gateway:
 
     kv_bind: an endpoint that engines connect to with their KV events.
     cache: says for how long engines that take hints shall keep the KV of sessions.
-    The rest is as `Desk` and `Scout` have it.
+    The rest is as `Api` and `EngineProber` have it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Gateway:
         every: Every | None = None,
         kv_bind: str = "",
         cache: Cache | None = None,
-        watchers: Sequence[Callable[[Trip, int], None]] = (),
+        watchers: Sequence[Callable[[ProxiedRequest, int], None]] = (),
     ) -> None:
         self.settings = settings or Settings()
         self.control = control
@@ -68,16 +68,16 @@ class Gateway:
         )  # fmt: skip
         if cache is not None:
             self.world.hints = Hints(cache, now, self.world.policy_failed)
-        self.desk = Desk(
+        self.api = Api(
             self.world, pieces or Pieces(), tenants=tenants, tenant_header=tenant_header, exact=exact,
             ready=lambda: not self._draining,
         )  # fmt: skip
         self.server = Server(
-            self.desk.receive, self.settings.clients, gate=self.desk.gate if tenants is not None else None
+            self.api.receive, self.settings.clients, gate=self.api.gate if tenants is not None else None
         )
         self.stats = Stats(self.world, self.server)
         self.caches = Caches(self.world, kv_bind)
-        self.scout = Scout(self.world, self.desk, self.caches, every=every, seed=control.seed)
+        self.prober = EngineProber(self.world, self.api, self.caches, every=every, seed=control.seed)
         self.recorder: Recorder | None = None
         self.named: dict[str, Any] = {}
         """The policies in force by slot, as a recording names them."""
@@ -94,7 +94,7 @@ class Gateway:
         """Whether it takes no more requests."""
         return self._draining
 
-    def watch(self, watcher: Callable[[Trip, int], None]) -> None:
+    def watch(self, watcher: Callable[[ProxiedRequest, int], None]) -> None:
         """Call `watcher` with every request that ends and its status."""
         self._watchers.append(watcher)
 
@@ -114,8 +114,8 @@ class Gateway:
     def change(self, settings: Settings, tenants: Tenants | None, tenant_header: bytes) -> None:
         """Treat requests by these settings, and take them from these tenants, from now on."""
         self.settings = self.world.settings = settings
-        self.desk.admit(tenants, tenant_header)
-        self.server.change(settings.clients, self.desk.gate if tenants is not None else None)
+        self.api.admit(tenants, tenant_header)
+        self.server.change(settings.clients, self.api.gate if tenants is not None else None)
         for engine in self.world.fleet:
             engine.pool.limits = settings.engines
 
@@ -126,15 +126,15 @@ class Gateway:
         again, because a new policy may read columns that the old one did not. A recording continues in its next part.
         """
         world, failed = self.world, self.world.policy_errors
-        for trip in list(world.trips.values()) if "hedge" in policies else ():
-            if trip.twin is not None:
-                trip.twin.call_off("hedged by a policy that was exchanged")
+        for proxied in list(world.proxied_requests.values()) if "hedge" in policies else ():
+            if proxied.attempt is not None:
+                proxied.attempt.call_off("hedged by a policy that was exchanged")
         world.turn(Exchanged(world.clock(), dict(policies)))
         if world.policy_errors > failed:
             return False
         self.named |= policies
         self.stats.ask_hits()
-        self.scout.tell_again()
+        self.prober.tell_again()
         if self.recorder is not None:
             self.recorder.cut(world.clock())
         return True
@@ -149,7 +149,7 @@ class Gateway:
         self._end_all()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self.scout.close()
+        self.prober.close()
         await self.caches.close()
         if self._exact is not None:
             self._exact.close()
@@ -160,7 +160,7 @@ class Gateway:
 
     def _end_all(self) -> None:
         """Time is up: every client that is left gets an end."""
-        left = len(self.world.trips)
+        left = len(self.world.proxied_requests)
         if left:
             log.warning("stopping: requests aborted because they did not end in time: %d", left)
         self.world.end_all("the gateway is going down; ask another one")
@@ -173,17 +173,17 @@ class Gateway:
     def _later(self, at: int, call: Callable[[], None]) -> Any:
         return asyncio.get_running_loop().call_later(max(0.0, (at - now()) / SECOND), call)
 
-    def _ended(self, trip: Trip, status: int) -> None:
+    def _ended(self, proxied: ProxiedRequest, status: int) -> None:
         for watcher in self._watchers:
-            watcher(trip, status)
+            watcher(proxied, status)
 
     def _note(self, engine: Engine, kind: str, well: bool, sent_at: int) -> None:
-        self.scout.note(engine, kind, well, sent_at)
+        self.prober.note(engine, kind, well, sent_at)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.world.sweep()
-            self.scout.tick()
+            self.prober.tick()
             if self.recorder is not None:
                 self.recorder.flush(now())

@@ -22,8 +22,8 @@ from poise.core.request import UNTOLD, RequestView
 from poise.core.request import Sequence as Running
 from poise.core.units import SECOND, ps
 from poise.core.view import LaneView
-from poise.live.gateway.called import Called, Tools
-from poise.live.know.fields import fields, replaced
+from poise.live.gateway.tool_calls import Called, Tools
+from poise.live.requests.body_fields import fields, replaced
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine

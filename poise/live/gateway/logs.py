@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 
 from poise.core.errors import UserError
 from poise.core.units import SECOND
-from poise.live.gateway.trip import Trip
-from poise.live.know.names import Listed
+from poise.live.gateway.proxied_request import ProxiedRequest
+from poise.live.requests.names import Listed
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMS: Final = ("text", "json")
@@ -36,7 +36,7 @@ def redacted(text: str) -> str:
     return _KEYS.sub(lambda found: (found[1] or found[2] or "") + "…", text)
 
 
-class Line(logging.Formatter):
+class RequestLogLine(logging.Formatter):
     """One line of text: time (UTC), level, logger, message, fields; a value that holds a line's end cannot make one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -70,10 +70,10 @@ def start(level: str = "info", form: str = "text", stream: TextIO | None = None)
         if given not in known:
             raise UserError(f"{given!r} is not a log {what}; use one of {', '.join(known)}")
     logger = logging.getLogger(ROOT)
-    for old in [each for each in logger.handlers if isinstance(each.formatter, Line | Json)]:
+    for old in [each for each in logger.handlers if isinstance(each.formatter, RequestLogLine | Json)]:
         logger.removeHandler(old)
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(Json() if form == "json" else Line())
+    handler.setFormatter(Json() if form == "json" else RequestLogLine())
     logger.addHandler(handler)
     logger.setLevel(level.upper())
     logger.propagate = False
@@ -88,33 +88,33 @@ class Access:
         self._clock = clock
         self._log = logging.getLogger(ACCESS)
 
-    def __call__(self, trip: Trip, status: int) -> None:
+    def __call__(self, proxied: ProxiedRequest, status: int) -> None:
         """A request has ended with `status`."""
         log = self._log
         if log.isEnabledFor(logging.INFO):
-            fields = {"fields": self.fields(trip, status)}
+            fields = {"fields": self.fields(proxied, status)}
             log.handle(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None, extra=fields))
 
-    def fields(self, trip: Trip, status: int) -> dict[str, Any]:
+    def fields(self, proxied: ProxiedRequest, status: int) -> dict[str, Any]:
         """The logged fields of a request; unknown ones are absent."""
-        view, usage, came = trip.view, trip.usage, trip.view.arrived_at
+        view, usage, came = proxied.view, proxied.usage, proxied.view.arrived_at
         told = {
             "request": view.id,
-            "tenant": trip.tenant,
+            "tenant": proxied.tenant,
             "model": self._models.name(view.model),
-            "engine": trip.engine.name if trip.engine is not None else "",
+            "engine": proxied.engine.name if proxied.engine is not None else "",
             "status": status,
-            "stream": trip.stream,
+            "stream": proxied.stream,
             "prompt_tokens": usage.prompt if usage.prompt >= 0 else view.prompt_tokens,
             "output_tokens": usage.tokens,
             "e2e_s": _s(self._clock() - came),
         }
         if usage.cached >= 0:
             told["cached_tokens"] = usage.cached
-        if trip.sent_at >= 0:
-            told["wait_s"] = _s(trip.sent_at - came)
-        if trip.first_at >= 0:
-            told["ttft_s"] = _s(trip.first_at - came)
+        if proxied.sent_at >= 0:
+            told["wait_s"] = _s(proxied.sent_at - came)
+        if proxied.first_at >= 0:
+            told["ttft_s"] = _s(proxied.first_at - came)
         return told
 
 

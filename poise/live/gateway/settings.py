@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poise.core.spec import Role
-from poise.live.wire.limits import Limits, PoolLimits
+from poise.live.http.limits import Limits, PoolLimits
 
 
 @dataclass(frozen=True, slots=True)

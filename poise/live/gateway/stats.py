@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from poise.core.scaling import Scaling
-from poise.live.gateway.counts import Row, Table, count
+from poise.core.control.scaling import Scaling
+from poise.live.gateway.counts import CounterRow, CounterTable, count
 from poise.live.gateway.exposition import Family, counter, gauge, histograms, labels, slices
 from poise.live.gateway.fleet import SERVING, STATES, Engine
-from poise.live.gateway.trip import Trip
+from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.world import World
-from poise.live.wire.server import Server
+from poise.live.http.server import Server
 
 NOT_SENT: Final = (-1, 0)
 ENGINES: Final = 2_000
@@ -40,8 +40,8 @@ class Stats:
     def __init__(self, world: World, server: Server) -> None:
         self._world = world
         self._server = server
-        self._engines = Table(ENGINES)
-        self._tenants = Table()
+        self._engines = CounterTable(ENGINES)
+        self._tenants = CounterTable()
         self.ask_hits()
 
     def ask_hits(self) -> None:
@@ -50,23 +50,23 @@ class Stats:
         if state.prefix is not None and state.hits is None:
             state.hits = {}
 
-    def ended(self, trip: Trip, status: int) -> None:
+    def ended(self, proxied: ProxiedRequest, status: int) -> None:
         """Count a request that ended with `status`."""
-        row = self._engines.row("" if trip.engine is None else trip.engine.name)
-        count((row, self._tenants.row(trip.tenant)), trip, status, self._world.clock())
+        row = self._engines.row("" if proxied.engine is None else proxied.engine.name)
+        count((row, self._tenants.row(proxied.tenant)), proxied, status, self._world.clock())
         hits = self._world.control.state.hits
-        if hits is not None and trip.usage.cached >= 0 and trip.engine is not None:
-            slot, predicted = hits.get(trip.view.id, NOT_SENT)
-            if slot == trip.engine.slot:  # of a pair, only the one that computed the prompt knows
-                row.judge(trip, predicted)
+        if hits is not None and proxied.usage.cached >= 0 and proxied.engine is not None:
+            slot, predicted = hits.get(proxied.view.id, NOT_SENT)
+            if slot == proxied.engine.slot:  # of a pair, only the one that computed the prompt knows
+                row.judge(proxied, predicted)
 
     @property
-    def engines(self) -> dict[str, Row]:
+    def engines(self) -> dict[str, CounterRow]:
         """By engine."""
         return self._engines.rows
 
     @property
-    def tenants(self) -> dict[str, Row]:
+    def tenants(self) -> dict[str, CounterRow]:
         """By tenant: the busiest, and the others together as `counts.OTHERS`."""
         return self._tenants.rows
 
@@ -98,7 +98,7 @@ class Stats:
     def _now(self) -> Iterator[Family]:
         world, server = self._world, self._server
         yield gauge("poise_requests_held", "Requests waiting at the gateway", [("", len(world.control.held))])
-        yield gauge("poise_requests_open", "Requests not ended", [("", len(world.trips))])
+        yield gauge("poise_requests_open", "Requests not ended", [("", len(world.proxied_requests))])
         yield gauge("poise_body_bytes", "Bytes of requests' bodies that are kept", [("", server.bodies.held)])
         causes = [(labels(("cause", cause)), number) for cause, number in server.causes.items()]
         yield counter("poise_clients_refused", "Clients refused unheard, by reason", causes)
@@ -154,7 +154,7 @@ class Stats:
         yield gauge("poise_serving_replicas", "Engines of a pool that serve", zip(names, serving, strict=True))
 
 
-def _counters(label: str, table: Table) -> Iterator[Family]:
+def _counters(label: str, table: CounterTable) -> Iterator[Family]:
     """What is counted as requests end, by engine or by tenant."""
     by = "" if label == "engine" else f"{label}_"
     rows = [(labels((label, name)), row) for name, row in table.rows.items()]

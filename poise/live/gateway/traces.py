@@ -19,9 +19,9 @@ from typing import Any, Final
 from poise.core.errors import UserError
 from poise.core.units import SECOND
 from poise.live.gateway.fleet import Engine
-from poise.live.gateway.trip import Trip
+from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.world import World
-from poise.live.know.names import Listed
+from poise.live.requests.names import Listed
 
 PATHS: Final = (("chat", "chat"), ("responses", "chat"), ("messages", "chat"), ("embeddings", "embeddings"))
 """Operations by a part of the path; any other is `text_completion`."""
@@ -75,16 +75,16 @@ class Traces:
         self._world.sending = None
         self._provider.shutdown()
 
-    def sending(self, trip: Trip, engine: Engine) -> None:
+    def sending(self, proxied: ProxiedRequest, engine: Engine) -> None:
         """A request is sent to an engine: its queue span ends, and the engine gets the parent span in its headers."""
         now = self._world.clock()
-        spans = self._open.get(trip.view.id)
+        spans = self._open.get(proxied.view.id)
         if spans is None:
-            spans = self._open[trip.view.id] = self._begin(trip)
-            self._span("queue", spans.context, "INTERNAL", trip.view.arrived_at, {}).end(self._at(now))
-        self._end_engine(spans, trip, now, "refused")
+            spans = self._open[proxied.view.id] = self._begin(proxied)
+            self._span("queue", spans.context, "INTERNAL", proxied.view.arrived_at, {}).end(self._at(now))
+        self._end_engine(spans, proxied, now, "refused")
         attributes = {
-            **self._asked(trip),
+            **self._asked(proxied),
             "server.address": engine.at.place.host,
             "server.port": engine.at.place.port,
             "poise.engine": engine.name,
@@ -93,40 +93,40 @@ class Traces:
         spans.engine = self._span(name, spans.context, "CLIENT", now, attributes)
         carrier: dict[str, str] = {}
         self._context.inject(carrier, self._api.set_span_in_context(spans.engine))
-        kept = [each for each in trip.exchange.headers if each[0] not in CARRIED]
-        trip.exchange.headers = [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
+        kept = [each for each in proxied.exchange.headers if each[0] not in CARRIED]
+        proxied.exchange.headers = [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
 
-    def ended(self, trip: Trip, status: int) -> None:
+    def ended(self, proxied: ProxiedRequest, status: int) -> None:
         """A request is over for its client."""
         now = self._world.clock()
-        spans = self._open.pop(trip.view.id, None) or self._begin(trip)
-        self._end_engine(spans, trip, now, str(status) if status >= 400 else "")
+        spans = self._open.pop(proxied.view.id, None) or self._begin(proxied)
+        self._end_engine(spans, proxied, now, str(status) if status >= 400 else "")
         gateway = spans.gateway
         if gateway.is_recording():
-            gateway.set_attributes({"http.response.status_code": status, **_used(trip)})
-            if trip.first_at >= 0:
-                waited = (trip.first_at - trip.view.arrived_at) / SECOND
+            gateway.set_attributes({"http.response.status_code": status, **_used(proxied)})
+            if proxied.first_at >= 0:
+                waited = (proxied.first_at - proxied.view.arrived_at) / SECOND
                 gateway.set_attribute("gen_ai.response.time_to_first_chunk", waited)
             if status >= 500:
                 self._fail(gateway, str(status))
         gateway.end(self._at(now))
 
-    def _begin(self, trip: Trip) -> _Spans:
+    def _begin(self, proxied: ProxiedRequest) -> _Spans:
         """The request's own span, begun when it arrived, under the client's if it names one."""
-        exchange = trip.exchange
+        exchange = proxied.exchange
         carrier = {name.decode(): value.decode("latin-1") for name, value in exchange.headers if name in CARRIED}
         attributes = {
-            **self._asked(trip),
+            **self._asked(proxied),
             "http.request.method": exchange.method,
             "url.path": exchange.path,
-            "poise.request": trip.view.id,
-            "poise.tenant": trip.tenant,
+            "poise.request": proxied.view.id,
+            "poise.tenant": proxied.tenant,
         }
         parent = self._context.extract(carrier)
-        span = self._span(f"{exchange.method} {exchange.path}", parent, "SERVER", trip.view.arrived_at, attributes)
+        span = self._span(f"{exchange.method} {exchange.path}", parent, "SERVER", proxied.view.arrived_at, attributes)
         return _Spans(span, self._api.set_span_in_context(span))
 
-    def _end_engine(self, spans: _Spans, trip: Trip, now: int, wrong: str) -> None:
+    def _end_engine(self, spans: _Spans, proxied: ProxiedRequest, now: int, wrong: str) -> None:
         """An engine has the request no more; `wrong` is how it failed, empty for well."""
         span, spans.engine = spans.engine, None
         if span is None:
@@ -135,11 +135,11 @@ class Traces:
             if wrong:
                 self._fail(span, wrong)
             else:
-                span.set_attributes(_used(trip))
+                span.set_attributes(_used(proxied))
         span.end(self._at(now))
 
-    def _asked(self, trip: Trip) -> dict[str, Any]:
-        path, view = trip.exchange.path, trip.view
+    def _asked(self, proxied: ProxiedRequest) -> dict[str, Any]:
+        path, view = proxied.exchange.path, proxied.view
         told: dict[str, Any] = {
             "gen_ai.operation.name": next((name for part, name in PATHS if part in path), "text_completion"),
             "gen_ai.provider.name": "poise",
@@ -162,12 +162,12 @@ class Traces:
         return self._wall + at // 1000
 
 
-def _used(trip: Trip) -> dict[str, Any]:
+def _used(proxied: ProxiedRequest) -> dict[str, Any]:
     """Token attributes, as reported by the engine or counted."""
-    usage = trip.usage
+    usage = proxied.usage
     told = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
     told = {name: value for name, value in told.items() if value >= 0}
-    return told | {"gen_ai.usage.output_tokens": usage.tokens} if trip.first_at >= 0 else told
+    return told | {"gen_ai.usage.output_tokens": usage.tokens} if proxied.first_at >= 0 else told
 
 
 def _provider(share: float) -> Any:

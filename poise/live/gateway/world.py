@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Scale, Wake
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError
-from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, Refused, Stayed, Tick
+from poise.core.event import Arrived, Cancelled, Event, FirstToken, Moved, MoveFailed, Refused, Tick
 from poise.live.gateway.fleet import DRAINING, Engine, EngineAt, Fleet, Note
 from poise.live.gateway.hints import Hints
+from poise.live.gateway.proxied_request import ANSWERING, ENDED, HELD, SENT, ProxiedRequest
 from poise.live.gateway.settings import Settings
-from poise.live.gateway.trip import ANSWERING, ENDED, HELD, SENT, Trip
-from poise.live.wire.call import Failure
-from poise.live.wire.pool import Pool
+from poise.live.http.call import Failure
+from poise.live.http.pool import Pool
 
 log = logging.getLogger("poise.gateway")
 
@@ -36,7 +36,7 @@ class World:
         later: Callable[[int, Callable[[], None]], Any],
         connect: Callable[[EngineAt], Pool],
         *,
-        watcher: Callable[[Trip, int], None] | None = None,
+        watcher: Callable[[ProxiedRequest, int], None] | None = None,
         note: Note = lambda engine, kind, well, sent_at: None,
     ) -> None:
         self.control = control
@@ -45,12 +45,12 @@ class World:
         self.fleet = Fleet(
             len(control.state.replicas), connect, clock, self.turn, lambda slot: bool(self.on(slot)), note
         )
-        self.trips: dict[int, Trip] = {}
+        self.proxied_requests: dict[int, ProxiedRequest] = {}
         self.policy_errors = 0
         self.policy_error = ""
         self.onlooker: Callable[[Event, Sequence[Action]], None] | None = None
         """Callback for arrivals and the actions decided on them, before these are executed."""
-        self.sending: Callable[[Trip, Engine], None] | None = None
+        self.sending: Callable[[ProxiedRequest, Engine], None] | None = None
         """Callback for a request that is sent to an engine, before it is sent."""
         self.keep: Callable[[Event | Action], None] | None = None
         self.hints: Hints | None = None
@@ -106,22 +106,22 @@ class World:
         """A policy failed to decide on an event."""
         self.policy_failed(type(event).__name__, error)
         if isinstance(event, Arrived):
-            trip = self.trips.get(event.request.id)
-            if trip is not None:
-                trip.answer_error(500, "server_error", "the gateway's policy failed")
+            proxied = self.proxied_requests.get(event.request.id)
+            if proxied is not None:
+                proxied.answer_error(500, "server_error", "the gateway's policy failed")
 
     def _perform(self, action: Action) -> None:
         kind = type(action)
         if kind is Dispatch:
             self._dispatch(action)  # type: ignore[arg-type]
         elif kind is Refuse:
-            trip = self.trips.get(action.request)  # type: ignore[union-attr]
-            if trip is not None:
-                trip.refuse(action.reason, action.retry_after)  # type: ignore[union-attr]
+            proxied = self.proxied_requests.get(action.request)  # type: ignore[union-attr]
+            if proxied is not None:
+                proxied.refuse(action.reason, action.retry_after)  # type: ignore[union-attr]
         elif kind is Abort:
-            trip = self.trips.get(action.request)  # type: ignore[union-attr]
-            if trip is not None and trip.state != HELD:
-                trip.stop_at(action.replica)  # type: ignore[union-attr]
+            proxied = self.proxied_requests.get(action.request)  # type: ignore[union-attr]
+            if proxied is not None and proxied.state != HELD:
+                proxied.stop_at(action.replica)  # type: ignore[union-attr]
         elif kind is Wake:
             self._wake(action.at)  # type: ignore[union-attr]
         elif kind is Move:
@@ -144,8 +144,8 @@ class World:
         log.info("pool %s is to have %d engines", scaling.pools[action.pool].name, action.replicas)
 
     def _dispatch(self, action: Dispatch) -> None:
-        trip = self.trips.get(action.request)
-        if trip is None or trip.state == ENDED:
+        proxied = self.proxied_requests.get(action.request)
+        if proxied is None or proxied.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
             return
         slots = self.fleet.slots
@@ -153,17 +153,17 @@ class World:
         if engine is None or decode is None:
             self._waiting.append(self._engine_gone(action.request, action.replica))
             return
-        self._send(trip, engine, None if decode is engine else decode)
+        self._send(proxied, engine, None if decode is engine else decode)
 
-    def _send(self, trip: Trip, engine: Engine, decode: Engine | None) -> bool:
+    def _send(self, proxied: ProxiedRequest, engine: Engine, decode: Engine | None) -> bool:
         """Send a request, if it can be written: a body that is nested too deeply for that is its client's mistake."""
         if self.sending is not None:
-            self.sending(trip, engine)
+            self.sending(proxied, engine)
         try:
-            trip.send(engine, decode)
+            proxied.send(engine, decode)
         except (ValueError, RecursionError):
-            trip.answer_error(400, "invalid_request_error", "the request cannot be written to an engine")
-            self._waiting.append(Cancelled(self.clock(), trip.view.id, "it cannot be written"))
+            proxied.answer_error(400, "invalid_request_error", "the request cannot be written to an engine")
+            self._waiting.append(Cancelled(self.clock(), proxied.view.id, "it cannot be written"))
             return False
         return True
 
@@ -189,76 +189,88 @@ class World:
     def _move(self, action: Move) -> None:
         """Restart a request without output on another engine; engines cannot hand KV over at the gateway's request."""
         source, target = action.source, action.target
-        trip, engine = self.trips.get(action.request), self.fleet.slots[target]
+        proxied, engine = self.proxied_requests.get(action.request), self.fleet.slots[target]
         now, flight = self.clock(), self.control.flights[action.request]
-        if trip is not None and trip.state == SENT and trip.call is not None and engine is not None and not flight.half:
-            trip.stop()
+        if (
+            proxied is not None
+            and proxied.state == SENT
+            and proxied.call is not None
+            and engine is not None
+            and not flight.half
+        ):
+            proxied.stop()
             decode = None if flight.decode == flight.replica else self.fleet.slots[flight.decode]
-            if self._send(trip, engine, decode):
+            if self._send(proxied, engine, decode):
                 self._waiting.append(Moved(now, action.request, source, target))
         else:
-            self._waiting.append(Stayed(now, action.request, source, target, "its answer has begun"))
+            self._waiting.append(MoveFailed(now, action.request, source, target, "its answer has begun"))
 
     def _hedge(self, action: Hedge) -> None:
         """Send a duplicate, unless a queued event makes it superfluous."""
-        trip, engine = self.trips.get(action.request), self.fleet.slots[action.replica]
-        if trip is None or trip.state == ENDED:
+        proxied, engine = self.proxied_requests.get(action.request), self.fleet.slots[action.replica]
+        if proxied is None or proxied.state == ENDED:
             self._waiting.append(Cancelled(self.clock(), action.request, "its client left"))
-        elif trip.begun:
-            if not trip.stream:
-                self._waiting.append(FirstToken(self.clock(), action.request, trip.slot))
+        elif proxied.begun:
+            if not proxied.stream:
+                self._waiting.append(FirstToken(self.clock(), action.request, proxied.slot))
         elif engine is None:
             self._waiting.append(self._engine_gone(action.request, action.replica))
-        elif trip.state == SENT:
-            trip.hedge(engine)
+        elif proxied.state == SENT:
+            proxied.hedge(engine)
         else:  # the first engine has refused it just now
-            trip.send(engine)
+            proxied.send(engine)
 
     # Requests --------------------------------------------------------------------------------------------------------
 
-    def arrive(self, trip: Trip) -> None:
+    def arrive(self, proxied: ProxiedRequest) -> None:
         """A client's request has come, complete."""
-        view = trip.view
-        self.trips[view.id] = trip
+        view = proxied.view
+        self.proxied_requests[view.id] = proxied
         if self.keep_body is not None:
-            self.keep_body(view.id, trip.exchange.body)
+            self.keep_body(view.id, proxied.exchange.body)
         if self.hints is not None:
-            trip.hint = self.hints.arrived(view, trip.exchange.path)
+            proxied.hint = self.hints.arrived(view, proxied.exchange.path)
         self.turn(Arrived(view.arrived_at, view))
 
-    def ended(self, trip: Trip, status: int) -> None:
+    def ended(self, proxied: ProxiedRequest, status: int) -> None:
         """A request is over for its client."""
-        del self.trips[trip.view.id]
-        trip.exchange.gone = trip.exchange.flow = None  # or the two would keep each other until the garbage collector
+        del self.proxied_requests[proxied.view.id]
+        proxied.exchange.gone = proxied.exchange.flow = (
+            None  # or the two would keep each other until the garbage collector
+        )
         if self._watcher is not None:
-            self._watcher(trip, status)
+            self._watcher(proxied, status)
 
-    def on(self, slot: int) -> list[Trip]:
+    def on(self, slot: int) -> list[ProxiedRequest]:
         """The requests that an engine has."""
-        return [trip for trip in self.trips.values() if slot in trip.slots]
+        return [proxied for proxied in self.proxied_requests.values() if slot in proxied.slots]
 
     def lose(self, engine: Engine) -> None:
         """An engine is dead: what it has goes elsewhere, and its cache is taken for lost."""
         self.fleet.eject(engine)  # first, or what is held would go there as its requests are taken away
-        for trip in self.on(engine.slot):
-            trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
+        for proxied in self.on(engine.slot):
+            proxied.lost(engine.slot, Failure("reset", "the engine is gone", False))
         self.fleet.lose(engine)
 
     def sweep(self) -> None:
         """Give up what has waited or lived too long; let drained engines go."""
         now, settings = self.clock(), self.settings
         held, life = int(settings.held_s * 1e12), int(settings.request_s * 1e12)
-        for trip in list(self.trips.values()):
-            age = now - trip.view.arrived_at
-            if held and trip.state == HELD and age > held:
-                trip.give_up(503, f"no engine could take it in {settings.held_s:g} s")
+        for proxied in list(self.proxied_requests.values()):
+            age = now - proxied.view.arrived_at
+            if held and proxied.state == HELD and age > held:
+                proxied.give_up(503, f"no engine could take it in {settings.held_s:g} s")
             elif life and age > life:
-                trip.give_up(504 if trip.state != ANSWERING else 502, f"it took longer than {settings.request_s:g} s")
+                proxied.give_up(
+                    504 if proxied.state != ANSWERING else 502, f"it took longer than {settings.request_s:g} s"
+                )
 
         for engine in [each for each in self.fleet if each.status == DRAINING]:
             self.fleet.leave_if_idle(engine)
 
     def end_all(self, reason: str) -> None:
         """The gateway goes down: every request gets an end."""
-        for trip in sorted(self.trips.values(), key=lambda trip: trip.state):  # the held first: none is sent any more
-            trip.give_up(503, reason)
+        for proxied in sorted(
+            self.proxied_requests.values(), key=lambda proxied: proxied.state
+        ):  # the held first: none is sent any more
+            proxied.give_up(503, reason)

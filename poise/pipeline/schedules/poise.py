@@ -22,16 +22,16 @@ from itertools import chain, islice
 from typing import Any
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.candidate import Candidate, Value
 from poise.pipeline.certified import Certified, certify
+from poise.pipeline.constraint_graph import Rows, rows_of
 from poise.pipeline.costs import Costs
 from poise.pipeline.find import make, takes
-from poise.pipeline.line import Line, Value
 from poise.pipeline.memory import Limit
 from poise.pipeline.modulo import steady
-from poise.pipeline.net import Rows, rows_of
 from poise.pipeline.schedules.v_auto import blocks
+from poise.pipeline.scheduling_problem import SchedulingProblem, problem
 from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, hope, improve, lines, reduced
-from poise.pipeline.shop import Shop, shop
 
 Place = tuple[int, str]
 """Chunks per rank, and how they lie."""
@@ -92,17 +92,17 @@ class _Ground:
         effort: Effort,
     ) -> None:  # fmt: skip
         self.stages, self.microbatches, self.costs, self.by, self.effort = stages, microbatches, costs, by, effort
-        self.shop = partial(shop, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
+        self.problem = partial(problem, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
 
     def best(self, places: list[Place]) -> Certified | None:
         """Of these placements, whose bounds say which are worth a look; of long runs waves first: they seldom lose."""
-        shops = {place: self.shop(chunks=place[0], placement=place[1]) for place in places}
+        shops = {place: self.problem(chunks=place[0], placement=place[1]) for place in places}
         floors = {place: floor(each, self.by) for place, each in shops.items()}
         bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
         order = sorted(places, key=lambda place: (bounds[place], place[0], place[1] == "loop"))
         if any(reduced(each) is not each for each in shops.values()):
             order.sort(key=lambda place: place[1] == "loop")
-        best: Line | None = None
+        best: Candidate | None = None
         for place in order:
             if best is None or bounds[place] < true(best)[0]:
                 line = _placed(shops[place], floors[place], self.costs, self.by, self.effort, best)
@@ -112,7 +112,7 @@ class _Ground:
     def copied(self, best: Certified | None) -> Certified | None:
         """The best with bidirectional schedules, for which nothing more is known than that the work must be done."""
         for name, chunks in COPIES.items():
-            where = self.shop(chunks=chunks)
+            where = self.problem(chunks=chunks)
             bound = Fraction(sum(where.work), self.stages * where.durations.scale)
             for line in lines(where, [partial(_published, name, where, self.costs, self.by, 0)], self.by, (0, 0)):
                 found = next(iter(improve([line], (0, 0), self.effort)))
@@ -120,11 +120,11 @@ class _Ground:
                     best = self._certified(found, bound if self.by == "makespan" else Fraction(0))
         return best
 
-    def _certified(self, line: Line, bound: Fraction) -> Certified:
+    def _certified(self, line: Candidate, bound: Fraction) -> Certified:
         return certify(replace(line.schedule, name="poise"), self.by, true(line)[0], bound, "bound")
 
 
-def within(where: Shop, costs: Costs | None, by: str) -> Line:
+def within(where: SchedulingProblem, costs: Costs | None, by: str) -> Candidate:
     """The best that is found in one placement; ScheduleError if there is none."""
     found = _placed(where, floor(where, by), costs, by, Effort())
     if found is None:
@@ -132,14 +132,14 @@ def within(where: Shop, costs: Costs | None, by: str) -> Line:
     return found
 
 
-def true(line: Line) -> tuple[Fraction, Fraction]:
+def true(line: Candidate) -> tuple[Fraction, Fraction]:
     """Its value in the unit of the costs; placements differ in their ticks."""
     return Fraction(line.value[0], line.net.durations.scale), Fraction(line.value[1], line.net.durations.scale)
 
 
 def _placed(
-    whole: Shop, least: Value, costs: Costs | None, by: str, effort: Effort, known: Line | None = None
-) -> Line | None:  # fmt: skip
+    whole: SchedulingProblem, least: Value, costs: Costs | None, by: str, effort: Effort, known: Candidate | None = None
+) -> Candidate | None:  # fmt: skip
     """The best of one placement; None where there is none, or where what is `known` elsewhere is out of its reach."""
     small, chunks = reduced(whole), whole.stages // whole.ranks
     names = PUBLISHED.get((chunks, whole.placement)) or PUBLISHED[0, whole.placement]
@@ -163,7 +163,9 @@ def _placed(
     return min(found, key=lambda line: line.value, default=None)
 
 
-def _published(name: str, whole: Shop, costs: Costs | None, by: str, effort: int, microbatches: int) -> Rows:
+def _published(
+    name: str, whole: SchedulingProblem, costs: Costs | None, by: str, effort: int, microbatches: int
+) -> Rows:
     """A schedule by its name, with what it can be told of the shop."""
     chunks, known = whole.stages // whole.ranks, takes(name)
     room = min(whole.room) // whole.unit

@@ -11,16 +11,16 @@ from itertools import chain
 import numpy as np
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.constraint_graph import Rows, rows_of
 from poise.pipeline.costs import Costs
 from poise.pipeline.family import family, lengths, repeat
 from poise.pipeline.memory import Limit
-from poise.pipeline.net import Rows, rows_of
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.schedules.v_half import v_half
 from poise.pipeline.schedules.v_min import v_min
 from poise.pipeline.schedules.zb_v import zb_v
+from poise.pipeline.scheduling_problem import SchedulingProblem, problem
 from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, improve, lines, reduced
-from poise.pipeline.shop import Shop, shop
 
 TRIED = 12
 """Blocks that are squeezed, the best ones as they are."""
@@ -41,7 +41,7 @@ def v_auto(
     that squeezing may place. Long runs choose on a short one and repeat its steady state.
     """
     limit = stages if memory_limit is None else memory_limit
-    whole = shop("v_auto", stages, microbatches, costs=costs, limit=limit, chunks=2, kept=kept)
+    whole = problem("v_auto", stages, microbatches, costs=costs, limit=limit, chunks=2, kept=kept)
     small = reduced(whole)
     fixed = [partial(_fixed, made, stages) for made in ((zb_v, v_half, v_min) if small is whole else (zb_v,))]
     under = floor(small, by)
@@ -60,20 +60,20 @@ def least(stages: int) -> str:
     return f"the smallest needs {family(stages).peaks.max(axis=1).min() / 2:g}: give that, or choose zb_auto or poise"
 
 
-def blocks(shop: Shop, by: str, count: int) -> Iterator[Seed]:
+def blocks(problem: SchedulingProblem, by: str, count: int) -> Iterator[Seed]:
     """The best of the blocks that fit the shop of a V, as they are."""
-    slots = family(shop.ranks).within(np.array(shop.room) // shop.size).slots
+    slots = family(problem.ranks).within(np.array(problem.room) // problem.size).slots
     if not len(slots):
         return
-    if shop.ranks > MANY:
-        slots = slots[np.sort(_order(slots, reduced(shop, FEW), by)[:KEPT])]
-    for each in _order(slots, reduced(shop, shop.ranks + 8), by)[:count]:
+    if problem.ranks > MANY:
+        slots = slots[np.sort(_order(slots, reduced(problem, FEW), by)[:KEPT])]
+    for each in _order(slots, reduced(problem, problem.ranks + 8), by)[:count]:
         yield partial(_made, slots[each])
 
 
-def _order(slots: np.ndarray, shop: Shop, by: str) -> np.ndarray:
+def _order(slots: np.ndarray, problem: SchedulingProblem, by: str) -> np.ndarray:
     """The best blocks first."""
-    first, second = lengths(slots, shop)
+    first, second = lengths(slots, problem)
     return np.lexsort((second, first) if by == "makespan" else (first, second))
 
 

@@ -17,7 +17,7 @@ from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.pipeline.schedules.zb_h1 import zb_h1
 from poise.pipeline.schedules.zb_h2 import zb_h2
-from poise.pipeline.shop import shop
+from poise.pipeline.scheduling_problem import problem
 from poise.pipeline.time import time
 
 _NEVER = 1 << 62
@@ -79,7 +79,7 @@ def zb_auto(
         timing = time(schedule, costs_of(short))
         return timing.makespan, timing.bubble_span
 
-    where = shop("zb_auto", stages, short, costs=costs_of(short), limit=limits, kept=part)
+    where = problem("zb_auto", stages, short, costs=costs_of(short), limit=limits, kept=part)
     least = bound.makespan(where), bound.span_bubble(where)
     hand = [make for make, peak in ((zb_h1, stages), (zb_h2, 2 * stages - 1)) if peak <= limit]
     ways: list[Way] = [*map(Knobs._make, product((False, True), repeat=3)), *hand]

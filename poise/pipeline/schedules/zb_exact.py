@@ -6,16 +6,16 @@ from dataclasses import replace
 from fractions import Fraction
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.candidate import Candidate
 from poise.pipeline.certified import Certified, certify
+from poise.pipeline.constraint_graph import rows_of
 from poise.pipeline.costs import Costs
 from poise.pipeline.exact import Found, cp_model, solve
-from poise.pipeline.line import Line
 from poise.pipeline.memory import Limit
-from poise.pipeline.net import rows_of
 from poise.pipeline.op import Op
 from poise.pipeline.schedules.poise import true, within
+from poise.pipeline.scheduling_problem import problem
 from poise.pipeline.search import floor
-from poise.pipeline.shop import shop
 
 MOST = 3000
 """Operations above which there is no hope of a proof."""
@@ -34,7 +34,7 @@ def zb_exact(
     if by not in ("makespan", "span") or seconds <= 0:
         raise ScheduleError(f"zb_exact: by {by!r}, seconds {seconds:g}; give makespan or span, and some time")
     cp_model()
-    where = shop(
+    where = problem(
         "zb_exact", stages, microbatches, costs=costs, limit=memory_limit, chunks=chunks, placement=placement, kept=kept
     )
     if 3 * where.stages * microbatches > MOST:
@@ -52,15 +52,15 @@ def zb_exact(
     return certify(replace(line.schedule, name="zb_exact"), by, true(line)[0], bound, proof)
 
 
-def _starts(line: Line) -> dict[Op, int]:
+def _starts(line: Candidate) -> dict[Op, int]:
     starts = line.times[0]
     rows = zip(line.schedule.ranks, line.orders, strict=True)
     return {op: starts[number] for ops, order in rows for op, number in zip(ops, order, strict=True)}
 
 
-def _better(line: Line, found: Found) -> Line:
+def _better(line: Candidate, found: Found) -> Candidate:
     """What the search found, where it is better; its times follow from its orders."""
     if found.ranks is None:
         return line
-    other = Line(line.net, rows_of(replace(line.schedule, ranks=found.ranks)), line.by)
+    other = Candidate(line.net, rows_of(replace(line.schedule, ranks=found.ranks)), line.by)
     return min(line, other, key=lambda each: each.value)

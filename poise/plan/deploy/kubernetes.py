@@ -12,7 +12,7 @@ from typing import Any
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import UserError
 from poise.core.spec import Pool
-from poise.live.fronts.kubernetes import House
+from poise.live.integrations.kubernetes import Manifests
 from poise.plan.deploy.cap import LABEL, cap_comments
 from poise.plan.deploy.check import check_objects
 from poise.plan.deploy.gateway import FOLLOW, belief, prefill_rate, scaling
@@ -80,13 +80,13 @@ def engines(fleet: Fleet, setting: Setting) -> list[Object]:
     return made
 
 
-def house(fleet: Fleet, setting: Setting, pool: str = "") -> House:
+def house(fleet: Fleet, setting: Setting, pool: str = "") -> Manifests:
     """The gateway. pool: a Gateway whose endpoint picker it is."""
     sections: dict[str, Any] = {"policies": {"router": fleet.router}, "belief": belief(fleet, setting, False)}
     sections |= scaling(fleet, setting)
     if len(fleet.pools) > 1:
         sections |= {"discover": {}, "engines": _named(fleet, setting)}
-    return House(
+    return Manifests(
         setting.images.get("poise", OWN_IMAGE), _answering(setting),
         name=setting.name, namespace=setting.namespace, engine_port=PORT, gateway=sections, pool=pool,
     )  # fmt: skip

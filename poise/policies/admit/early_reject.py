@@ -21,7 +21,7 @@ from poise.core.action import Reject
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
-from poise.policies.loads import prefill_rates
+from poise.policies.kit.loads import prefill_rates
 
 
 @dataclass(slots=True)

@@ -21,14 +21,14 @@ from typing import Any, Literal
 
 from poise.core.action import ALL, NONE, Batch, Entry
 from poise.core.estimate import Chunk
-from poise.core.made import made
+from poise.core.fast_tuple import made
 from poise.core.units import NEVER, ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import DECODES, PREEMPTED
-from poise.policies.foresight import Foresight
-from poise.policies.prompts import Prompts, left_of
-from poise.policies.standing import Standing
-from poise.policies.turning import Turning, Urgency
+from poise.policies.kit.deadline_queue import DeadlineQueue, Urgency
+from poise.policies.kit.prefill_time import PrefillTime
+from poise.policies.kit.prompts import Prompts, left_of
+from poise.policies.kit.waiting_set import WaitingSet
 
 Candidate = tuple[Urgency, SequenceView, bool, int]
 """Its place, the prompt, whether it waits, and the tokens that are left."""
@@ -40,7 +40,7 @@ class FlowPrefill:
 
     ttft_s: seconds to the first token of requests that bring no deadline.  leave: passes are left between layers.
     chunk: most tokens of a prompt in a pass, 0 for all.  rank: `slack`, `deadline` or `edf`.
-    sigma, constant_s: of the predictions (`poise.policies.foresight`).
+    sigma, constant_s: of the predictions (`poise.policies.kit.prefill_time`).
     """
 
     decodes_alone = True
@@ -51,15 +51,15 @@ class FlowPrefill:
     rank: Literal["slack", "deadline", "edf"] = "slack"
     sigma: float = 0.0
     constant_s: float = 0.0
-    _foresight: Foresight = field(init=False, repr=False, compare=False)
+    _foresight: PrefillTime = field(init=False, repr=False, compare=False)
     _grace: int = field(default=0, init=False, repr=False, compare=False)
-    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
-    _turning: Turning = field(default_factory=Turning, init=False, repr=False, compare=False)
+    _standing: WaitingSet = field(default_factory=WaitingSet, init=False, repr=False, compare=False)
+    _turning: DeadlineQueue = field(default_factory=DeadlineQueue, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.ttft_s <= 0 or self.chunk < 0 or self.rank not in ("slack", "deadline", "edf"):
             raise ValueError("ttft_s is above 0, chunk is 0 or more, and rank is slack, deadline or edf")
-        self._foresight = Foresight(self.sigma, self.constant_s)
+        self._foresight = PrefillTime(self.sigma, self.constant_s)
         self._grace = ps(self.ttft_s)
 
     def waits(self, sequence: SequenceView, place: Any) -> None:

@@ -23,8 +23,8 @@ from poise.core.estimate import Chunk
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
-from poise.policies.prompts import Prompts, left_of
-from poise.policies.standing import Standing
+from poise.policies.kit.prompts import Prompts, left_of
+from poise.policies.kit.waiting_set import WaitingSet
 
 Waiting = tuple[Any, SequenceView]
 """A request that waits and its place in the queue."""
@@ -53,7 +53,7 @@ class Laps:
     _boundary: int = field(default=0, init=False, repr=False, compare=False)
     _long_next: bool = field(default=False, init=False, repr=False, compare=False)
 
-    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
+    _standing: WaitingSet = field(default_factory=WaitingSet, init=False, repr=False, compare=False)
     _places: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _kept: tuple[list[Waiting], list[Waiting]] = field(
         default_factory=lambda: ([], []), init=False, repr=False, compare=False

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poise.core.action import Batch, Entry
-from poise.core.made import made
+from poise.core.fast_tuple import made
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
-from poise.policies.prompts import Prompts, left_of
+from poise.policies.kit.prompts import Prompts, left_of
 
 TOP = 16
 """The rung of the authors' ladders that stands for all groups."""

@@ -18,14 +18,14 @@ from typing import Any, Literal, NamedTuple
 
 from poise.core.action import Batch
 from poise.core.estimate import Chunk
-from poise.core.made import made
+from poise.core.fast_tuple import made
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import DECODES, PREEMPTED
-from poise.policies.falling import Falling
-from poise.policies.foresight import Foresight
-from poise.policies.prompts import Prompts, left_of
-from poise.policies.standing import Standing
+from poise.policies.kit.kinetic_heap import KineticHeap
+from poise.policies.kit.prefill_time import PrefillTime
+from poise.policies.kit.prompts import Prompts, left_of
+from poise.policies.kit.waiting_set import WaitingSet
 
 RANKS = ("lars", "lrs", "edf", "fcfs")
 
@@ -60,9 +60,9 @@ class Medha:
     least: int = 32
     sigma: float = 0.0
     constant_s: float = 0.0
-    _foresight: Foresight = field(init=False, repr=False, compare=False)
-    _standing: Standing = field(default_factory=Standing, init=False, repr=False, compare=False)
-    _falling: Falling = field(default_factory=Falling, init=False, repr=False, compare=False)
+    _foresight: PrefillTime = field(init=False, repr=False, compare=False)
+    _standing: WaitingSet = field(default_factory=WaitingSet, init=False, repr=False, compare=False)
+    _falling: KineticHeap = field(default_factory=KineticHeap, init=False, repr=False, compare=False)
     _grace: int = field(default=0, init=False, repr=False, compare=False)
     _short: int = field(default=0, init=False, repr=False, compare=False)
 
@@ -71,7 +71,7 @@ class Medha:
             raise ValueError("tbt_s and ttft_s are above 0, least is 1 or more, stretch and long_tokens are 0 or more")
         if not 0 <= self.most_yield < 1 or self.rank not in RANKS:
             raise ValueError(f"most_yield lies in [0, 1), and rank is one of {', '.join(RANKS)}")
-        self._foresight = Foresight(self.sigma, self.constant_s)
+        self._foresight = PrefillTime(self.sigma, self.constant_s)
         self._grace = ps(self.ttft_s)
 
     def waits(self, sequence: SequenceView, place: Any) -> None:

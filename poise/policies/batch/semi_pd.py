@@ -22,7 +22,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND, ps
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import Chunked
-from poise.policies.line import fitted
+from poise.policies.kit.line_fit import fitted
 
 KEPT = 8
 """Windows that lines are fitted to."""

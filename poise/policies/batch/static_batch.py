@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from poise.core.action import ALL, NONE, UNTIL_CHANGE, Batch
 from poise.core.view import LaneView
 from poise.policies.batch.chunked import PREEMPTED
-from poise.policies.prompts import Prompts, left_of
+from poise.policies.kit.prompts import Prompts, left_of
 
 RUNNING = Batch((), ALL, UNTIL_CHANGE)
 

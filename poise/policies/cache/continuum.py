@@ -25,7 +25,7 @@ from poise.core.estimate import Chunk
 from poise.core.request import NO_TOOL, RequestView
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
-from poise.policies.programs import Durations, Programs
+from poise.policies.kit.programs import Durations, Programs
 
 
 @dataclass(slots=True)

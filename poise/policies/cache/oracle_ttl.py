@@ -16,7 +16,7 @@ from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk
 from poise.core.request import NO_TOOL, RequestView
 from poise.core.view import LaneView, SequenceView
-from poise.policies.programs import Programs
+from poise.policies.kit.programs import Programs
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ often sessions that called this tool came back (the edges of the execution graph
 that has ended. Until `cold` sessions left for tools, all are taken to come back, and KV stays `cold_ttl_s`.
 
 It differs in that R is the time since the last use in units of `horizon_s`, not of the oldest extent, so that two idle
-extents keep their order (`core/ranked.py` says why). S is the context of the program in units of the largest seen, so
-that the parts of one program go together, its tail first. Prefetching from host memory is not built.
+extents keep their order (see `core/engine/ranked_pool.py`). S is the context of the program in units of the largest
+seen, so that the parts of one program go together, its tail first. Prefetching from host memory is not built.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from poise.core.event import Event, FirstToken
 from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.core.view import ClusterView
-from poise.policies.loads import prefill_rates
+from poise.policies.kit.loads import prefill_rates
 from poise.policies.predict.history import Lately
 
 Class = tuple[int, int]

@@ -1,8 +1,8 @@
 """Replicas whose memory is short borrow KV blocks of those that have them to spare, as Infinite-LLM's planner says.
 
-Source: Infinite-LLM (arXiv 2401.02669). Each round, which follows a report, the paper's planner (`policies/lending.py`)
-offers those whose first waiting request does not fit memory of the emptiest others, as much as raises the modelled
-throughput of all most. A debtor gives back what it does not use once nobody waits there; a creditor with waiting
+Source: Infinite-LLM (arXiv 2401.02669). Each round, which follows a report, the paper's planner
+(`policies/kit/lending.py`) offers those whose first waiting request does not fit memory of the emptiest others, as much
+as raises the modelled throughput of all most. A debtor gives back what it does not use once nobody waits there; a creditor with waiting
 requests calls back all that it lent.
 """
 
@@ -16,8 +16,8 @@ from typing import ClassVar
 from poise.core.action import Lend
 from poise.core.units import ps
 from poise.core.view import ClusterView
-from poise.policies.lending import Greedy, Status
-from poise.policies.loads import check_units
+from poise.policies.kit.lending import Greedy, Status
+from poise.policies.kit.loads import check_units
 
 
 @dataclass(slots=True)

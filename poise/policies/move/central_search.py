@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poise.core.action import Move
-from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import Loads, check_units
+from poise.core.view import ClusterView, InFlightView
+from poise.policies.kit.loads import Loads, check_units
 
-Candidate = tuple[FlightView, int, Sequence[int]]
+Candidate = tuple[InFlightView, int, Sequence[int]]
 """A request, where it is and where else it may be."""
 
 
@@ -58,7 +58,7 @@ class CentralSearch:
             moves.append(Move(flight.request.id, source, target))
         return moves
 
-    def _best(self, left: Sequence[Candidate], loads: Loads) -> tuple[FlightView, int, int] | None:
+    def _best(self, left: Sequence[Candidate], loads: Loads) -> tuple[InFlightView, int, int] | None:
         """The move that gains most, of each request to the emptiest of its peers; the first of equals."""
         best, least = None, self.least
         for flight, source, peers in left:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from poise.core.action import Move
 from poise.core.chance import Chance
-from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import Loads, check_units
+from poise.core.view import ClusterView, InFlightView
+from poise.policies.kit.loads import Loads, check_units
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Negotiation:
         return asked
 
     def _best(
-        self, movable: Sequence[FlightView], source: int, target: int, loads: Loads, cluster: ClusterView
-    ) -> FlightView | None:
+        self, movable: Sequence[InFlightView], source: int, target: int, loads: Loads, cluster: ClusterView
+    ) -> InFlightView | None:
         """The request whose move to `target` gains most; the oldest of equals."""
         best, least = None, self.least
         for flight in movable:

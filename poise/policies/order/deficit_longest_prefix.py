@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from poise.core.event import Event
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ledger import Ledger, check_weights
+from poise.policies.kit.flow_ledger import Ledger, check_weights
 
 
 @dataclass(slots=True)

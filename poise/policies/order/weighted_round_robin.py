@@ -16,7 +16,7 @@ from typing import Any
 
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ledger import check_weights
+from poise.policies.kit.flow_ledger import check_weights
 
 
 @dataclass(slots=True)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Demand, Placement, Share, Unit
-from poise.policies.demand import UNLIMITED, check, served, short, taken
+from poise.core.placement import Demand, Placement, Share, Unit
+from poise.policies.kit.demand_checks import UNLIMITED, check, served, short, taken
 
 
 class Plan(NamedTuple):

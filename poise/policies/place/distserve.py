@@ -24,9 +24,9 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Demand, Placement, Share, Unit
+from poise.core.placement import Demand, Placement, Share, Unit
 from poise.core.spec import Role
-from poise.policies.demand import UNLIMITED, check, served, short, taken
+from poise.policies.kit.demand_checks import UNLIMITED, check, served, short, taken
 
 
 class Layout(NamedTuple):

@@ -30,8 +30,8 @@ from math import inf
 from typing import NamedTuple
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Demand, Placement, Share, Unit
-from poise.policies.demand import UNLIMITED, check, served, short, taken
+from poise.core.placement import Demand, Placement, Share, Unit
+from poise.policies.kit.demand_checks import UNLIMITED, check, served, short, taken
 
 ROUNDING = 1e-9
 

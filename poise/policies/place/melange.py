@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.core.errors import CapacityError, PolicyError
-from poise.core.place import Demand, Placement, Share, Unit
-from poise.policies.demand import UNLIMITED, check, served, short
+from poise.core.placement import Demand, Placement, Share, Unit
+from poise.policies.kit.demand_checks import UNLIMITED, check, served, short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poise.core.request import RequestView
-from poise.policies.ledger import check_weights
+from poise.policies.kit.flow_ledger import check_weights
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from poise.core.action import Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.policies.ring import Ring, head, kept, spot
+from poise.policies.kit.hash_ring import HashRing, head, kept, spot
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class BoundedHash:
     factor: float = 1.25
     prefix_tokens: int = 256
     points: int = 150
-    _ring: Ring | None = field(default=None, init=False, repr=False, compare=False)
+    _ring: HashRing | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.factor < 1:

@@ -26,7 +26,7 @@ from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
-from poise.policies.tree import Tree
+from poise.policies.kit.sent_prefixes import SentTree
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class CacheAware:
     balance_rel_threshold: float = 1.5
     eviction_interval_s: float = 60.0
     max_tree_size: int = 1 << 24
-    _tree: Tree = field(default_factory=Tree, init=False, repr=False, compare=False)
+    _tree: SentTree = field(default_factory=SentTree, init=False, repr=False, compare=False)
     _evict_at: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

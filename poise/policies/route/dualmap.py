@@ -1,8 +1,8 @@
 """DualMap: two candidates by two hashes of the prefix, affinity between them while the SLO holds, and rebalancing.
 
-Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness asks (`policies.hotness`), goes
-to two replicas on one hash ring by two independent hashes; where they coincide the second is the neighbour. With equal
-cache hits the less loaded of the two is taken. Else the one with more to reuse, unless what waits there takes longer
+Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness asks
+(`policies.kit.hotness`), goes to two replicas on one hash ring by two independent hashes; where they coincide the
+second is the neighbour. With equal cache hits the less loaded of the two is taken. Else the one with more to reuse, unless what waits there takes longer
 than the SLO: then the other. Where both are over, requests that wait on them are moved, each to its own other
 candidate only: those with b = TTFT(here) - TTFT(there) > 0 that meet the SLO there, the greatest b first, until what
 is left fits the SLO, in one round. A replica that joins or leaves changes hands on the adjacent arcs alone.
@@ -24,15 +24,15 @@ from typing import ClassVar, NamedTuple
 
 from poise.core.action import Move, Route
 from poise.core.chance import Chance
-from poise.core.event import Cancelled, Event, Finished, FirstToken, Prefilled, Refused, Stayed
+from poise.core.event import Cancelled, Event, Finished, FirstToken, MoveFailed, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.core.units import SECOND, ps
 from poise.core.view import ClusterView
-from poise.policies.hotness import Hotness
-from poise.policies.loads import prefill_rates
-from poise.policies.ring import Ring, kept, spot
+from poise.policies.kit.hash_ring import HashRing, kept, spot
+from poise.policies.kit.hotness import Hotness
+from poise.policies.kit.loads import prefill_rates
 
-_DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, Stayed)
+_DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, MoveFailed)
 """Events after which a request is not to be moved: a move that came to nothing met one whose prompt is under way."""
 
 
@@ -72,7 +72,7 @@ class DualMap:
     within: str = "min_ttft"
     key_tokens: int = 1024
     window: int = 1000
-    _ring: Ring | None = field(default=None, init=False, repr=False)
+    _ring: HashRing | None = field(default=None, init=False, repr=False)
     _hotness: dict[int, Hotness] = field(default_factory=dict, init=False, repr=False)
     _sent: dict[int, _Sent] = field(default_factory=dict, init=False, repr=False)
     _hot: dict[int, int] = field(default_factory=dict, init=False, repr=False)

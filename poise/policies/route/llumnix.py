@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from poise.core.action import Move, Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
-from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import check_units, kv_tokens
+from poise.core.view import ClusterView, InFlightView
+from poise.policies.kit.loads import check_units, kv_tokens
 
 _NEEDS = ("queued_tokens", "free_blocks", "running", "waiting", "flights")
 
@@ -104,7 +104,7 @@ class Llumnix:
             return self.headroom
         return 0
 
-    def _first_demand(self, flights: Sequence[FlightView]) -> int:
+    def _first_demand(self, flights: Sequence[InFlightView]) -> int:
         """Blocks that the oldest request without a first token asks for."""
         prompts = (each.request.prompt_tokens for each in flights if each.first_token_at < 0)
         return -(-next(prompts, 0) // self.block_tokens)
@@ -118,8 +118,8 @@ class Llumnix:
         return bool(peers) and replica not in cluster.peers(request, peers[0])
 
     def _choose(
-        self, flights: Sequence[FlightView], source: int, goal: int, gap: float, cluster: ClusterView
-    ) -> FlightView | None:
+        self, flights: Sequence[InFlightView], source: int, goal: int, gap: float, cluster: ClusterView
+    ) -> InFlightView | None:
         """The request to move: low priority first, then the shortest, if it narrows the gap."""
         able = [
             each for each in flights

@@ -32,12 +32,12 @@ from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
+from poise.core.control.prefix_index import Sent
 from poise.core.event import Cancelled, Event, Finished, FirstToken, Moved, Refused
-from poise.core.prefix import Sent
 from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
-from poise.policies.window import Halves, Window
+from poise.policies.kit.window import Halves, Window
 
 _FIRST_OUTPUT = 45.0
 

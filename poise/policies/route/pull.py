@@ -23,8 +23,8 @@ from poise.core.action import Hold, Reject, Route
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.units import ps
-from poise.core.view import ClusterView, FlightView
-from poise.policies.loads import prefill_rates
+from poise.core.view import ClusterView, InFlightView
+from poise.policies.kit.loads import prefill_rates
 
 _SCENARIOS = ("model", "tenant", "lora", "session", "prefix")
 
@@ -107,6 +107,6 @@ class Pull:
         return latest + 1
 
 
-def _prefilling(streams: Sequence[FlightView]) -> int:
+def _prefilling(streams: Sequence[InFlightView]) -> int:
     """Slots taken: requests without a first token."""
     return sum([stream.first_token_at < 0 for stream in streams])

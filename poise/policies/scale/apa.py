@@ -19,7 +19,7 @@ from poise.core.action import Scale
 from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
 
 
 @dataclass(slots=True)
@@ -68,11 +68,11 @@ class Apa:
         seen = self._seen.setdefault(number, Lately(ps(self.window_s)))
         seen.add(now, total(cluster, pool, self.metric) / max(len(pool.serving), 1))
         ratio = seen.mean / self.target
-        wish = has
+        options = has
         if ratio > 1 + self.tolerance_up:
-            wish = min(count(has * ratio, 1), ceil(self.rate_up * has))
+            options = min(count(has * ratio, 1), ceil(self.rate_up * has))
         elif ratio < 1 - self.tolerance_down:
-            wish = max(count(has * ratio, 1), floor(has / self.rate_down))
+            options = max(count(has * ratio, 1), floor(has / self.rate_down))
         wishes = self._wishes.setdefault(number, Lately(ps(self.cooldown_s)))
-        wishes.add(now, wish)
-        return wish if wish > has else min(has, int(max(wishes.most, wish)))
+        wishes.add(now, options)
+        return options if options > has else min(has, int(max(wishes.most, options)))

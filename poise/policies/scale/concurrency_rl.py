@@ -21,7 +21,7 @@ from poise.core.chance import Chance
 from poise.core.event import Arrived, Event, Finished
 from poise.core.units import SECOND, ps
 from poise.core.view import FleetView
-from poise.policies.gauge import total
+from poise.policies.kit.pool_metrics import total
 from poise.policies.scale.kpa import Kpa as _Kpa
 
 State = tuple[int, int, int]

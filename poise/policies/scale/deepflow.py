@@ -22,7 +22,7 @@ from poise.core.chance import Chance
 from poise.core.event import Arrived, Event
 from poise.core.units import SECOND, ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, count, total
+from poise.policies.kit.pool_metrics import Lately, count, total
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from poise.core.chance import Chance
 from poise.core.event import Arrived, Cancelled, Event, Failed, Finished, FirstToken
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, total
+from poise.policies.kit.pool_metrics import Lately, total
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from poise.core.action import Scale
 from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class Hpa:
     def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
         value, has = total(cluster, pool, self.metric), pool.wanted
         ratio = value / (self.target * has)
-        wish = has if abs(ratio - 1) <= self.tolerance + 1e-9 else count(value, self.target)
+        options = has if abs(ratio - 1) <= self.tolerance + 1e-9 else count(value, self.target)
         wishes = self._wishes.setdefault(number, Lately(ps(self.stabilisation_s)))
-        wishes.add(cluster.now, wish)
+        wishes.add(cluster.now, options)
         most = max(has + self.pods, int(has * (1 + self.percent / 100)))
-        return min(wish, most) if wish > has else min(has, int(max(wishes.most, wish)))
+        return min(options, most) if options > has else min(has, int(max(wishes.most, options)))

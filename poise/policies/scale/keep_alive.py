@@ -15,7 +15,7 @@ from poise.core.action import Scale
 from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, count, total
+from poise.policies.kit.pool_metrics import Lately, count, total
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from poise.core.action import Scale
 from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.gauge import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
 
 
 class _Pool:
@@ -87,6 +87,6 @@ class Kpa:
         known.panic_most = max(known.panic_most, stable, panic, pool.wanted)
         return known.panic_most
 
-    def _bounded(self, wish: int, ready: int) -> int:
+    def _bounded(self, options: int, ready: int) -> int:
         most = max(1, ceil(self.rate_up * ready))
-        return min(max(wish, floor(ready / self.rate_down)), most)
+        return min(max(options, floor(ready / self.rate_down)), most)

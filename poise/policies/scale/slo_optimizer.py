@@ -24,7 +24,7 @@ from poise.core.chance import Chance
 from poise.core.event import Arrived, Event, Finished
 from poise.core.units import SECOND, ps
 from poise.core.view import FleetView
-from poise.policies.gauge import Lately, count
+from poise.policies.kit.pool_metrics import Lately, count
 
 
 @dataclass(slots=True)
@@ -85,12 +85,12 @@ class SloOptimizer:
             return [
                 Scale(number, max(pool.wanted, bool(pool.held)), pool.warm) for number, pool in enumerate(cluster.pools)
             ]
-        wish = count(self._rate(now, cluster.rate) * self._loads.mean, 1)
+        options = count(self._rate(now, cluster.rate) * self._loads.mean, 1)
         told = []
         for number, pool in enumerate(cluster.pools):
             wishes = self._wishes.setdefault(number, Lately(ps(self.cooldown_s)))
-            wishes.add(now, max(wish, bool(pool.held)))
-            told.append(Scale(number, int(max(wishes.most, wish, bool(pool.held))), pool.warm))
+            wishes.add(now, max(options, bool(pool.held)))
+            told.append(Scale(number, int(max(wishes.most, options, bool(pool.held))), pool.warm))
         return told
 
     def _rate(self, now: int, foretold: float) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.records import Run
+from poise.core.records.records import Run
 from poise.core.units import ps
 from poise.policies import Policies
 from poise.report.backlog import backlog_growth

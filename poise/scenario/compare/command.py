@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
-from poise.experiment.meter import Bars
+from poise.experiment.progress import Bars
 from poise.experiment.run import Shard, shard_of
 from poise.experiment.workers import workers_of
 from poise.scenario.build import Problem, build
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CompareOptions:
     """The options of `poise compare`; `json` is a file or `-`."""
 
     scenario: Path
@@ -53,56 +53,56 @@ class Wish:
     shard: str | None = None
 
 
-def compare_file(wish: Wish) -> bool:
+def compare_file(options: CompareOptions) -> bool:
     """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
-    workers, shard = workers_of(wish.jobs, wish.ray), shard_of(wish.shard)
-    if shard is not None and wish.out is None:
-        raise UserError(f"--shard {wish.shard}: needs a folder that keeps the part; give --out DIR")
-    if is_tournament(wish.scenario):
+    workers, shard = workers_of(options.jobs, options.ray), shard_of(options.shard)
+    if shard is not None and options.out is None:
+        raise UserError(f"--shard {options.shard}: needs a folder that keeps the part; give --out DIR")
+    if is_tournament(options.scenario):
         from poise.scenario.tournament.command import tournament_file
 
-        return tournament_file(wish, workers, shard)
-    if is_step(wish.scenario):
+        return tournament_file(options, workers, shard)
+    if is_step(options.scenario):
         from poise.scenario.step.command import compare_steps
 
-        return compare_steps(wish, workers, shard)
-    problem = _seeded(build(load(wish.scenario, wish.sets, list(_shorthands(wish)))))
+        return compare_steps(options, workers, shard)
+    problem = _seeded(build(load(options.scenario, options.sets, list(_shorthands(options)))))
     check_idle(problem)
-    _check_places(wish)
+    _check_places(options)
     study = study_of(problem)
     first = problem.traffic.make(problem.seeds[0])
     for _, policies in problem.bundles:
         check_kept(policies.cache, problem.cluster.pools, first, problem.until_s)
     facts = provenance(problem, first)
-    store = None if wish.out is None else opened(wish.out, problem, facts, resume=wish.resume)
+    store = None if options.out is None else opened(options.out, problem, facts, resume=options.resume)
     with Bars() as bars:
         comparison = run(
             study,
             workers=workers.at_most(len(study.places())),
             shard=shard,
             store=store,
-            requests=wish.requests,
+            requests=options.requests,
             draw=store is not None,
-            find_collapse=wish.find_collapse,
-            meter=None if wish.quiet else bars,
+            find_collapse=options.find_collapse,
+            progress=None if options.quiet else bars,
         )
     if shard is not None:
-        return part_done(wish, shard, len(comparison.cells), comparison.interrupted)
+        return part_done(options, shard, len(comparison.cells), comparison.interrupted)
     comparison.provenance = facts
-    _tell(wish, problem, comparison)
+    _tell(options, problem, comparison)
     return comparison.interrupted
 
 
-def part_done(wish: Wish, shard: Shard, cells: int, interrupted: bool) -> bool:
+def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bool) -> bool:
     """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
     from poise.scenario.compare.merge import finish_part
 
-    assert wish.out is not None
+    assert options.out is not None
     if not interrupted:
-        finish_part(wish, shard, wish.out)
-    if not wish.quiet:
+        finish_part(options, shard, options.out)
+    if not options.quiet:
         said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {wish.out}: {cells:,} simulations are there. It {said}.")
+        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
     return interrupted
 
 
@@ -135,48 +135,46 @@ def _seeded(problem: Problem) -> Problem:
     return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
 
 
-def _shorthands(wish: Wish) -> Iterator[Override]:
+def _shorthands(options: CompareOptions) -> Iterator[Override]:
     """Options that stand for a field of the scenario."""
     for option, text, path in (
-        ("policies", wish.policies, ("policies", "router")),
-        ("loads", wish.loads, ("compare", "loads")),
+        ("policies", options.policies, ("policies", "router")),
+        ("loads", options.loads, ("compare", "loads")),
     ):
         if text is not None:
             yield path, parse_value(f"[{text}]", f"--{option} {text}"), f"--{option} {text}"
-    if wish.seeds is not None:
-        yield ("run", "seeds"), parse_value(wish.seeds, f"--seeds {wish.seeds}"), f"--seeds {wish.seeds}"
-    if wish.by is not None:
-        yield ("compare", "by"), wish.by, f"--by {wish.by}"
-    if wish.skip_bad:
+    if options.seeds is not None:
+        yield ("run", "seeds"), parse_value(options.seeds, f"--seeds {options.seeds}"), f"--seeds {options.seeds}"
+    if options.by is not None:
+        yield ("compare", "by"), options.by, f"--by {options.by}"
+    if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
 
 
-def _check_places(wish: Wish) -> None:
+def _check_places(options: CompareOptions) -> None:
     """Find out what cannot be written before any work is done."""
-    for option, given in (("--resume", wish.resume), ("--requests", wish.requests)):
-        if given and wish.out is None:
+    for option, given in (("--resume", options.resume), ("--requests", options.requests)):
+        if given and options.out is None:
             raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
-    if wish.json is not None and wish.json != "-":
-        check_writable(Path(wish.json), "--json")
-    if wish.out is not None:
-        check_writable(wish.out, "--out", folder=True)
+    if options.json is not None and options.json != "-":
+        check_writable(Path(options.json), "--json")
+    if options.out is not None:
+        check_writable(options.out, "--out", folder=True)
 
 
-def _tell(wish: Wish, problem: Problem, comparison: Comparison) -> None:
+def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
     """Print and write what was asked for."""
-    if not wish.quiet and wish.json != "-":
+    if not options.quiet and options.json != "-":
         from poise.scenario.compare.show import show_all
         from poise.scenario.write import describe
 
         show_all(comparison, title=describe(problem))
-    put_json(comparison.as_dict(), wish.json)
-    if wish.out is not None:
-        _write(problem, comparison, wish.out)
-        if not wish.quiet:
-            told = (
-                f"Wrote to {wish.out}: report.html, result.json, {RESOLVED} and {len(comparison.cells)} cells in cells/"
-            )
-            print(told, file=sys.stderr if wish.json == "-" else sys.stdout)
+    put_json(comparison.as_dict(), options.json)
+    if options.out is not None:
+        _write(problem, comparison, options.out)
+        if not options.quiet:
+            files = f"report.html, result.json, {RESOLVED} and {len(comparison.cells)} cells in cells/"
+            print(f"Wrote to {options.out}: {files}", file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:

@@ -12,9 +12,9 @@ from poise.report.figures import Figure
 from poise.report.intervals import Interval, over_seeds
 from poise.report.verdict import Length
 from poise.scenario.compare.cell import Cell
-from poise.scenario.compare.doubt import over_time, paired, shares_over_seeds, single
 from poise.scenario.compare.rows import Point, curve, rows
 from poise.scenario.compare.study import Study
+from poise.scenario.compare.uncertainty import over_time, paired, shares_over_seeds, single
 from poise.scenario.identity import blind, note
 from poise.scenario.outcome import told
 

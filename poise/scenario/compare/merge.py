@@ -8,17 +8,17 @@ from typing import Any
 
 from poise.experiment.parts import finish, join
 from poise.experiment.run import Shard
-from poise.scenario.compare.command import Wish, compare_file
+from poise.scenario.compare.command import CompareOptions, compare_file
 from poise.scenario.write import check_writable
 
 _OWN = ("jobs", "ray", "out", "resume", "json", "quiet", "shard")
 """Options in which parts may differ."""
 
 
-def finish_part(wish: Wish, shard: Shard, out: Path) -> None:
+def finish_part(options: CompareOptions, shard: Shard, out: Path) -> None:
     """Say in the folder of a part that it is whole, and of what."""
-    asked = {name: value for name, value in asdict(wish).items() if name not in _OWN}
-    finish(out, shard, {**asked, "scenario": str(wish.scenario.resolve())})
+    asked = {name: value for name, value in asdict(options).items() if name not in _OWN}
+    finish(out, shard, {**asked, "scenario": str(options.scenario.resolve())})
 
 
 def merge_parts(
@@ -31,4 +31,6 @@ def merge_parts(
     check_writable(out, "OUT", folder=True)
     asked: dict[str, Any] = join(out, parts)
     asked["scenario"] = Path(asked["scenario"])
-    return compare_file(Wish(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None))
+    return compare_file(
+        CompareOptions(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
+    )

@@ -15,7 +15,7 @@ from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_asked
 
 if TYPE_CHECKING:
-    from poise.experiment.meter import Meter
+    from poise.experiment.progress import Meter
     from poise.policies import Policies
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.simulate import Cost
@@ -70,7 +70,7 @@ def compare(
         seeds=_seeds(seeds, recorded),
         target=target,
     )
-    return run(study, workers=workers, draw=draw, find_collapse=find_collapse, meter=progress)
+    return run(study, workers=workers, draw=draw, find_collapse=find_collapse, progress=progress)
 
 
 def _scaling(workload: Workload) -> Callable[[int, float], Workload]:

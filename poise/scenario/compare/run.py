@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.experiment.run import Shard
 from poise.experiment.run import run as run_world
 from poise.experiment.search import next_keys, tried
@@ -34,7 +34,7 @@ def run(
     requests: bool = False,
     draw: bool = False,
     find_collapse: bool = False,
-    meter: Meter | None = None,
+    progress: Meter | None = None,
 ) -> Comparison:
     """Simulate every cell that `store` does not hold; Ctrl-C ends it with the cells that are done.
 
@@ -45,7 +45,7 @@ def run(
     _check(study, find_collapse)
     serving = _Serving(Comparison(study, sought=find_collapse), store, requests, draw)
     found = serving.comparison
-    found.interrupted = run_world(serving, workers=workers, shard=shard, meter=meter)
+    found.interrupted = run_world(serving, workers=workers, shard=shard, progress=progress)
     found.collapses = _collapses(found)
     return found
 

@@ -14,39 +14,39 @@ from typing import Any
 import poise
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.control.shadow import shadowed
 from poise.core.errors import PolicyError, UserError
 from poise.core.estimate import Chunk, StepShape
-from poise.core.header import header
 from poise.core.policy import Cache
-from poise.core.shadow import shadowed
+from poise.core.records.header import header
 from poise.core.slot import CONTROL, acting
 from poise.core.spec import Belief, Engine, Pool, PoolSpec, ReplicaSpec
 from poise.core.units import SECOND, seconds
 from poise.cost import Roofline
-from poise.live.fronts.choice import Fallback, Subset
+from poise.live.admin.server import Admin
+from poise.live.discovery.address import Engine as Place
+from poise.live.discovery.address import engine as place_of
+from poise.live.discovery.engines import EngineFile, EngineName
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.hints import try_out
 from poise.live.gateway.logs import Access
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.traces import Traces
-from poise.live.know.address import Engine as Place
-from poise.live.know.address import engine as place_of
-from poise.live.know.discover import EngineFile, EngineName
-from poise.live.know.poll import Every
-from poise.live.know.tenant import Tenants
-from poise.live.know.text import Pieces
-from poise.live.know.tokens import Exact, Tokenising
-from poise.live.page.admin import Admin
+from poise.live.http.limits import Limits, PoolLimits
+from poise.live.integrations.choice import Fallback, Subset
 from poise.live.record import Recorder
-from poise.live.wire.limits import Limits, PoolLimits
+from poise.live.requests.tenants import Tenants
+from poise.live.requests.text_prefix import Pieces
+from poise.live.requests.token_prefix import Exact, Tokenising
+from poise.live.telemetry.poll import Every
 from poise.policies import Policies
 from poise.policies.find import build, make_named
-from poise.scenario.choice import choice
 from poise.scenario.idle import check_predictor
 from poise.scenario.place import Path as DataPath
-from poise.scenario.policy import Sheet, offers
+from poise.scenario.policy import PolicyPage, offers
+from poise.scenario.policy_spec import choice
 from poise.scenario.record import named as told
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
@@ -160,7 +160,7 @@ def gateway_of(plan: Plan) -> Gateway:
     )  # fmt: skip
     gateway.named = dict(plan.policies)
     if section.log.access:
-        gateway.watch(Access(gateway.desk.models.listed, gateway.world.clock))
+        gateway.watch(Access(gateway.api.models.listed, gateway.world.clock))
     return gateway
 
 
@@ -178,7 +178,7 @@ def traces_of(plan: Plan, gateway: Gateway) -> Traces | None:
     section = plan.loaded.gateway.traces
     if section is None:
         return None
-    traces = Traces(gateway.world, gateway.desk.models.listed, endpoint=section.endpoint, share=section.share)
+    traces = Traces(gateway.world, gateway.api.models.listed, endpoint=section.endpoint, share=section.share)
     gateway.watch(traces.ended)
     return traces
 
@@ -208,7 +208,7 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
         {"name": "" if engine is None else engine.name, "url": "" if engine is None else _url(engine.at.place)}
         for engine in gateway.world.fleet.slots
     ]
-    names = gateway.desk.models.listed()
+    names = gateway.api.models.listed()
     picker: dict[str, Any] = {} if section.envoy is None else {"fallbacks": section.envoy.fallbacks}
     hashed = "tokens" if plan.exact else "text"
     return header(
@@ -225,11 +225,11 @@ def _url(place: Place) -> str:
 
 def _policies(loaded: LoadedGateway) -> dict[str, Any]:
     """One policy for each of the gateway's slots."""
-    sheet = Sheet(loaded.gateway.policies, loaded.places, loaded.folder)
+    sheet = PolicyPage(loaded.gateway.policies, loaded.places, loaded.folder)
     return {slot: _only(sheet, slot) for slot in GATE}
 
 
-def _only(sheet: Sheet, slot: str) -> Any:
+def _only(sheet: PolicyPage, slot: str) -> Any:
     """The one policy of a slot."""
     offered = offers(sheet, slot)
     if len(offered) > 1:
@@ -279,7 +279,7 @@ def _cache(loaded: LoadedGateway) -> Cache | None:
         raise places.error(
             ("engines", hinted[0], "hints"), "nobody says how long; name policies.cache, as in fixed_ttl"
         )
-    cache: Cache = _only(Sheet(gateway.policies, places, loaded.folder), "cache")
+    cache: Cache = _only(PolicyPage(gateway.policies, places, loaded.folder), "cache")
     try:
         try_out(cache)
     except PolicyError as error:

@@ -24,7 +24,7 @@ EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ServeOptions:
     """The options of `poise serve`."""
 
     file: Path | None
@@ -38,7 +38,7 @@ class Wish:
     record: str | None
 
 
-def serve(wish: Wish) -> None:
+def serve(options: ServeOptions) -> None:
     """Serve until told to stop. Whoever has no answer by then is told so, which is a good end too: no error."""
     need_live("poise serve")
     from poise.live.gateway.logs import start as start_log
@@ -47,7 +47,7 @@ def serve(wish: Wish) -> None:
     from poise.scenario.serve.run import run
 
     def read(before: Plan | None = None) -> Plan:
-        return plan(load_gateway(wish.file, wish.sets, list(_shorthands(wish))), before)
+        return plan(load_gateway(options.file, options.sets, list(_shorthands(options))), before)
 
     planned = read()
     log = planned.loaded.gateway.log
@@ -57,7 +57,7 @@ def serve(wish: Wish) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoWish:
+class DemoOptions:
     """The options of `poise demo-live`."""
 
     out: Path
@@ -68,32 +68,32 @@ class DemoWish:
     browser: bool
 
 
-def show_live(wish: DemoWish) -> bool:
+def show_live(options: DemoOptions) -> bool:
     """Run the live demonstration and say what came of it; whether it was interrupted."""
     need_live("poise demo-live")
     import webbrowser
 
-    from poise.experiment.meter import Bars
+    from poise.experiment.progress import Bars
     from poise.scenario.serve.demo import demo_live, summary
 
     with Bars() as bars:
         demo = in_loop(
             demo_live(
-                wish.out, wish.router, seconds=wish.seconds, port=wish.port, admin_port=wish.admin_port,
-                opened=webbrowser.open if wish.browser else lambda page: None,
-                told=lambda ended, rows: bars(wish.router, ended, rows),
+                options.out, options.router, seconds=options.seconds, port=options.port, admin_port=options.admin_port,
+                opened=webbrowser.open if options.browser else lambda page: None,
+                told=lambda ended, rows: bars(options.router, ended, rows),
             )
         )  # fmt: skip
-    print(summary(demo, wish.router))
+    print(summary(demo, options.router))
     return demo.interrupted
 
 
 def emulate(given: dict[str, Any]) -> int:
     """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
     need_live("poise engine")
-    from poise.live.engine.main import run
-    from poise.live.engine.options import Options
-    from poise.live.engine.publish import parse_kv_events
+    from poise.live.emulator.main import run
+    from poise.live.emulator.options import Options
+    from poise.live.emulator.publish import parse_kv_events
     from poise.policies import Policies
 
     config = given["kv_events_config"]
@@ -117,24 +117,24 @@ def in_loop(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-def _shorthands(wish: Wish) -> Iterator[Override]:
+def _shorthands(options: ServeOptions) -> Iterator[Override]:
     """Options that stand for a field of the gateway file."""
     from poise.scenario.read import parse_value
 
-    if wish.engines:
-        yield ("engines",), list(wish.engines), f"--engine {wish.engines[0]}"
+    if options.engines:
+        yield ("engines",), list(options.engines), f"--engine {options.engines[0]}"
     plain = {
-        ("policies", "router"): ("--router", wish.router),
-        ("shadow",): ("--shadow", wish.shadow and wish.shadow.removeprefix("router=")),
-        ("listen", "port"): ("--port", wish.port),
-        ("admin", "port"): ("--admin-port", wish.admin_port),
+        ("policies", "router"): ("--router", options.router),
+        ("shadow",): ("--shadow", options.shadow and options.shadow.removeprefix("router=")),
+        ("listen", "port"): ("--port", options.port),
+        ("admin", "port"): ("--admin-port", options.admin_port),
     }
     for path, (option, value) in plain.items():
         if value is not None:
             yield path, parse_value(value, f"{option} {value}"), f"{option} {value}"
     for path, option, text in (
-        (("listen", "host"), "--host", wish.host),
-        (("record", "file"), "--record", wish.record),
+        (("listen", "host"), "--host", options.host),
+        (("record", "file"), "--record", options.record),
     ):
         if text is not None:
             yield path, text, f"{option} {text}"

@@ -16,11 +16,11 @@ import numpy as np
 
 from poise.core.errors import UserError
 from poise.core.units import SECOND
+from poise.live.admin.server import Admin
 from poise.live.clock import now
 from poise.live.gateway.gateway import Gateway
-from poise.live.page.admin import Admin
+from poise.live.http.call import Address
 from poise.live.traffic import ANSWERED, Ended, Traffic
-from poise.live.wire.call import Address
 from poise.scenario.serve.build import Plan, admin_of, gateway_of, plan, record
 from poise.scenario.serve.load import load_gateway
 from poise.scenario.serve.roll import Roll
@@ -158,7 +158,7 @@ async def _url(process: asyncio.subprocess.Process) -> str:
 
 def _hits(gateway: Gateway) -> float:
     """Share of prompt tokens that the engines found cached, by their own counters."""
-    found = [visit.reading.counters for visit in gateway.scout.visits.values() if visit.reading is not None]
+    found = [visit.reading.counters for visit in gateway.prober.visits.values() if visit.reading is not None]
     asked = sum(counters.get("prefix_queries", 0.0) for counters in found)
     return sum(counters.get("prefix_hits", 0.0) for counters in found) / asked if asked else 0.0
 

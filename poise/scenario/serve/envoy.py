@@ -8,7 +8,7 @@ from poise.live.gateway.gateway import Gateway
 from poise.scenario.serve.build import Plan
 
 if TYPE_CHECKING:
-    from poise.live.fronts.ext_proc import ExtProc
+    from poise.live.integrations.ext_proc import ExtProc
 
 
 async def open_envoy(plan: Plan, gateway: Gateway) -> ExtProc | None:
@@ -16,7 +16,7 @@ async def open_envoy(plan: Plan, gateway: Gateway) -> ExtProc | None:
     section = plan.loaded.gateway.envoy
     if section is None:
         return None
-    from poise.live.fronts.ext_proc import ExtProc  # gRPC, which nobody else needs
+    from poise.live.integrations.ext_proc import ExtProc  # gRPC, which nobody else needs
 
     front = ExtProc(gateway)
     await front.start(section.host, section.port, _tls(plan))

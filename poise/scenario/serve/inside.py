@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from poise.core.errors import UserError
 from poise.core.estimate import Piece, StepShape
-from poise.core.reach import reach
+from poise.core.plugin_path import reach
 from poise.core.slot import acting
 from poise.cost.fitted import FittedEstimator, load_fitted
 from poise.policies import Policies
 from poise.policies.find import build
-from poise.scenario.choice import choice
+from poise.scenario.policy_spec import choice
 
 Step = Callable[[StepShape], Piece]
 COST: Final = "cost"

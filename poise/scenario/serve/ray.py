@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.spec import ReplicaSpec
-from poise.live.fronts.choice import Fallback
-from poise.live.fronts.ray import ControlRouter
+from poise.live.integrations.choice import Fallback
+from poise.live.integrations.ray import ControlRouter
 from poise.policies import Policies
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from poise.live.discovery.address import Engine as Place
+from poise.live.discovery.engines import Diff
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
-from poise.live.know.address import Engine as Place
-from poise.live.know.discover import Diff
 
 log = logging.getLogger("poise.gateway")
 
@@ -42,14 +42,14 @@ class Roll:
     def _add(self, at: EngineAt) -> None:
         if at.name in self._at:
             log.error("engine %s is named by two sources; the first one stands", at.name)
-        elif self._gateway.scout.add(at) is not None:
+        elif self._gateway.prober.add(at) is not None:
             self._at[at.name] = at
 
     def _remove(self, name: str) -> None:
         at = self._at.pop(name, None)
         for engine in self._gateway.world.fleet:
             if engine.at is at:
-                self._gateway.scout.remove(engine)
+                self._gateway.prober.remove(engine)
 
 
 def described(place: Place) -> EngineAt:

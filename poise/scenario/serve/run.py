@@ -9,11 +9,11 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from poise.live.admin.server import Admin
 from poise.live.clock import now
+from poise.live.discovery.engines import Diff
+from poise.live.discovery.watch import watch_file, watch_name
 from poise.live.gateway.gateway import Gateway
-from poise.live.know.discover import Diff
-from poise.live.know.watch import watch_file, watch_name
-from poise.live.page.admin import Admin
 from poise.scenario.serve.build import Plan, admin_of, gateway_of, record, traces_of
 from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.reload import Reload

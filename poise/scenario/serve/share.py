@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.live.know.tenant import Tenant, Tenants
+from poise.live.requests.tenants import Tenant, Tenants
 from poise.policies.find import find
-from poise.scenario.choice import ALL, Choice, admissions, choice, members
+from poise.scenario.policy_spec import ALL, Choice, admissions, choice, members
 from poise.scenario.serve.load import LoadedGateway
 
 LIMITS = ("concurrency", "requests_per_minute", "tokens_per_minute")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from poise.live.inside.vllm import SteeredScheduler
+from poise.live.vllm.scheduler import SteeredScheduler
 from poise.scenario.serve.inside import policies
 
 

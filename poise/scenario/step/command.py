@@ -10,71 +10,71 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import UserError
 from poise.core.version import version
 from poise.experiment.compare import Comparison, compare
-from poise.experiment.meter import Bars
+from poise.experiment.progress import Bars
 from poise.experiment.run import Shard
 from poise.experiment.store import Store, check_free, check_same, digest
 from poise.experiment.workers import Workers
 from poise.report.files import replacing, to_json
 from poise.scenario.read import parse_value
-from poise.scenario.step.read import Asked, read
+from poise.scenario.step.read import StepQuestion, read
 from poise.scenario.step.show import as_dict, show_all, show_one
 from poise.scenario.write import check_writable, put_json, write_json
 
 if TYPE_CHECKING:
-    from poise.scenario.command import Wish as SimulateWish
-    from poise.scenario.compare.command import Wish
+    from poise.scenario.command import SimulateOptions
+    from poise.scenario.compare.command import CompareOptions
     from poise.scenario.override import Override
 
 BASIS = "step.json"
 """What the cells of a folder depend on."""
 
 
-def compare_steps(wish: Wish, workers: Workers, shard: Shard | None) -> bool:
+def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None) -> bool:
     """Compare the layouts and schedules of a step file; returns whether it was interrupted."""
-    _refuse(wish.scenario, {
-        "--policies": wish.policies, "--loads": wish.loads, "--find-collapse": wish.find_collapse,
-        "--requests": wish.requests, "--skip-bad": wish.skip_bad,
+    _refuse(options.scenario, {
+        "--policies": options.policies, "--loads": options.loads, "--find-collapse": options.find_collapse,
+        "--requests": options.requests, "--skip-bad": options.skip_bad,
     })  # fmt: skip
-    asked = read(wish.scenario, wish.sets, list(_shorthands(wish)))
-    if wish.resume and wish.out is None:
+    asked = read(options.scenario, options.sets, list(_shorthands(options)))
+    if options.resume and options.out is None:
         raise UserError("--resume: needs a folder that keeps the cells; give --out DIR")
-    _check_places(wish.json, wish.out)
-    store = None if wish.out is None else _store(wish.out, asked, resume=wish.resume)
+    _check_places(options.json, options.out)
+    store = None if options.out is None else _store(options.out, asked, resume=options.resume)
     with Bars() as bars:
         comparison = compare(
             asked.experiment,
             workers=workers.at_most(len(asked.experiment.places())),
             shard=shard,
             store=store,
-            meter=None if wish.quiet else bars,
+            progress=None if options.quiet else bars,
         )
     if shard is not None:
         from poise.scenario.compare.command import part_done
 
-        return part_done(wish, shard, len(comparison.cells), comparison.interrupted)
-    if not wish.quiet and wish.json != "-":
+        return part_done(options, shard, len(comparison.cells), comparison.interrupted)
+    if not options.quiet and options.json != "-":
         show_all(asked, comparison)
-    _write(asked, comparison, wish.json, wish.out, wish.quiet)
+    _write(asked, comparison, options.json, options.out, options.quiet)
     return comparison.interrupted
 
 
-def simulate_step(wish: SimulateWish) -> bool:
+def simulate_step(options: SimulateOptions) -> bool:
     """Simulate a step file that has one layout; returns whether it was interrupted."""
-    _refuse(wish.scenario, {
-        "--router": wish.routers, "--skip-bad": wish.skip_bad, "--trace-events": wish.trace_events,
-        "--blame": wish.blame,
+    _refuse(options.scenario, {
+        "--router": options.routers, "--skip-bad": options.skip_bad, "--trace-events": options.trace_events,
+        "--blame": options.blame,
     })  # fmt: skip
     more: list[Override] = []
-    if wish.seed is not None:
-        more.append((("run", "seeds"), [parse_value(wish.seed, f"--seed {wish.seed}")], f"--seed {wish.seed}"))
-    asked = read(wish.scenario, wish.sets, more)
+    if options.seed is not None:
+        more.append((("run", "seeds"), [parse_value(options.seed, f"--seed {options.seed}")], f"--seed {options.seed}"))
+    asked = read(options.scenario, options.sets, more)
     if (count := len(asked.experiment.names) * len(asked.experiment.settings)) > 1:
-        raise UserError(f"{wish.scenario}: has {count} steps; compare them by `poise compare`, or give one layout")
-    _check_places(wish.json, wish.out)
+        raise UserError(f"{options.scenario}: has {count} steps; compare them by `poise compare`, or give one layout")
+    _check_places(options.json, options.out)
     comparison = compare(asked.experiment)
-    if not wish.quiet and wish.json != "-" and comparison.complete:
+    if not options.quiet and options.json != "-" and comparison.complete:
         show_one(asked, comparison)
-    _write(asked, comparison, wish.json, wish.out, wish.quiet)
+    _write(asked, comparison, options.json, options.out, options.quiet)
     return comparison.interrupted
 
 
@@ -85,12 +85,12 @@ def _refuse(file: Path, given: dict[str, Any]) -> None:
             raise UserError(f"{option}: has no part in a step of training, which {file} is; leave it")
 
 
-def _shorthands(wish: Wish) -> Iterator[Override]:
+def _shorthands(options: CompareOptions) -> Iterator[Override]:
     """Options that stand for a field of the file."""
-    if wish.seeds is not None:
-        yield ("run", "seeds"), parse_value(wish.seeds, f"--seeds {wish.seeds}"), f"--seeds {wish.seeds}"
-    if wish.by is not None:
-        yield ("compare", "by"), wish.by, f"--by {wish.by}"
+    if options.seeds is not None:
+        yield ("run", "seeds"), parse_value(options.seeds, f"--seeds {options.seeds}"), f"--seeds {options.seeds}"
+    if options.by is not None:
+        yield ("compare", "by"), options.by, f"--by {options.by}"
 
 
 def _check_places(json: str | None, out: Path | None) -> None:
@@ -101,7 +101,7 @@ def _check_places(json: str | None, out: Path | None) -> None:
         check_writable(out, "--out", folder=True)
 
 
-def _store(folder: Path, asked: Asked, *, resume: bool) -> Store:
+def _store(folder: Path, asked: StepQuestion, *, resume: bool) -> Store:
     """Where the cells are kept; UserError where it has others that are not to be used, or cannot be."""
     common = _basis(asked)
     study = asked.experiment
@@ -126,13 +126,13 @@ def _before(file: Path) -> dict[str, Any]:
     return found
 
 
-def _basis(asked: Asked) -> dict[str, Any]:
+def _basis(asked: StepQuestion) -> dict[str, Any]:
     """What the figures of a cell depend on beside its layout, setting and seed."""
     told = asked.file.model_dump(mode="json", exclude={"layout", "schedule", "run", "compare"})
     return {"poise": version(), **told}
 
 
-def _write(asked: Asked, comparison: Comparison, json: str | None, out: Path | None, quiet: bool) -> None:
+def _write(asked: StepQuestion, comparison: Comparison, json: str | None, out: Path | None, quiet: bool) -> None:
     told = as_dict(asked, comparison)
     put_json(told, json)
     if out is not None:

@@ -29,7 +29,7 @@ GBIT = 1e9 / 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepQuestion:
     """A checked step file. name: of the file, for titles."""
 
     file: StepFile
@@ -43,7 +43,7 @@ class Asked:
         return found
 
 
-def read(path: Path, overrides: Sequence[str] = (), more: Sequence[Override] = ()) -> Asked:
+def read(path: Path, overrides: Sequence[str] = (), more: Sequence[Override] = ()) -> StepQuestion:
     """Read the step in `path`, changed by `overrides` and `more`; ScenarioError, one line, for the first mistake."""
     from pydantic import ValidationError
 
@@ -56,7 +56,7 @@ def read(path: Path, overrides: Sequence[str] = (), more: Sequence[Override] = (
         file = StepFile.model_validate(data)
     except ValidationError as error:
         raise first_mistake(error.errors(include_url=False), places, StepFile) from None
-    return Asked(file, _experiment(file, places), path.stem)
+    return StepQuestion(file, _experiment(file, places), path.stem)
 
 
 def _experiment(file: StepFile, places: Places) -> Experiment:

@@ -12,13 +12,13 @@ from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.table import show
 from poise.report.wording import significant, write
-from poise.scenario.step.read import ALONE, Asked
+from poise.scenario.step.read import ALONE, StepQuestion
 from poise.scenario.step.world import FIGURES, MEMORY, laid
 
 GIB = 2**30
 
 
-def show_all(asked: Asked, comparison: Comparison, file: TextIO | None = None) -> None:
+def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
     """Print what a step is, what ± means, and a table with its verdict for each setting."""
     out, study = file or sys.stdout, comparison.study
     out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
@@ -35,7 +35,7 @@ def show_all(asked: Asked, comparison: Comparison, file: TextIO | None = None) -
                 out.write(f"{said}\n\n")
 
 
-def show_one(asked: Asked, comparison: Comparison, file: TextIO | None = None) -> None:
+def show_one(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
     """Print the figures of one step."""
     out = file or sys.stdout
     (at,), (name,) = comparison.study.settings, comparison.study.names
@@ -44,7 +44,7 @@ def show_one(asked: Asked, comparison: Comparison, file: TextIO | None = None) -
     out.write("".join(f"{line}\n" for line in [*too_large(comparison, at), chance_line(comparison)]))
 
 
-def title(asked: Asked) -> str:
+def title(asked: StepQuestion) -> str:
     """The job in words."""
     job = asked.job
     sizes = f"{job.batch:,} sequences of {job.sequence:,} tokens"
@@ -91,7 +91,7 @@ def _setting(comparison: Comparison, at: float) -> str:
     return told if whole else f"{told} (interrupted: partial)"
 
 
-def as_dict(asked: Asked, comparison: Comparison) -> dict[str, Any]:
+def as_dict(asked: StepQuestion, comparison: Comparison) -> dict[str, Any]:
     """The result JSON of a step file."""
     study = comparison.study
     return {

@@ -20,7 +20,7 @@ from poise.scenario.override import apply_override
 from poise.scenario.policy import build_policies
 from poise.scenario.resolve import provenance
 from poise.scenario.tournament.factor import is_slot, override
-from poise.scenario.tournament.read import Asked
+from poise.scenario.tournament.read import TournamentQuestion
 
 if TYPE_CHECKING:
     from poise.report.figures import Figure
@@ -33,7 +33,7 @@ _LENGTHS = ("requests", "duration_s")
 class Block:
     """names: one of each kind of block.  longer: how many times as long as written its traffic is."""
 
-    asked: Asked
+    asked: TournamentQuestion
     names: tuple[str, ...]
     longer: float = 1.0
     _problems: dict[Combination, Problem] = field(default_factory=dict, repr=False)
@@ -142,7 +142,7 @@ def _lengthen(data: dict[str, Any], times: float) -> None:
                 part[name] = type(part[name])(part[name] * times)
 
 
-def blocks(asked: Asked, longer: float = 1.0) -> list[Block]:
+def blocks(asked: TournamentQuestion, longer: float = 1.0) -> list[Block]:
     """All blocks of a tournament, every level of every factor tried once; UserError for what cannot be built."""
     found = [Block(asked, names, longer) for names in asked.names()]
     for block in found:

@@ -9,14 +9,16 @@ from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Slo
 from poise.experiment.tournament.contest import Trial
 from poise.experiment.tournament.factor import Combination
-from poise.experiment.tournament.hall import Hall
+from poise.experiment.tournament.runner import TrialRunner
 from poise.report.figures import ATTAINMENT
 from poise.report.intervals import Interval
 from poise.scenario.compare.collapse import Collapse, Probe, collapse, probe
 from poise.scenario.tournament.block import Block
 
 
-def calibrated(hall: Hall[Any, Any], blocks: Sequence[Block], reference: Combination, seed: int) -> list[float]:
+def calibrated(
+    runner: TrialRunner[Any, Any], blocks: Sequence[Block], reference: Combination, seed: int
+) -> list[float]:
     """For each block the load between the last that the reference carries and the first that it does not.
 
     All blocks are searched at once, a load of each at a time. ScenarioError where there is no such load.
@@ -25,10 +27,10 @@ def calibrated(hall: Hall[Any, Any], blocks: Sequence[Block], reference: Combina
     wanted: dict[int, float] = dict.fromkeys(range(len(blocks)), 1.0)
     while wanted:
         trials = {at: Trial(at, load, seed, reference) for at, load in wanted.items()}
-        if not hall.fill("loads that the reference carries", list(trials.values())):
+        if not runner.fill("loads that the reference carries", list(trials.values())):
             return []  # the user stopped it
         for at, trial in trials.items():
-            tried[at][trial.at] = _probe(hall, blocks[at], trial, reference)
+            tried[at][trial.at] = _probe(runner, blocks[at], trial, reference)
         following = {at: _collapse(tried[at]).next_at() for at in wanted}
         wanted = {at: load for at, load in following.items() if load is not None and _any(blocks[at], load, seed)}
     return [_load(block, _collapse(probes)) for block, probes in zip(blocks, tried, strict=True)]
@@ -46,11 +48,11 @@ def _collapse(probes: dict[float, Probe]) -> Collapse:
     return collapse(list(probes.values()))
 
 
-def _probe(hall: Hall[Any, Any], block: Block, trial: Trial, reference: Combination) -> Probe:
+def _probe(runner: TrialRunner[Any, Any], block: Block, trial: Trial, reference: Combination) -> Probe:
     """What came of one load: the SLO decides where there is one, else the queue."""
     slo = block.setting(reference).slo
-    met = Interval(hall.value(trial, ATTAINMENT.name))
-    row = hall.told(trial)
+    met = Interval(runner.value(trial, ATTAINMENT.name))
+    row = runner.told(trial)
     growth = Interval(None if slo != Slo() or row is None else row["backlog_growth"])
     found = probe(trial.at, met, growth, slo, block.target)
     if found is None:

@@ -9,63 +9,63 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.experiment.interrupts import interrupts
-from poise.experiment.meter import Bars, Meter, silent
+from poise.experiment.progress import Bars, Meter, silent
 from poise.experiment.run import Shard
 from poise.experiment.tournament.factor import reference
-from poise.experiment.tournament.hall import Hall
 from poise.experiment.tournament.ledger import opened
 from poise.experiment.tournament.result import Outcome
+from poise.experiment.tournament.runner import TrialRunner
 from poise.experiment.tournament.screen import finalists, screened
-from poise.experiment.workers import Workers, crew
+from poise.experiment.workers import Workers, worker_pool
 from poise.scenario.tournament.block import blocks
 from poise.scenario.tournament.calibrate import calibrated
 from poise.scenario.tournament.finals import played_out
-from poise.scenario.tournament.read import Asked, read
+from poise.scenario.tournament.read import TournamentQuestion, read
 from poise.scenario.tournament.work import played, row, tasks
 from poise.scenario.write import check_writable, put_json, write_json
 
 if TYPE_CHECKING:
-    from poise.scenario.compare.command import Wish
+    from poise.scenario.compare.command import CompareOptions
 
 
-def tournament_file(wish: Wish, workers: Workers, shard: Shard | None = None) -> bool:
+def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | None = None) -> bool:
     """Run the tournament that a file asks for, print and write it; returns whether it was interrupted."""
-    _check(wish)
-    asked = read(wish.scenario, wish.sets)
+    _check(options)
+    asked = read(options.scenario, options.sets)
     with Bars() as bars:
         outcome = play(
             asked,
             workers=workers,
             shard=shard,
-            folder=wish.out,
-            resume=wish.resume,
-            meter=silent if wish.quiet else bars,
+            folder=options.out,
+            resume=options.resume,
+            progress=silent if options.quiet else bars,
         )
     if shard is not None:
         from poise.scenario.compare.command import part_done
 
-        return part_done(wish, shard, outcome.runs, outcome.interrupted)
-    if not wish.quiet and wish.json != "-":
+        return part_done(options, shard, outcome.runs, outcome.interrupted)
+    if not options.quiet and options.json != "-":
         from poise.experiment.tournament.show import show_outcome
 
         show_outcome(outcome)
-    put_json(outcome.as_dict(), wish.json)
-    if wish.out is not None:
-        write_json(outcome.as_dict(), wish.out / "result.json")
-        if not wish.quiet:
-            where = sys.stderr if wish.json == "-" else sys.stdout
-            print(f"Wrote to {wish.out}: result.json, runs.jsonl and the cells of finals/", file=where)
+    put_json(outcome.as_dict(), options.json)
+    if options.out is not None:
+        write_json(outcome.as_dict(), options.out / "result.json")
+        if not options.quiet:
+            where = sys.stderr if options.json == "-" else sys.stdout
+            print(f"Wrote to {options.out}: result.json, runs.jsonl and the cells of finals/", file=where)
     return outcome.interrupted
 
 
 def play(
-    asked: Asked,
+    asked: TournamentQuestion,
     *,
     workers: Workers | None = None,
     shard: Shard | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    meter: Meter = silent,
+    progress: Meter = silent,
 ) -> Outcome:
     """The whole tournament; Ctrl-C ends it with what is whole by then. The result does not depend on `workers`.
 
@@ -74,37 +74,37 @@ def play(
     short, contest = blocks(asked), asked.contest
     ledger = opened(folder, resume=resume)
     outcome = Outcome(contest, short[0].by, interrupted=True)
-    with interrupts() as stop, crew(workers or Workers(), stop, played) as hands:
-        hall = Hall(short, ledger, hands, partial(tasks, short), partial(row, short), meter, shard)
-        outcome.carried = calibrated(hall, short, reference(asked.factors), contest.seed)
+    with interrupts() as stop, worker_pool(workers or Workers(), stop, played) as hands:
+        runner = TrialRunner(short, ledger, hands, partial(tasks, short), partial(row, short), progress, shard)
+        outcome.carried = calibrated(runner, short, reference(asked.factors), contest.seed)
         if not outcome.carried:
             return outcome
-        outcome.screen = screened(hall, contest, outcome.carried)
+        outcome.screen = screened(runner, contest, outcome.carried)
         if outcome.screen is None or shard is not None:
             outcome.runs, outcome.interrupted = len(ledger.rows), stop.is_set()
             return outcome
         chosen = finalists(outcome.screen, asked.factors, asked.file.finals.finalists)
         loads = [[float(f"{each * own:.4g}") for each in asked.file.loads] for own in outcome.carried]
         long = blocks(asked, asked.file.finals.longer)
-        outcome.finals = played_out(long, loads, chosen, asked.file.finals.seeds, hands, folder, meter)
+        outcome.finals = played_out(long, loads, chosen, asked.file.finals.seeds, hands, folder, progress)
         outcome.interrupted = outcome.finals is None
     return outcome
 
 
-def _check(wish: Wish) -> None:
+def _check(options: CompareOptions) -> None:
     """UserError for options that belong to a scenario, and for what cannot be written."""
     given = {
-        "--policies": wish.policies, "--loads": wish.loads, "--seeds": wish.seeds, "--by": wish.by,
-        "--find-collapse": wish.find_collapse, "--requests": wish.requests, "--skip-bad": wish.skip_bad,
+        "--policies": options.policies, "--loads": options.loads, "--seeds": options.seeds, "--by": options.by,
+        "--find-collapse": options.find_collapse, "--requests": options.requests, "--skip-bad": options.skip_bad,
     }  # fmt: skip
     for option, value in given.items():
         if value:
             raise UserError(
-                f"{option}: {wish.scenario} is a tournament, which says so itself; change the file, or --set"
+                f"{option}: {options.scenario} is a tournament, which says so itself; change the file, or --set"
             )
-    if wish.resume and wish.out is None:
+    if options.resume and options.out is None:
         raise UserError("--resume: needs a folder that keeps the runs; give --out DIR")
-    if wish.json is not None and wish.json != "-":
-        check_writable(Path(wish.json), "--json")
-    if wish.out is not None:
-        check_writable(wish.out, "--out", folder=True)
+    if options.json is not None and options.json != "-":
+        check_writable(Path(options.json), "--json")
+    if options.out is not None:
+        check_writable(options.out, "--out", folder=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from poise.core.slot import SCENARIO
 from poise.experiment.tournament.factor import Factor
-from poise.scenario.choice import chosen_in, labels
 from poise.scenario.override import Override
+from poise.scenario.policy_spec import chosen_in, labels
 
 
 def is_slot(factor: Factor) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from poise.experiment.fill import fill
-from poise.experiment.meter import Meter
+from poise.experiment.progress import Meter
 from poise.experiment.tournament.contest import Trial
 from poise.experiment.tournament.factor import Combination, Factor, label
 from poise.experiment.tournament.finals import Finals
-from poise.experiment.workers import Crew
+from poise.experiment.workers import WorkerPool
 from poise.report.files import file_name
 from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.store import Store
@@ -21,7 +21,7 @@ from poise.scenario.tournament.work import Keyed, Played, tasks
 
 def played_out(
     blocks: Sequence[Block], loads: Sequence[Sequence[float]], finalists: Sequence[Combination], seeds: int,
-    crew: Crew[Keyed, Played], folder: Path | None, meter: Meter,
+    pool: WorkerPool[Keyed, Played], folder: Path | None, progress: Meter,
 ) -> Finals | None:  # fmt: skip
     """Run the finals; None where the user stopped them. loads: those of each block."""
     factors = blocks[0].asked.factors
@@ -45,7 +45,7 @@ def played_out(
     def has(trial: Trial) -> bool:
         return _found(comparisons[trial.block], stores[trial.block], factors, trial)
 
-    whole = fill("long runs", trials, has, lambda left: tasks(blocks, left, cut=True), crew, note, meter)
+    whole = fill("long runs", trials, has, lambda left: tasks(blocks, left, cut=True), pool, note, progress)
     return Finals(factors, [block.name for block in blocks], finalists, list(comparisons)) if whole else None
 
 

@@ -23,7 +23,7 @@ KIND = Kind("a tournament (examples/tournament.yaml is one)", "at least the sect
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TournamentQuestion:
     """A checked tournament. places: where its values stand.  folder: that of the file."""
 
     file: TournamentFile
@@ -68,7 +68,7 @@ def is_tournament(path: Path) -> bool:
     return any(line.startswith("factors:") for line in lines)
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> Asked:
+def read(path: Path, overrides: Sequence[str] = ()) -> TournamentQuestion:
     """Read the tournament in `path`, changed by `overrides`; ScenarioError, one line, for the first mistake."""
     from pydantic import ValidationError
 
@@ -81,7 +81,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Asked:
         file = TournamentFile.model_validate(data)
     except ValidationError as error:
         raise first_mistake(error.errors(include_url=False), places, TournamentFile) from None
-    asked = Asked(file, tuple(_factors(file, places)), places, path.parent)
+    asked = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
     _check(asked)
     return asked
 
@@ -98,7 +98,7 @@ def _factors(file: TournamentFile, places: Places) -> list[Factor]:
     return found
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: TournamentQuestion) -> None:
     loads = asked.file.loads
     if len(set(loads)) < len(loads):
         raise asked.places.error(("loads",), f"{loads} names a load twice; give each load once")

@@ -13,7 +13,7 @@ from poise.pipeline.graph import graph_of
 from poise.pipeline.schedule import Schedule
 from poise.sim.step.flows import Flows
 from poise.sim.step.result import Step, Transfer
-from poise.sim.step.todo import Todo
+from poise.sim.step.step_graph import StepGraph
 from poise.sim.step.traffic import Traffic
 from poise.sim.step.wiring import Path, Wiring
 
@@ -28,7 +28,7 @@ def simulate_step(schedule: Schedule, costs: Costs, traffic: Traffic, wiring: Wi
     """
     if len(wiring.node) != len(schedule.ranks):
         raise ScheduleError(f"wiring: {len(wiring.node)} ranks for a schedule of {len(schedule.ranks)}; give as many")
-    return _Loop(Todo(graph_of(schedule), costs, traffic), wiring).run()
+    return _Loop(StepGraph(graph_of(schedule), costs, traffic), wiring).run()
 
 
 class _Ask(NamedTuple):
@@ -48,13 +48,13 @@ Channel = tuple[str, int, int]
 
 
 class _Loop:
-    def __init__(self, todo: Todo, wiring: Wiring) -> None:
-        self.todo, self.wiring, self.ranks = todo, wiring, todo.ranks
+    def __init__(self, graph: StepGraph, wiring: Wiring) -> None:
+        self.graph, self.wiring, self.ranks = graph, wiring, graph.ranks
         self.flows = Flows(wiring.bytes_per_s)
-        first = todo.rows.first
-        count, rows, ranks = first[-1], len(first) - 1, todo.ranks
+        first = graph.rows.first
+        count, rows, ranks = first[-1], len(first) - 1, graph.ranks
         self.starts, self.ends, self.produced = [0] * count, [0] * count, [0] * count
-        self.there = [need < 0 for need in todo.rows.needs]
+        self.there = [need < 0 for need in graph.rows.needs]
         self.gathered: set[int] = set()
         self.at, self.free, self.running = list(first[:-1]), [0] * rows, [False] * rows
         self.waited, self.pending = [0] * ranks, [0] * ranks
@@ -84,65 +84,65 @@ class _Loop:
             else:
                 self._free(now, number)
         for row, at in enumerate(self.at):
-            if at < self.todo.rows.first[row + 1]:
-                raise ScheduleError(f"{self.todo.rows.name(at)} can never start; `check` tells the cycle")
-        ops = [at for at in range(self.todo.rows.first[self.ranks]) if self.todo.real[at]]
+            if at < self.graph.rows.first[row + 1]:
+                raise ScheduleError(f"{self.graph.rows.name(at)} can never start; `check` tells the cycle")
+        ops = [at for at in range(self.graph.rows.first[self.ranks]) if self.graph.real[at]]
         starts, ends = [self.starts[at] for at in ops], [self.ends[at] for at in ops]
-        return Step(self.todo.rows.graph, starts, ends, self.transfers, self.optimizer, self.finish, self.waited)
+        return Step(self.graph.rows.graph, starts, ends, self.transfers, self.optimizer, self.finish, self.waited)
 
     def _go(self, now: int, row: int) -> None:
         """Start what comes next in a row if it can; behind the last operation of a rank, its optimizer."""
         at = self.at[row]
         if self.running[row]:
             return
-        if at == self.todo.rows.first[row + 1]:
+        if at == self.graph.rows.first[row + 1]:
             if row < self.ranks and not self.pending[row]:
                 self._update(now, row)
             return
-        if not self.there[at] or (at in self.todo.starting and at not in self.gathered):
+        if not self.there[at] or (at in self.graph.starting and at not in self.gathered):
             return
         self.running[row] = True
         self.starts[at] = now
         if row < self.ranks:
             self.waited[row] += now - max(self.free[row], self.produced[at])
-            if (run := self.todo.starting.get(at)) is not None:
+            if (run := self.graph.starting.get(at)) is not None:
                 self._gather(now, row, run + 1)
-        heappush(self.events, (now + self.todo.ticks[at], 2, row))
+        heappush(self.events, (now + self.graph.ticks[at], 2, row))
 
     def _free(self, now: int, row: int) -> None:
         """An operation has ended, or the optimizer has."""
         at = self.at[row]
-        if at == self.todo.rows.first[row + 1]:
+        if at == self.graph.rows.first[row + 1]:
             self._updated(now, row)
             return
         self.ends[at] = self.free[row] = now
         self.at[row] += 1
         self.running[row] = False
-        for user in self.todo.users.get(at, ()):
+        for user in self.graph.users.get(at, ()):
             self._hand(now, at, user)
-        if size := self.todo.reduces.get(at):
+        if size := self.graph.reduces.get(at):
             self.pending[row] += 1
-            self._ask(("sync", row, row), _Ask("sync", self.todo.about(at), row, row, size, now, -1))
+            self._ask(("sync", row, row), _Ask("sync", self.graph.about(at), row, row, size, now, -1))
         self._go(now, row)
 
     def _hand(self, now: int, at: int, user: int) -> None:
         """The result of an operation goes where it is used: to another rank by message, else it is there."""
-        here, there = self.todo.row[at], self.todo.row[user]
+        here, there = self.graph.row[at], self.graph.row[user]
         self.produced[user] = now
-        size = self.todo.message(at, user)
+        size = self.graph.message(at, user)
         if here == there or max(here, there) >= self.ranks or not (size or self.wiring.latency(here, there)):
             self.there[user] = True
             if here != there:
                 self._go(now, there)
             return
-        self._ask(("message", here, there), _Ask("message", self.todo.name(at), here, there, size, now, user))
+        self._ask(("message", here, there), _Ask("message", self.graph.name(at), here, there, size, now, user))
 
     def _gather(self, now: int, rank: int, run: int) -> None:
         """Ask for the weights that a run of operations needs, if they have to be gathered."""
-        runs = self.todo.runs[rank]
+        runs = self.graph.runs[rank]
         if run < len(runs):
             at, size = runs[run]
-            self._ask(("gather", rank, rank), _Ask("gather", self.todo.about(at), rank, rank, size, now, at))
+            self._ask(("gather", rank, rank), _Ask("gather", self.graph.about(at), rank, rank, size, now, at))
 
     def _ask(self, channel: Channel, ask: _Ask) -> None:
         queue = self.queues.setdefault(channel, deque())
@@ -182,7 +182,7 @@ class _Loop:
             self._reckon(self.flows.end(now, number))
         queue = self.queues[channel]
         queue.popleft()
-        late = ps(self.wiring.latency(ask.rank, ask.peer)) if ask.kind == "message" else self.todo.latency
+        late = ps(self.wiring.latency(ask.rank, ask.peer)) if ask.kind == "message" else self.graph.latency
         self.transfers.append(Transfer(ask.kind, ask.what, ask.rank, ask.peer, ask.asked, begin, now + late))
         self.arriving[number] = ask
         heappush(self.events, (now + late, 1, number))
@@ -205,15 +205,15 @@ class _Loop:
     def _update(self, now: int, rank: int) -> None:
         """All gradients are there: the optimizer's turn."""
         self.waited[rank] += now - self.free[rank]
-        self.optimizer[rank] = (now, now + self.todo.optimizer[rank])
+        self.optimizer[rank] = (now, now + self.graph.optimizer[rank])
         self.running[rank] = True
-        heappush(self.events, (now + self.todo.optimizer[rank], 2, rank))
+        heappush(self.events, (now + self.graph.optimizer[rank], 2, rank))
 
     def _updated(self, now: int, rank: int) -> None:
-        if not self.todo.update[rank]:
+        if not self.graph.update[rank]:
             self._done(now, rank)
             return
-        self._ask(("sync", rank, rank), _Ask("update", "weights", rank, rank, self.todo.update[rank], now, -1))
+        self._ask(("sync", rank, rank), _Ask("update", "weights", rank, rank, self.graph.update[rank], now, -1))
 
     def _done(self, now: int, rank: int) -> None:
         self.waited[rank] += now - self.optimizer[rank][1]

@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import device, model
+from poise.core.engine.slowness import Slow
 from poise.core.errors import CapacityError, UserError
 from poise.core.estimate import Chunk, Estimator, StepShape
-from poise.core.slowness import Slow
 from poise.core.spec import Cluster, Engine, Pool
 from poise.core.units import SECOND
 from poise.cost import Roofline, kv_blocks

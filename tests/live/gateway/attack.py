@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from poise.live.engine.options import Options
+from poise.live.discovery.address import engine as place
+from poise.live.emulator.options import Options
 from poise.live.gateway.fleet import EngineAt
-from poise.live.know.address import engine as place
 from tests.live.gateway.live import MODEL, Live
 from tests.patience import PATIENCE_S
 
@@ -104,7 +104,7 @@ class Besieged(Live):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self.gateway.scout.add(EngineAt(place(await self.evil.start(), "test", "evil")))
+        self.gateway.prober.add(EngineAt(place(await self.evil.start(), "test", "evil")))
         await self.until(lambda: len(self.gateway.world.fleet.serving) == len(self.engines) + 1)
         return self
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.policy import Admission, Hedger, Order, Router
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.trace import Trace
+from poise.live.discovery.address import Engine as Place
 from poise.live.gateway.fleet import Engine, EngineAt
+from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.settings import Settings
-from poise.live.gateway.trip import Trip
 from poise.live.gateway.world import World
-from poise.live.know.address import Engine as Place
-from poise.live.wire.call import Failure, Heard, Kind
-from poise.live.wire.exchange import Exchange
+from poise.live.http.call import Failure, Kind, ResponseHandler
+from poise.live.http.exchange import Exchange
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 
@@ -66,7 +66,9 @@ class Wire:
 
 
 class FakeCall:
-    def __init__(self, pool: FakePool, heard: Heard, target: bytes, headers: Headers, body: bytes, fresh: bool) -> None:
+    def __init__(
+        self, pool: FakePool, heard: ResponseHandler, target: bytes, headers: Headers, body: bytes, fresh: bool
+    ) -> None:
         self.fresh = fresh
         self.pool, self.heard, self.target, self.headers, self.body = pool, heard, target, headers, body
         self.cancelled = self.over = False
@@ -112,7 +114,13 @@ class FakePool:
         self.calls: list[FakeCall] = []
 
     def send(
-        self, method: bytes, target: bytes, headers: Sequence[Any], body: bytes, heard: Heard, fresh: bool = False
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Sequence[Any],
+        body: bytes,
+        heard: ResponseHandler,
+        fresh: bool = False,
     ) -> FakeCall:
         call = FakeCall(self, heard, target, list(headers), body, fresh)
         self.calls.append(call)
@@ -158,7 +166,7 @@ class Bench:
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
             FakePool,  # type: ignore[arg-type]
-            watcher=lambda trip, status: self.statuses.append(status),
+            watcher=lambda proxied, status: self.statuses.append(status),
             note=lambda engine, kind, well, _: self.notes.append((engine.name, kind, well)),
         )  # fmt: skip
         self.world.keep = self.trace.add
@@ -183,15 +191,15 @@ class Bench:
 
     def ask(
         self, *, stream: bool = True, prompt: int = 10, body: bytes = b"{}", **given: Any
-    ) -> tuple[Wire, Exchange, Trip]:
+    ) -> tuple[Wire, Exchange, ProxiedRequest]:
         """A client's request."""
         wire = Wire()
         exchange = Exchange("POST", b"/v1/completions", [], body, self.now)
         exchange.join(wire, "127.0.0.1")
         view = self.view(prompt, **given)
-        trip = Trip(self.world, exchange, view, stream, "")
-        self.world.arrive(trip)
-        return wire, exchange, trip
+        proxied = ProxiedRequest(self.world, exchange, view, stream, "")
+        self.world.arrive(proxied)
+        return wire, exchange, proxied
 
     def view(self, prompt: int, **given: Any) -> Any:
         from poise.core.request import RequestView
@@ -213,5 +221,5 @@ class Bench:
     def check_balance(self) -> None:
         """Nothing is under way: no trip, flight, held request or count is left."""
         control = self.control
-        assert not self.world.trips and not control.flights and not control.held and not control.tried
+        assert not self.world.proxied_requests and not control.flights and not control.held and not control.tried
         assert not any(control.state.requests)

@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.policy import Admission, Hedger, Order, Router, Scaler
+from poise.core.records.trace import Trace
 from poise.core.spec import Belief, PoolSpec, ReplicaSpec
-from poise.core.trace import Trace
-from poise.live.engine.emulated import Emulated
-from poise.live.engine.options import Options
+from poise.live.discovery.address import engine as place
+from poise.live.emulator.emulated import Emulated
+from poise.live.emulator.options import Options
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
 from poise.live.gateway.settings import Settings
-from poise.live.know.address import engine as place
-from poise.live.know.poll import Every
-from poise.live.wire.call import Address, Call, Failure
-from poise.live.wire.limits import PoolLimits
-from poise.live.wire.pool import Pool
+from poise.live.http.call import Address, Call, Failure
+from poise.live.http.limits import PoolLimits
+from poise.live.http.pool import Pool
+from poise.live.telemetry.poll import Every
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from tests.patience import PATIENCE_S, turns, until
@@ -144,7 +144,7 @@ class Live:
             topic = events.topic if events is not None else ""
             where = place(engine.url, "test", f"e{number}")
             at = EngineAt(where, kv_events=engine.kv_endpoint, kv_topic=topic, hints=self._hints)
-            self.gateway.scout.add(at)
+            self.gateway.prober.add(at)
         self.pool = Pool(Address("127.0.0.1", self.port), PoolLimits(idle=1000, head_s=0, stall_s=0))
         await self.until(lambda: len(self.gateway.world.fleet.serving) == len(self.engines))
         return self
@@ -183,7 +183,7 @@ class Live:
     async def check_balance(self) -> None:
         """Nothing is left of any request: not at the gateway, not in the books, not in any engine."""
         world, control = self.gateway.world, self.control
-        await self.until(lambda: not world.trips and not self.gateway.server.open)
+        await self.until(lambda: not world.proxied_requests and not self.gateway.server.open)
         left = control.flights, list(control.held), control.tried
         assert not any(left), left
         assert not any(control.state.requests), control.state.requests

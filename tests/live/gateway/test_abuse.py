@@ -26,15 +26,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.live.gateway.desk import Desk
+from poise.live.discovery.address import engine as place
+from poise.live.gateway.api import Api
 from poise.live.gateway.settings import Settings
-from poise.live.know.address import engine as place
-from poise.live.know.asked import READERS
-from poise.live.know.tenant import Tenants, parse
-from poise.live.know.text import Pieces
-from poise.live.wire import loop
-from poise.live.wire.exchange import Exchange
-from poise.live.wire.limits import Limits, PoolLimits
+from poise.live.http import loop
+from poise.live.http.exchange import Exchange
+from poise.live.http.limits import Limits, PoolLimits
+from poise.live.requests.openai_request import READERS
+from poise.live.requests.tenants import Tenants, parse
+from poise.live.requests.text_prefix import Pieces
 from tests.depth import examples
 from tests.live.gateway.attack import post, raw, read_all
 from tests.live.gateway.fakes import Bench, Wire
@@ -54,7 +54,7 @@ class Front:
     def __init__(self, keys: str = "") -> None:
         self.bench = Bench()
         tenants = Tenants(parse(keys, "keys")) if keys else None
-        self.desk = Desk(self.bench.world, Pieces(), tenants=tenants)
+        self.api = Api(self.bench.world, Pieces(), tenants=tenants)
 
     def send(
         self, method: str, target: bytes, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None
@@ -64,7 +64,7 @@ class Front:
         exchange = Exchange(method, target, headers or [], body, self.bench.now)
         exchange.join(wire, "127.0.0.1")
         self.bench.now += 1
-        self.desk.receive(exchange)
+        self.api.receive(exchange)
         for call in self.bench.calls:
             call.answer()
         assert wire.ended
@@ -241,7 +241,7 @@ def test_models_on_trust_are_bounded_and_no_good_one_is_locked_out() -> None:
     for number in range(3000):
         body = json.dumps({"model": f"made-up-{number}", "prompt": "x"}).encode()
         assert front.send("POST", b"/v1/completions", body).status == 200
-    assert len(front.desk.models) == 1000
+    assert len(front.api.models) == 1000
     listed = json.loads(front.send("GET", b"/v1/models").body)["data"]
     assert listed == [], "what clients make up is shown to nobody"
 
@@ -547,6 +547,6 @@ def test_a_well_behaved_client_hardly_notices() -> None:
             print(f"\nTTFT p50 {1e3 * quiet:.2f} ms alone, {1e3 * abused:.2f} ms among {attacks} abusive connections")
             assert attacks > 20
             assert abused < SHARE * quiet + NOISE_S
-            await live.until(lambda: not live.gateway.world.trips)
+            await live.until(lambda: not live.gateway.world.proxied_requests)
 
     loop.run(main())

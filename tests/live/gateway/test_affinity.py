@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 from poise.core.event import Arrived
+from poise.core.records.trace import replay
 from poise.core.request import RequestView
-from poise.core.trace import replay
-from poise.live.engine.options import Options
+from poise.live.emulator.options import Options
 from poise.live.gateway.settings import Settings
 from poise.policies.find import build
 from tests.live.gateway.live import MODEL, Answer, Live

@@ -7,10 +7,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poise.core.control.prefix_index import PrefixIndex
 from poise.core.policy import Router
-from poise.core.prefix import PrefixIndex
 from poise.live.gateway.stats import Stats
-from poise.live.wire import Server
+from poise.live.http import Server
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.live.gateway.fakes import Bench
@@ -86,9 +86,9 @@ def test_nothing_is_kept_of_requests_that_are_over() -> None:
         counted.ask(3, 1)
     _, exchange, _ = counted.bench.ask(ids=IDS, ends=ENDS)
     exchange.leave()
-    _, _, trip = counted.bench.ask(ids=IDS, ends=ENDS)
+    _, _, proxied = counted.bench.ask(ids=IDS, ends=ENDS)
     counted.bench.calls[0].fail()
-    assert list(counted.bench.control.state.hits or ()) == [trip.view.id]
+    assert list(counted.bench.control.state.hits or ()) == [proxied.view.id]
     counted.bench.calls[0].fail()
     assert counted.bench.control.state.hits == {}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 
 from poise.core.spec import Belief
-from poise.live.engine.options import Options
-from poise.live.engine.publish import KvEvents
+from poise.live.discovery.address import Engine as Place
+from poise.live.emulator.options import Options
+from poise.live.emulator.publish import KvEvents
 from poise.live.gateway.caches import Caches
 from poise.live.gateway.fleet import Engine, EngineAt
-from poise.live.know.address import Engine as Place
-from poise.live.wire.loop import run
+from poise.live.http.loop import run
 from tests.live.gateway.fakes import Bench, FakePool
 from tests.live.gateway.live import MODEL, Live
 
@@ -40,11 +40,11 @@ def test_engines_share_a_socket_that_the_gateway_binds() -> None:
 
             await all_heard()
             leaver = gateway.world.fleet.engine(1)
-            gateway.scout.remove(leaver)
+            gateway.prober.remove(leaver)
             assert set(gateway.caches.followed()) == {0, 2}, "the others are followed on"
             assert synced() == {0, 2}
             await live.until(lambda: len(list(gateway.world.fleet)) == 2)
-            gateway.scout.add(leaver.at)
+            gateway.prober.add(leaver.at)
             await live.until(lambda: len(gateway.world.fleet.serving) == 3)
             await all_heard()
 

@@ -11,15 +11,15 @@ from typing import Any, Self
 import pytest
 
 from poise.core.action import Dispatch
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Refused
+from poise.core.records.trace import replay
 from poise.core.spec import ReplicaSpec
-from poise.core.trace import replay
+from poise.live.discovery.address import engine as place
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.settings import Settings
-from poise.live.know.address import engine as place
-from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
+from poise.live.http.limits import PoolLimits
+from poise.live.http.loop import run
 from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
@@ -95,7 +95,7 @@ class Kept(Live):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         for number, keeper in enumerate(self.keepers):
-            self.gateway.scout.add(EngineAt(place(await keeper.start(), "test", f"k{number}")))
+            self.gateway.prober.add(EngineAt(place(await keeper.start(), "test", f"k{number}")))
         await self.until(lambda: len(self.gateway.world.fleet.serving) == len(self.keepers))
         return self
 
@@ -147,7 +147,7 @@ def test_engines_that_refuse_connections_for_a_moment_are_waited_for() -> None:
     async def main() -> None:
         keepers = [Keeper(), Keeper()]
         async with Kept(keepers) as live:
-            live.gateway.scout.close()  # no look at them from now on: requests alone find out
+            live.gateway.prober.close()  # no look at them from now on: requests alone find out
             for keeper in keepers:
                 await keeper.stop()
             await live.until(lambda: not any(engine.pool.connections for engine in live.gateway.world.fleet))
@@ -243,7 +243,7 @@ def test_an_answer_that_is_no_stream_and_breaks_off_is_asked_for_elsewhere() -> 
 @pytest.mark.parametrize("end", ["cut", "give up", "leave"])
 def test_an_answer_that_is_no_stream_and_never_ends_is_a_clear_error(end: str) -> None:
     bench = Bench(1)
-    wire, exchange, trip = bench.ask(stream=False)
+    wire, exchange, proxied = bench.ask(stream=False)
     bench.calls[0].head(200, [(b"content-length", b"10")])
     bench.calls[0].data(b"{half")
     if end == "cut":
@@ -253,7 +253,7 @@ def test_an_answer_that_is_no_stream_and_never_ends_is_a_clear_error(end: str) -
     else:
         bench.world.end_all("the gateway is going down")
     assert (wire.sent == b"") if end == "leave" else (wire.status == 503 and wire.body.startswith(b'{"error"'))
-    assert trip.first_at < 0
+    assert proxied.first_at < 0
     bench.check_balance()
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from poise.live.engine.options import Options
+from poise.live.emulator.options import Options
 from poise.live.gateway.settings import Settings
-from poise.live.wire.limits import Limits, PoolLimits
-from poise.live.wire.loop import run
+from poise.live.http.limits import Limits, PoolLimits
+from poise.live.http.loop import run
 from poise.policies.admit.ceiling import Ceiling
 from tests.live.gateway.attack import post, read_all
 from tests.live.gateway.fakes import Bench
@@ -66,7 +66,9 @@ async def stopped(live: Live, clients: Sequence[Client]) -> None:
     assert not await live.gateway.stop(0.0)
     await asyncio.gather(*(client.over for client in clients))
     world, control = live.gateway.world, live.control
-    assert not world.trips and not control.flights and not control.held and not live.gateway.server.connections
+    assert (
+        not world.proxied_requests and not control.flights and not control.held and not live.gateway.server.connections
+    )
 
 
 def test_who_has_no_byte_gets_an_answer() -> None:
@@ -75,7 +77,7 @@ def test_who_has_no_byte_gets_an_answer() -> None:
     async def main() -> None:
         async with Live([SLOW], admission=[Ceiling(2)], settings=PATIENT) as live:
             clients = [Client(live.port, post(body(stream))) for stream in (True, False) * 4]
-            await live.until(lambda: len(live.gateway.world.trips) == 8)
+            await live.until(lambda: len(live.gateway.world.proxied_requests) == 8)
             assert len(live.control.held) == 6
             sent = sum(engine.sent for engine in live.gateway.world.fleet)
             await stopped(live, clients)
@@ -176,9 +178,11 @@ def test_a_slow_reader_gets_what_was_written_before_the_end() -> None:
         async with Live([QUICK], settings=big) as live:
             reader, writer = await asyncio.open_connection("127.0.0.1", live.port, limit=1024)
             writer.write(post(body(True)))
-            await live.until(lambda: any(trip.usage.events > 100 for trip in live.gateway.world.trips.values()))
+            await live.until(
+                lambda: any(proxied.usage.events > 100 for proxied in live.gateway.world.proxied_requests.values())
+            )
             stopping = asyncio.ensure_future(live.gateway.stop(0.0))
-            await live.until(lambda: not live.gateway.world.trips)
+            await live.until(lambda: not live.gateway.world.proxied_requests)
             said = await read_all(reader)
             assert said.count(b"data: ") > 100 and DOWN.encode() in said.rpartition(b"data: ")[2]
             writer.close()

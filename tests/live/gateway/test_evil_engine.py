@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from poise.live.gateway.settings import Settings
-from poise.live.wire.limits import PoolLimits
+from poise.live.http.limits import PoolLimits
 from tests.live.gateway.attack import Besieged, Script, forever, says
 from tests.live.gateway.live import Answer
 from tests.live.warp import run
@@ -172,7 +172,7 @@ def test_models_that_make_no_sense_stop_nothing(models: bytes, caplog: pytest.Lo
 
 @pytest.mark.parametrize("value", ["-5", "1e300", "NaN", "+Inf", "1" * 5000, "nonsense"])
 def test_metrics_that_make_no_sense_are_not_believed(value: str) -> None:
-    from poise.live.know.metrics import Reading, read
+    from poise.live.telemetry.metrics import Reading, read
 
     page = (
         f'vllm:num_requests_running{{model_name="m"}} 1\nvllm:num_requests_waiting{{model_name="m"}} {value}\n'

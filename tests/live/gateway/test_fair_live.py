@@ -16,12 +16,12 @@ import pytest
 
 from bench import fairness
 from poise.core.units import SECOND
-from poise.live.engine.options import Options
+from poise.live.emulator.options import Options
 from poise.live.gateway.settings import Settings
-from poise.live.know.tenant import Tenants, parse
+from poise.live.http.call import Address
+from poise.live.http.limits import PoolLimits
+from poise.live.requests.tenants import Tenants, parse
 from poise.live.traffic import ANSWERED, Traffic
-from poise.live.wire.call import Address
-from poise.live.wire.limits import PoolLimits
 from poise.policies import Policies
 from poise.policies.order.deficit_longest_prefix import DeficitLongestPrefix
 from poise.policies.order.fcfs import Fcfs

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.live.gateway import desk
+from poise.live.gateway import api as api
 from poise.live.gateway.fan import parts
 from poise.live.gateway.settings import Settings
-from poise.live.know.asked import BadRequest
-from poise.live.know.tenant import Tenants, parse
-from poise.live.wire.exchange import Exchange
-from poise.live.wire.limits import Limits
-from poise.live.wire.loop import run
+from poise.live.http.exchange import Exchange
+from poise.live.http.limits import Limits
+from poise.live.http.loop import run
+from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.tenants import Tenants, parse
 from tests.live.gateway.attack import Besieged, says
 from tests.live.gateway.live import MODEL, Live
 
@@ -96,8 +96,8 @@ def test_hostile_bodies_are_the_clients_mistake(path: bytes) -> None:
 
 def test_nothing_is_made_of_a_body_whose_key_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may come in one read with its head, too soon for the gate."""
-    monkeypatch.setattr(desk, "parts", lambda *given: pytest.fail("somebody unknown is worked for"))
-    monkeypatch.setattr(desk, "READERS", {path: lambda body: pytest.fail("read") for path in desk.READERS})
+    monkeypatch.setattr(api, "parts", lambda *given: pytest.fail("somebody unknown is worked for"))
+    monkeypatch.setattr(api, "READERS", {path: lambda body: pytest.fail("read") for path in api.READERS})
     fan = {"template": "{item}", "items": ["a"]}
 
     async def main() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from poise.core.action import Hedge
-from poise.core.trace import replay
+from poise.core.records.trace import replay
 from poise.live.gateway.settings import Settings
-from poise.live.wire.limits import PoolLimits
+from poise.live.http.limits import PoolLimits
 from poise.policies.find import build
 from tests.core.scripted import Hasty
 from tests.live.gateway.live import Answer, Live
@@ -149,13 +149,13 @@ def test_the_gateway_stops_under_load() -> None:
     async def main() -> None:
         async with Live(2, speed=2.0, settings=FAST) as live:
             early = [live.ask("story " * 20, 400) for _ in range(20)]
-            await live.until(lambda: len(live.gateway.world.trips) == 20)
+            await live.until(lambda: len(live.gateway.world.proxied_requests) == 20)
             assert await live.gateway.stop(20.0), "all ended in time"
             ended = [await answer.wait() for answer in early]
             assert all(answer.whole for answer in ended)
             late = await live.ask().wait()
             assert not late.whole and late.error
-            assert not live.gateway.world.trips and not live.control.flights
+            assert not live.gateway.world.proxied_requests and not live.control.flights
 
     run(main())
 
@@ -169,6 +169,6 @@ def test_the_gateway_stops_without_patience() -> None:
             for answer in answers:
                 await answer.wait()
                 assert not answer.whole and answer.error
-            assert not live.gateway.world.trips and not live.control.flights
+            assert not live.gateway.world.proxied_requests and not live.control.flights
 
     run(main())

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from poise.live.gateway.desk import Desk
-from poise.live.know.tenant import Tenants, parse
-from poise.live.know.text import Pieces
-from poise.live.wire import Server
+from poise.live.gateway.api import Api
+from poise.live.http import Server
+from poise.live.requests.tenants import Tenants, parse
+from poise.live.requests.text_prefix import Pieces
 from tests.live.gateway.attack import read_all
 from tests.live.gateway.fakes import Bench
 from tests.live.gateway.live import Live
-from tests.live.wire.test_connection import Client
+from tests.live.http.test_connection import Client
 from tests.patience import PATIENCE_S
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n"
@@ -37,8 +37,8 @@ def _tenants(refuse: bool = True) -> Tenants:
 
 
 def _client(tenants: Tenants) -> Client:
-    desk = Desk(Bench().world, Pieces(), tenants=tenants)
-    return Client(server=Server(desk.receive, gate=desk.gate))
+    api = Api(Bench().world, Pieces(), tenants=tenants)
+    return Client(server=Server(api.receive, gate=api.gate))
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)

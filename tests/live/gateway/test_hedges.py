@@ -9,7 +9,7 @@ import pytest
 from poise.core.chance import Chance
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.live.gateway.trip import Trip
+from poise.live.gateway.proxied_request import ProxiedRequest
 from tests.live.gateway.fakes import JSON, Bench, FakeCall, Wire
 
 
@@ -27,16 +27,16 @@ class AfterOneSecond:
         return able[0]
 
 
-def hedged(stream: bool = True, engines: int = 2) -> tuple[Bench, Wire, Trip, FakeCall, FakeCall]:
+def hedged(stream: bool = True, engines: int = 2) -> tuple[Bench, Wire, ProxiedRequest, FakeCall, FakeCall]:
     """A request that two engines have."""
     bench = Bench(engines, hedge=AfterOneSecond())
-    wire, _, trip = bench.ask(stream=stream)
+    wire, _, proxied = bench.ask(stream=stream)
     (first,) = bench.calls
     bench.pass_s(1)
     (second,) = [call for call in bench.calls if call is not first]
     assert second.body == first.body and second.target == first.target
     assert sum(bench.control.state.requests) == 2
-    return bench, wire, trip, first, second
+    return bench, wire, proxied, first, second
 
 
 def whole(bench: Bench, wire: Wire) -> None:
@@ -49,17 +49,17 @@ def whole(bench: Bench, wire: Wire) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("wins", [0, 1])
 def test_the_first_byte_decides(stream: bool, wins: int) -> None:
-    bench, wire, trip, *calls = hedged(stream)
+    bench, wire, proxied, *calls = hedged(stream)
     winner, loser = calls[wins], calls[1 - wins]
     loser.head()
     winner.head()
     assert not loser.cancelled and not wire.sent, "a head without a body does not bind"
     winner.data(b"data: x\n\n")
-    assert loser.cancelled and trip.engine is not None and trip.engine.pool is winner.pool
+    assert loser.cancelled and proxied.engine is not None and proxied.engine.pool is winner.pool
     assert sum(bench.control.state.requests) == 1
     winner.end()
     whole(bench, wire)
-    engine = bench.engines[bench.engines.index(trip.engine)]
+    engine = bench.engines[bench.engines.index(proxied.engine)]
     assert (engine.hedges, engine.hedges_won) == (wins, wins)
 
 
@@ -119,7 +119,7 @@ def test_a_stale_connection_is_no_failure(drops: int) -> None:
 def test_a_client_that_leaves_stops_both() -> None:
     bench, _, _, first, second = hedged()
     first.head()
-    trip_exchange = next(iter(bench.world.trips.values())).exchange
+    trip_exchange = next(iter(bench.world.proxied_requests.values())).exchange
     trip_exchange.leave()
     assert first.cancelled and second.cancelled and bench.statuses == [499]
     bench.check_balance()
@@ -133,13 +133,13 @@ def test_giving_up_stops_both() -> None:
 
 
 def test_a_slow_client_slows_the_copy_that_won() -> None:
-    bench, wire, trip, first, second = hedged()
-    trip.flow(False)
+    bench, wire, proxied, first, second = hedged()
+    proxied.flow(False)
     assert first.paused
     second.head()
     second.data(b"data: x\n\n")
     assert second.paused
-    trip.flow(True)
+    proxied.flow(True)
     assert not second.paused
     second.end()
     whole(bench, wire)
@@ -147,12 +147,12 @@ def test_a_slow_client_slows_the_copy_that_won() -> None:
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_lost_engine_takes_one_copy_with_it(lost: int) -> None:
-    bench, wire, trip, *calls = hedged()
+    bench, wire, proxied, *calls = hedged()
     engine = next(engine for engine in bench.engines if engine.pool is calls[lost].pool)
-    assert bench.world.on(engine.slot) == [trip]
-    from poise.live.wire.call import Failure
+    assert bench.world.on(engine.slot) == [proxied]
+    from poise.live.http.call import Failure
 
-    trip.lost(engine.slot, Failure("reset", "the engine is gone", False))
+    proxied.lost(engine.slot, Failure("reset", "the engine is gone", False))
     bench.world.fleet.lose(engine)
     assert calls[lost].cancelled and not calls[1 - lost].cancelled and bench.world.on(engine.slot) == []
     calls[1 - lost].head()

@@ -11,10 +11,10 @@ from poise.core.errors import PolicyError
 from poise.core.policy import Cache
 from poise.core.request import NO_TOOL, UNTOLD, RequestView
 from poise.core.units import SECOND
-from poise.live.engine.options import Options
-from poise.live.gateway.called import TOOLS, Called, Tools
+from poise.live.emulator.options import Options
 from poise.live.gateway.hints import Hints, hinted, try_out
-from poise.live.wire.loop import run
+from poise.live.gateway.tool_calls import TOOLS, Called, Tools
+from poise.live.http.loop import run
 from poise.policies.cache.belady import Belady
 from poise.policies.cache.continuum import Continuum
 from poise.policies.cache.fixed_ttl import FixedTtl

@@ -10,9 +10,9 @@ import tracemalloc
 import psutil
 import pytest
 
-from poise.live.engine.options import Options
+from poise.live.emulator.options import Options
 from poise.live.gateway.settings import Settings
-from poise.live.wire.limits import PoolLimits
+from poise.live.http.limits import PoolLimits
 from poise.policies.find import build
 from tests.live.gateway.live import MODEL, Answer, Live
 from tests.live.warp import run

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.live.gateway.logs import ACCESS, ROOT, Access, Json, Line, redacted, start
+from poise.live.gateway.logs import ACCESS, ROOT, Access, Json, RequestLogLine, redacted, start
 
 from .fakes import Bench
 
@@ -50,7 +50,7 @@ def test_a_fault_is_told_with_its_trace() -> None:
 def test_whatever_is_said_is_one_line(message: str, value: str) -> None:
     record = logging.LogRecord("poise.x", logging.INFO, "", 0, "%s", (message,), None)
     record.fields = {"value": value}
-    for formatter in (Line(), Json()):
+    for formatter in (RequestLogLine(), Json()):
         assert len(formatter.format(record).splitlines()) == 1
 
 
@@ -65,7 +65,7 @@ def test_whatever_is_said_is_one_line(message: str, value: str) -> None:
 def test_what_looks_like_a_key_is_blanked(text: str, secret: str) -> None:
     said = text.format(secret)
     assert secret not in redacted(said) or secret in text
-    for form in (Line(), Json()):
+    for form in (RequestLogLine(), Json()):
         record = logging.LogRecord("poise.x", logging.INFO, "", 0, "%s", (said,), None)
         assert secret not in form.format(record) or secret in text
 

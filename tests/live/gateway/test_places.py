@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.spec import ReplicaSpec
+from poise.live.discovery.address import engine as place
+from poise.live.discovery.engines import EngineName, parse
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.gateway import Gateway
-from poise.live.know.address import engine as place
-from poise.live.know.discover import EngineName, parse
-from poise.live.wire import Exchange, Server
+from poise.live.http import Exchange, Server
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 from tests.live.gateway.live import Answer
-from tests.live.wire.test_server import _contexts
+from tests.live.http.test_server import _contexts
 from tests.patience import PATIENCE_S
 
 METADATA = "169.254.169.254"

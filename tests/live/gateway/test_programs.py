@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from poise.core.action import Dispatch
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Arrived, Finished
 from poise.core.spec import ReplicaSpec
-from poise.live.know.names import Begun
-from poise.live.wire.loop import run
+from poise.live.http.loop import run
+from poise.live.requests.names import Begun
 from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.program_fcfs import ProgramOrder

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from poise.live.clock import now
+from poise.live.http.loop import run
 from poise.live.record import Recorder
-from poise.live.wire.loop import run
 
 from .live import Live
 

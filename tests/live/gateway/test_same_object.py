@@ -8,12 +8,12 @@ import pickle
 import pytest
 
 from poise.catalogue import device, model
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.policy import Router
+from poise.core.records.trace import Trace, replay
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
-from poise.core.trace import Trace, replay
 from poise.cost import Roofline
-from poise.live.wire.loop import run
+from poise.live.http.loop import run
 from poise.policies import Policies
 from poise.policies.find import build, names
 from poise.scenario.simulate import build_world

@@ -6,12 +6,12 @@ import copy
 import re
 
 from poise.core.action import Scale
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Tick
+from poise.core.records.trace import replay
 from poise.core.spec import PoolSpec
-from poise.core.trace import replay
+from poise.live.discovery.address import engine as place
 from poise.live.gateway.fleet import EngineAt
-from poise.live.know.address import engine as place
 from poise.policies.scale.keep_alive import KeepAlive
 from tests.live.gateway.live import Live
 from tests.live.warp import run
@@ -53,12 +53,12 @@ async def _from_none() -> list[Scale]:
     pools = [PoolSpec("chat", 0, 0, 4)]
     async with Live(1, scaler=KeepAlive(keep_s=30.0, period_s=0.05), pools=pools) as live:
         (engine,) = live.gateway.world.fleet.serving
-        live.gateway.scout.remove(engine)
+        live.gateway.prober.remove(engine)
         await live.until(lambda: not live.gateway.world.fleet.serving)
         answer = live.ask(tokens=3)
         await live.until(lambda: gauge(live, "poise_desired_replicas") == {"chat": 1})
         assert not answer.over.is_set()
-        live.gateway.scout.add(EngineAt(place(live.engines[0].url, "test", "again")))
+        live.gateway.prober.add(EngineAt(place(live.engines[0].url, "test", "again")))
         assert (await answer.wait()).whole
         return [each for each in live.trace.actions if isinstance(each, Scale)]
 

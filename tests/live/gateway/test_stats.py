@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from poise.live.gateway.counts import BOUNDS, BUSIER, MOST, OTHERS, Row, Table
+from poise.live.gateway.counts import BOUNDS, BUSIER, MOST, OTHERS, CounterRow, CounterTable
 from poise.live.gateway.exposition import LINES, counter, histograms, labels, slices
 from poise.live.gateway.fleet import STATES
 from poise.live.gateway.stats import Stats
-from poise.live.wire import Server
+from poise.live.http import Server
 from poise.policies.route.prefix_cache import PrefixCache
 from tests.live.gateway.fakes import Bench
 
@@ -61,7 +61,7 @@ def test_prometheus_reads_the_page() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=30))
 def test_a_histogram_is_what_prometheus_takes_it_for(values: list[float]) -> None:
-    row = Row()
+    row = CounterRow()
     for value in values:
         row.e2e.add(value)
     text = b"".join(slices([histograms("x", "A histogram", [(labels(("a", "b")), row.e2e)])])).decode()
@@ -108,7 +108,7 @@ def test_a_slice_is_made_when_it_is_asked_for() -> None:
 
 @given(NAMES, st.sets(st.integers(0, 59)))
 def test_no_row_ever_counts_backwards_and_nothing_is_lost(names: list[str], reviews: set[int]) -> None:
-    table = Table(3)
+    table = CounterTable(3)
     seen: dict[str, int] = {}
     for place, name in enumerate(names):
         table.row(name).requests += 1
@@ -121,7 +121,7 @@ def test_no_row_ever_counts_backwards_and_nothing_is_lost(names: list[str], revi
 
 
 def test_who_is_busier_gets_the_row_of_who_is_not() -> None:
-    table = Table(2)
+    table = CounterTable(2)
     for name, times in (("idle", 1), ("steady", 5), ("late", BUSIER * 1 + 1)):
         for _ in range(times):
             table.row(name).requests += 1

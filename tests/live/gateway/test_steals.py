@@ -9,15 +9,15 @@ import pytest
 
 from poise.core.action import Dispatch, Move, Route
 from poise.core.chance import Chance
-from poise.core.control import Control
-from poise.core.event import Measured, Moved, Stayed
+from poise.core.control.control import Control
+from poise.core.event import Measured, Moved, MoveFailed
+from poise.core.records.trace import replay
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec, Role
-from poise.core.trace import replay
 from poise.core.view import ClusterView
-from poise.live.engine.options import Options
+from poise.live.discovery.address import Engine as Place
+from poise.live.emulator.options import Options
 from poise.live.gateway.fleet import EngineAt
-from poise.live.know.address import Engine as Place
 from poise.policies import Policies
 from poise.policies.route.saga import Saga
 from tests.live.gateway.fakes import Bench
@@ -110,7 +110,7 @@ def test_an_output_stays_where_its_kv_went(answered: bool) -> None:
         decode.head()
         decode.data(b"data: x\n\n")
     look(bench)
-    assert any(isinstance(event, Stayed) for event in bench.trace.events)
+    assert any(isinstance(event, MoveFailed) for event in bench.trace.events)
     assert bench.calls == [decode] and not decode.cancelled
     if answered:
         decode.end()

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from poise.live.gateway import trip
-from poise.live.know.tenant import Tenants, parse
-from poise.live.wire.loop import run
+from poise.live.gateway import proxied_request as proxied
+from poise.live.http.loop import run
+from poise.live.requests.tenants import Tenants, parse
 from tests.live.gateway.live import MODEL, Live
 from tests.live.gateway.test_world import pair
 
@@ -53,7 +53,7 @@ def test_what_cannot_be_written_to_an_engine_is_the_clients_mistake(
     def fails(body: bytes) -> bytes:
         raise error
 
-    monkeypatch.setattr(trip, "prefill_body", fails)
+    monkeypatch.setattr(proxied, "prefill_body", fails)
     bench, wire = pair()
     assert wire.status == 400 and b"cannot be written" in wire.body
     bench.check_balance()

@@ -59,9 +59,9 @@ def begin(bench: Bench, *headers: tuple[bytes, bytes]) -> Any:
     """A client's request that is begun with headers."""
     arrive = bench.world.arrive
 
-    def with_headers(trip: Any) -> None:
-        trip.exchange.headers = [(b"x-other", b"1"), *headers]
-        arrive(trip)
+    def with_headers(proxied: Any) -> None:
+        proxied.exchange.headers = [(b"x-other", b"1"), *headers]
+        arrive(proxied)
 
     bench.world.arrive = with_headers  # type: ignore[method-assign]
     try:

@@ -9,12 +9,12 @@ import pytest
 
 from poise.core.event import Arrived
 from poise.core.request import RequestView
-from poise.live.gateway.desk import Desk
+from poise.live.gateway.api import Api
 from poise.live.gateway.settings import Settings
-from poise.live.know.tenant import Tenants, parse
-from poise.live.know.text import Pieces
-from poise.live.wire.exchange import Exchange
-from poise.live.wire.loop import run
+from poise.live.http.exchange import Exchange
+from poise.live.http.loop import run
+from poise.live.requests.tenants import Tenants, parse
+from poise.live.requests.text_prefix import Pieces
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.order.priority import Priority
 from tests.live.gateway.fakes import Bench, Wire
@@ -28,21 +28,19 @@ KEYS = """
 MS = 10**9
 
 
-def ask(desk: Desk, key: str, headers: Any = (), **given: Any) -> Wire:
+def ask(api: Api, key: str, headers: Any = (), **given: Any) -> Wire:
     body = json.dumps({"model": "m", "prompt": "x", "z": 1.50, **given}).encode()
     exchange = Exchange("POST", b"/v1/completions", [(b"authorization", f"Bearer {key}".encode()), *headers], body, 0)
     wire = Wire()
     exchange.join(wire, "127.0.0.1")
-    desk.receive(exchange)
+    api.receive(exchange)
     return wire
 
 
 def asked(tenants: str, key: str, headers: Any = (), ttft_s: float = 0.0, **given: Any) -> tuple[RequestView, bytes]:
     """What policies and the engine see of a request with this key."""
     bench = Bench(1, settings=Settings(ttft_s=ttft_s))
-    ask(
-        Desk(bench.world, Pieces(), tenants=Tenants(parse(tenants, "keys")) if tenants else None), key, headers, **given
-    )
+    ask(Api(bench.world, Pieces(), tenants=Tenants(parse(tenants, "keys")) if tenants else None), key, headers, **given)
     (arrived,) = [each for each in bench.trace.events if isinstance(each, Arrived)]
     return arrived.request, bench.calls[0].body
 
@@ -95,11 +93,11 @@ def test_a_tenant_that_goes_last_does_not_overtake() -> None:
     """One request at a time, the most urgent first: batch asks to be that, and goes last all the same."""
     bench = Bench(1, order=Priority(), admission=[Ceiling(1)])
     order: list[int] = []
-    desk = Desk(bench.world, Pieces(), tenants=Tenants(parse(KEYS, "keys")))
-    ask(desk, "sk-chat")
-    ask(desk, "sk-batch", priority=-1_000_000)
+    api = Api(bench.world, Pieces(), tenants=Tenants(parse(KEYS, "keys")))
+    ask(api, "sk-chat")
+    ask(api, "sk-batch", priority=-1_000_000)
     for _ in range(3):
-        ask(desk, "sk-chat")
+        ask(api, "sk-chat")
     while bench.calls:
         order += [flight.request.tenant for flight in bench.control.flights.values()]
         bench.calls[0].answer()
@@ -124,9 +122,9 @@ def test_a_body_that_cannot_be_rewritten_is_the_clients_mistake(monkeypatch: pyt
     def fails(body: bytes, changed: object) -> bytes:
         raise RecursionError
 
-    monkeypatch.setattr("poise.live.gateway.desk.replaced", fails)
+    monkeypatch.setattr("poise.live.gateway.api.replaced", fails)
     bench = Bench(1)
-    desk = Desk(bench.world, Pieces(), tenants=Tenants(parse(KEYS, "keys")))
-    wire = ask(desk, "sk-chat", priority=-1)
+    api = Api(bench.world, Pieces(), tenants=Tenants(parse(KEYS, "keys")))
+    wire = ask(api, "sk-chat", priority=-1)
     assert wire.status == 400 and b"nested too deeply" in wire.body
     bench.check_balance()

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from poise.core.action import Route
 from poise.core.chance import Chance
+from poise.core.records.trace import replay
 from poise.core.request import RequestView
-from poise.core.trace import replay
 from poise.core.view import ClusterView
+from poise.live.discovery.address import Engine as Place
 from poise.live.gateway.fleet import EngineAt
 from poise.live.gateway.settings import Settings
-from poise.live.know.address import Engine as Place
 from tests.core.scripted import Hasty
 from tests.live.gateway.fakes import JSON, Bench, Wire
 
@@ -36,27 +36,27 @@ class Ceiling:
 
 def test_a_stream_is_passed_on_byte_by_byte_and_counted() -> None:
     bench = Bench(1)
-    wire, _, trip = bench.ask()
+    wire, _, proxied = bench.ask()
     (call,) = bench.calls
     call.head()
     assert wire.sent == b"", "the head waits for the body, so that another engine could still answer"
     call.data(b"data: {}\n\n")
     assert wire.status == 200 and b"\r\ndata: {}\n\n\r\n" in wire.sent
     call.data(b'data: {"usage":{"prompt_tokens":7,"completion_tokens": 3}}\n\ndata: [DONE]\n\n')
-    assert bench.control.flights[trip.view.id].first_token_at == bench.now
+    assert bench.control.flights[proxied.view.id].first_token_at == bench.now
     call.end()
     assert wire.done and wire.sent.endswith(b"0\r\n\r\n")
-    assert (trip.usage.prompt, trip.usage.tokens) == (7, 3)
+    assert (proxied.usage.prompt, proxied.usage.tokens) == (7, 3)
     assert bench.statuses == [200] and bench.notes[-1] == ("e0", "", True)
     bench.check_balance()
 
 
 def test_a_whole_answer_tells_its_tokens_too() -> None:
     bench = Bench(1)
-    wire, _, trip = bench.ask(stream=False)
+    wire, _, proxied = bench.ask(stream=False)
     bench.calls[0].answer(b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9,"cached_tokens":4}}')
     assert (wire.done and wire.body.startswith(b'{"choices"')) or b"usage" in wire.body
-    assert (trip.usage.tokens, trip.usage.cached) == (9, 4)
+    assert (proxied.usage.tokens, proxied.usage.cached) == (9, 4)
     bench.check_balance()
 
 

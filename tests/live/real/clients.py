@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from poise.live.wire.call import Address
-from poise.live.wire.limits import PoolLimits
-from poise.live.wire.pool import Pool
+from poise.live.http.call import Address
+from poise.live.http.limits import PoolLimits
+from poise.live.http.pool import Pool
 from tests.live.gateway.live import Answer
 from tests.live.real.engines import NAME
 

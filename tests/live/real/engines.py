@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from poise.live.know.metrics import Reading, read
+from poise.live.telemetry.metrics import Reading, read
 from tests.live.real.install import Unavailable
 from tests.live.real.kept import Kept
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from poise.live.engine.tokens import WORDS
+from poise.live.emulator.tokens import WORDS
 
 VOCABULARY: Final = 4096
 LAYERS: Final = 4

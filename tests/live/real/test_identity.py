@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import zmq.asyncio
 
-from poise.live.know.kv_events import Change
-from poise.live.know.kv_socket import Source, Subscriber
-from poise.live.know.tokens import Exact
+from poise.live.requests.token_prefix import Exact
+from poise.live.telemetry.kv_events import Change
+from poise.live.telemetry.kv_socket import EventSource, Subscriber
 from poise.live.traffic import words
 from tests.live.real.engines import BLOCK, NAME, Pair
 from tests.patience import PATIENCE_S
@@ -86,7 +86,7 @@ async def _stored(pair: Pair, exact: Exact, bodies: list[tuple[str, dict[str, An
         assert status == 200, said
 
     context = zmq.asyncio.Context()
-    follower = Subscriber(context, pair.kv_endpoint, True, [Source(0, engine.topic)], told)
+    follower = Subscriber(context, pair.kv_endpoint, True, [EventSource(0, engine.topic)], told)
     follower.start()
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from poise.core.trace import Trace
+from poise.core.records.trace import Trace
+from poise.live.http.call import Address
 from poise.live.traffic import ANSWERED, PENDING, Traffic
-from poise.live.wire.call import Address
-from poise.truth.control import replayed
+from poise.recordings.control import replayed
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
 from tests.live.real.clients import PATIENCE_S, patience
 from tests.live.real.engines import NAME, Pair

@@ -19,7 +19,7 @@ from poise.plan.deploy.kubernetes import kubernetes, llm_d
 from poise.plan.fleet import Fleet
 from poise.scenario.serve.schema import Gateway
 from tests.depth import examples
-from tests.live.fronts.test_kubernetes import validated
+from tests.live.integrations.test_kubernetes import validated
 from tests.plan.deploy import fleets as drawn
 from tests.plan.deploy.fleets import a_pool, a_setting, fleets
 

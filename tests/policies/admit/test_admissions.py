@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.action import Dispatch, Hold, Refuse, Reject
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import ScenarioError
 from poise.core.event import Arrived, Cancelled, Finished, Measured, Tick
-from poise.core.records import FINISHED, TIMED_OUT
+from poise.core.records.records import FINISHED, TIMED_OUT
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.core.units import SECOND, ps
 from poise.policies import Policies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
 from poise.core.spec import Engine, Lane
 from poise.policies.batch.nexus import Nexus
 from poise.policies.queue.shortest_prompt import ShortestPrompt

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from poise.core.action import ALL, NONE, UNTIL_HEAD, Batch, Entry
+from poise.core.engine.replica import Replica
 from poise.core.estimate import Store
-from poise.core.replica import Replica
 from poise.core.request import RequestView
 from poise.core.spec import Engine, Lane
 from poise.core.units import SECOND, ps

@@ -10,7 +10,7 @@ from poise.core.errors import ScenarioError
 from poise.core.spec import Engine, Lane
 from poise.core.units import ps
 from poise.policies.batch.semi_pd import SemiPd
-from poise.policies.line import fitted
+from poise.policies.kit.line_fit import fitted
 from poise.testing import a_lane, a_request
 from poise.testing.cost import LinearCost
 from tests.policies.batch.test_chunked import prompts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poise.core.action import ALL, NONE, UNTIL_CHANGE, Batch, Entry
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
 from poise.core.request import RequestView
 from poise.core.spec import Engine
 from poise.core.units import ps

@@ -15,7 +15,7 @@ from poise.core.units import SECOND
 from poise.policies.cache.continuum import Continuum, worthwhile
 from poise.policies.cache.fixed_ttl import FixedTtl
 from poise.policies.cache.oracle_ttl import OracleTtl
-from poise.policies.programs import LEFT, Durations, Tools, Turns
+from poise.policies.kit.programs import LEFT, Durations, Tools, Turns
 from poise.policies.queue.program_fcfs import ProgramFcfs
 from poise.testing import a_lane, a_request
 

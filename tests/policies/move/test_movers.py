@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import poise as ps
 from poise.core.action import Move
 from poise.core.units import SECOND
-from poise.policies.loads import Loads, kv_tokens
+from poise.policies.kit.loads import Loads, kv_tokens
 from poise.policies.move.central_search import CentralSearch
 from poise.policies.move.negotiation import Negotiation
 from poise.policies.route.random_choice import RandomChoice

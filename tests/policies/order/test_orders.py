@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.event import Arrived, Finished
 from poise.core.policy import Order
 from poise.core.request import RequestView

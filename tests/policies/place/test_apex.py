@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Bucket, Demand, Unit
+from poise.core.placement import Bucket, Demand, Unit
 from poise.policies.place.apex import Apex, Plan, Score, heuristic
 
 DEMAND = Demand((Bucket(500, 200, 10.0),))

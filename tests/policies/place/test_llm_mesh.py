@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Bucket, Demand, Placement, Tenancy, Unit
+from poise.core.placement import Bucket, Demand, Placement, Tenancy, Unit
 from poise.policies.place.llm_mesh import LlmMesh, uses
 
 RATES = st.sampled_from([0.0, 0.1, 0.4, 1.0, 2.7])

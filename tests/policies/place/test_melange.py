@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.errors import CapacityError, UserError
-from poise.core.place import Bucket, Demand, Placement, Unit
+from poise.core.placement import Bucket, Demand, Placement, Unit
 from poise.policies.place.melange import Melange
 
 PUBLISHED = Demand((Bucket(1, 1, 6.0), Bucket(1, 2, 3.0), Bucket(2, 1, 15.0), Bucket(2, 2, 6.0)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.core.slot import SCENARIO
 from poise.core.spec import Belief, Cluster, Engine, Pool
 from poise.policies import Policies
@@ -22,7 +22,7 @@ from tests.sim.cases import DEVICE, MODEL
 from tests.sim.test_fair_shares import Recipe
 
 PREDICTORS = ("oracle", "noisy", "constant")
-LEDGER = "poise.policies.ledger"
+LEDGER = "poise.policies.kit.flow_ledger"
 """Where outputs are charged as foretold, for whoever keeps one."""
 
 

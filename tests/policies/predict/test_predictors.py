@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.chance import Chance
-from poise.core.control import Control
+from poise.core.control.control import Control
 from poise.core.errors import PolicyError, ScenarioError
 from poise.core.event import Arrived, Finished
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.core.request import RequestView
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec
 from poise.policies import Policies

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from poise.core.engine.replica import Replica
 from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.policy import Victim
-from poise.core.replica import Replica
 from poise.core.spec import Engine
 from poise.core.units import ps
 from poise.policies import Policies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from poise.core.replica import Replica
+from poise.core.engine.replica import Replica
 from poise.core.spec import Engine
 from poise.policies import Policies
 from poise.policies.queue.priority import Priority

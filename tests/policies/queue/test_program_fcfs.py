@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from poise.core.engine.waiting import Ordered
 from poise.core.request import Sequence
-from poise.core.waiting import Ordered
 from poise.policies.order.program_fcfs import ProgramOrder
 from poise.policies.queue.program_fcfs import ProgramFcfs
 from poise.testing import a_request

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.core.records import FINISHED, Run
+from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Cluster, Engine, Lane, Pool
 from poise.policies import Policies
 from poise.policies.batch.layered_prefill import LayeredPrefill

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from poise.core.errors import ScenarioError
 from poise.core.request import RequestView
 from poise.policies.find import build
-from poise.policies.ring import Ring, spot
+from poise.policies.kit.hash_ring import HashRing, spot
 from poise.policies.route.bounded_hash import BoundedHash
 from poise.testing import a_chance, a_cluster, a_replica, a_request, check_router
 
@@ -40,7 +40,7 @@ def test_prompts_that_begin_alike_share_a_replica() -> None:
 def test_the_key_is_the_shortest_run_of_extents_that_covers_it(tokens: int, extents: int) -> None:
     router, request = BoundedHash(prefix_tokens=tokens), prompt(7, 8, 9)
     key = request.ids[extents - 1]
-    assert home(request, [0] * 8, router=router) == Ring(a_chance().seed).successor(spot(key), range(8))
+    assert home(request, [0] * 8, router=router) == HashRing(a_chance().seed).successor(spot(key), range(8))
 
 
 def test_prompts_without_identity_are_spread() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.action import Move, Route
-from poise.core.event import FirstToken, Stayed
+from poise.core.event import FirstToken, MoveFailed
 from poise.core.request import RequestView
 from poise.core.units import SECOND
-from poise.policies.ring import Ring, spot
+from poise.policies.kit.hash_ring import HashRing, spot
 from poise.policies.route.dualmap import DualMap
 from poise.testing import a_chance, a_cluster, a_flight, a_replica, a_request
 from poise.testing.columns import ClusterColumns, ReplicaColumns
@@ -30,7 +30,7 @@ BUSY = a_replica(prefill_rate=RATE, queued_tokens=10**6)
 
 def candidates(key: int, able: Sequence[int]) -> tuple[int, int]:
     """The pair as the paper has it, for the chance that tests are given."""
-    ring = Ring(a_chance().seed)
+    ring = HashRing(a_chance().seed)
     first = ring.successor(spot(key), able)
     return first, ring.successor(spot(key, 1), able, besides=first)
 
@@ -286,7 +286,7 @@ def test_the_greatest_benefit_goes_first_until_the_rest_fits() -> None:
 
 def test_who_has_begun_or_is_moving_stays_and_so_does_whose_move_came_to_nothing() -> None:
     source, other = candidates(7, range(2))
-    for tell in (FirstToken(0, 3, source), Stayed(0, 3, source, other, "it has begun"), None):
+    for tell in (FirstToken(0, 3, source), MoveFailed(0, 3, source, other, "it has begun"), None):
         desk = Desk([0, 0])
         for number in range(4):
             desk.send(a_request(id=number, prompt_tokens=2048, ids=(7,)), source)

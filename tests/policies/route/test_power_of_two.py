@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poise.core.control.state import State
 from poise.core.errors import ScenarioError
 from poise.core.spec import Belief, ReplicaSpec
-from poise.core.state import State
 from poise.policies.find import build
 from poise.policies.route.power_of_two import PowerOfTwo
 from poise.testing import a_chance, a_cluster, a_replica, a_request, check_router

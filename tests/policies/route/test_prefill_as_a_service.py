@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.errors import ScenarioError
-from poise.core.records import FINISHED
+from poise.core.records.records import FINISHED
 from poise.core.spec import Cluster, Engine, Pool, Role
 from poise.cost.cross_site import CrossSite, Lengths
 from poise.policies import Policies

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.core.action import Dispatch, Hold, Refuse, Reject, Route, Wake
-from poise.core.control import Control
+from poise.core.control.control import Control
+from poise.core.engine.replica import Replica
 from poise.core.event import Arrived, Finished, FirstToken, Tick
-from poise.core.records import FINISHED, REJECTED, Run
-from poise.core.replica import Replica
+from poise.core.records.records import FINISHED, REJECTED, Run
 from poise.core.spec import Belief, Cluster, Engine, Pool, ReplicaSpec, Role
 from poise.core.units import SECOND
 from poise.policies import Policies

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from poise.live.engine.emulated import Emulated
-from poise.live.engine.options import Options
-from poise.live.wire.call import Address
-from poise.live.wire.limits import PoolLimits
-from poise.live.wire.loop import run
-from poise.live.wire.pool import Pool
+from poise.live.emulator.emulated import Emulated
+from poise.live.emulator.options import Options
+from poise.live.http.call import Address
+from poise.live.http.limits import PoolLimits
+from poise.live.http.loop import run
+from poise.live.http.pool import Pool
 from poise.policies import Policies
 from tests.live.gateway.live import MODEL, Answer, Live
 from tests.patience import PATIENCE_S

@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 
 from poise.core.event import Exchanged
+from poise.core.records.trace import read_header
 from poise.core.spec import ReplicaSpec
-from poise.core.trace import read_header
+from poise.live.admin.decisions import Receipts
+from poise.live.admin.observed_policy import ObservedPolicy
+from poise.live.admin.resolved import resolved
+from poise.live.admin.server import Admin
 from poise.live.gateway.gateway import Gateway
-from poise.live.know.asked import BadRequest
-from poise.live.page.admin import Admin
-from poise.live.page.receipts import Receipts
-from poise.live.page.resolved import resolved
-from poise.live.page.seen import Seen
+from poise.live.http.loop import run
 from poise.live.parts import read_recording
-from poise.live.wire.loop import run
+from poise.live.requests.openai_request import BadRequest
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
+from poise.recordings.control import replayed
 from poise.scenario.serve.build import gateway_of, plan, record
 from poise.scenario.serve.load import load_gateway
 from poise.scenario.serve.reload import Reload
 from poise.scenario.serve.roll import Roll
-from poise.truth.control import replayed
 from tests.live.gateway.fakes import JSON, FakePool, Wire
 from tests.patience import until
 from tests.scenario.serve.test_process import engines, serving
@@ -56,7 +56,7 @@ class Served:
 
     def who(self, key: bytes) -> str:
         """The tenant of a key, empty for nobody."""
-        tenant = self.gateway.desk._who({b"authorization": b"Bearer " + key}.get)
+        tenant = self.gateway.api._who({b"authorization": b"Bearer " + key}.get)
         return "" if isinstance(tenant, BadRequest) else tenant.name
 
 
@@ -88,7 +88,7 @@ def test_policies_limits_tenants_and_keys_act_at_once(tmp_path: Path, caplog: py
             assert type(gateway.control.router) is PrefixCache
             assert [type(each) for each in gateway.control.admission] == [TenantLimits, Ceiling]
             assert [here.who(key) for key in (b"sk-a", b"sk-b", b"sk-b2", b"sk-c")] == ["", "", "b", "c"]
-            numbers = {tenant.name: tenant.id for tenant in gateway.desk._tenants.all}  # type: ignore[union-attr]
+            numbers = {tenant.name: tenant.id for tenant in gateway.api._tenants.all}  # type: ignore[union-attr]
             assert numbers == {"default": 0, "b": 2, "c": 3}, "a tenant stays who it was, and no number is given twice"
             assert gateway.named["order"]["virtual_token_counter"]["weights"] == {"2": 2.0}
             told = resolved(gateway)
@@ -166,12 +166,12 @@ def test_a_file_with_a_mistake_changes_nothing(tmp_path: Path, caplog: pytest.Lo
 def test_behind_a_proxy_policies_and_tenants_wait_for_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, f"{ENGINES}envoy: {{port: 0}}\n") as here:
-            router, tenants = here.gateway.control.router, here.gateway.desk._tenants
+            router, tenants = here.gateway.control.router, here.gateway.api._tenants
             here.again(
                 f"{ENGINES}envoy: {{port: 0}}\npolicies: {{router: round_robin}}\ntenants: {{header: x-t}}\n"
                 "limits: {held_s: 1}\n"
             )
-            assert here.gateway.control.router is router and here.gateway.desk._tenants is tenants
+            assert here.gateway.control.router is router and here.gateway.api._tenants is tenants
             assert set(here.gateway.pending) == {"policies.router", "tenants.header"}
             assert here.gateway.world.settings.held_s == 1
 
@@ -185,13 +185,17 @@ def test_the_shadow_and_the_page_look_at_the_new_router(tmp_path: Path) -> None:
             receipts.open()
             here.again(f"{ENGINES}policies: {{router: prefix_cache, order: edf}}\nshadow: dualmap\n")
             receipts.open()
-            assert isinstance(control.router, Seen) and type(control.router.active) is PrefixCache
-            assert isinstance(control.router.shadow, Seen) and not isinstance(control.router.shadow.policy, Seen)
+            assert isinstance(control.router, ObservedPolicy) and type(control.router.active) is PrefixCache
+            assert isinstance(control.router.shadow, ObservedPolicy) and not isinstance(
+                control.router.shadow.policy, ObservedPolicy
+            )
             here.again(f"{ENGINES}policies: {{router: prefix_cache, order: fcfs}}\nshadow: dualmap\n")
             receipts.open()
-            assert isinstance(control.router.shadow, Seen) and not isinstance(control.router.shadow.policy, Seen)
+            assert isinstance(control.router.shadow, ObservedPolicy) and not isinstance(
+                control.router.shadow.policy, ObservedPolicy
+            )
             receipts.close()
-            assert control.router is control.own["router"] and not isinstance(control.router.shadow, Seen)
+            assert control.router is control.own["router"] and not isinstance(control.router.shadow, ObservedPolicy)
 
     run(main())
 
@@ -240,14 +244,14 @@ def test_a_recording_goes_on_in_its_next_part_and_replays_as_a_whole(tmp_path: P
 
 def _ask(gateway: Gateway, number: int) -> Wire:
     """A client's chat, of which several begin alike."""
-    from poise.live.wire.exchange import Exchange
+    from poise.live.http.exchange import Exchange
 
     wire = Wire()
     said = f"Tell me of thing {number % 3}. " * 30
     body = b'{"model": "m", "prompt": "%s", "max_tokens": 4}' % said.encode()
     exchange = Exchange("POST", b"/v1/completions", [], body, gateway.world.clock())
     exchange.join(wire, "127.0.0.1")
-    gateway.desk.receive(exchange)
+    gateway.api.receive(exchange)
     return wire
 
 
@@ -288,8 +292,8 @@ def test_a_gateway_that_serves_changes_its_router_and_its_keys(tmp_path: Path) -
 
 
 def test_a_watched_file_with_a_mistake_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from poise.live.know.discover import Diff, EngineFile
-    from poise.live.know.watch import watch_file
+    from poise.live.discovery.engines import Diff, EngineFile
+    from poise.live.discovery.watch import watch_file
 
     async def main() -> None:
         file = tmp_path / "engines.yaml"
@@ -317,7 +321,7 @@ def test_the_round_robin_of_before_is_gone(tmp_path: Path) -> None:
             port = await admin.start()
             assert isinstance(here.gateway.control.router, RoundRobin)
             here.again(f"{ENGINES}tries: 9\n")
-            from tests.live.page.house import ask
+            from tests.live.admin.house import ask
 
             told = (await ask(port, "/config")).json
             assert told["policies"]["router"]["name"] == "PrefixCache" and told["needs_restart"] == ["tries"]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from poise.core.errors import UserError
-from poise.live.wire.loop import run
+from poise.live.http.loop import run
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.order.fcfs import Fcfs
 from poise.policies.order.virtual_token_counter import VirtualTokenCounter
+from poise.recordings.control import control_of
 from poise.scenario.serve.build import Plan, plan
 from poise.scenario.serve.load import load_gateway
-from poise.truth.control import control_of
 from tests.live.gateway.live import Live
 from tests.scenario.serve.open import Open
 

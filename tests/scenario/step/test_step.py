@@ -14,7 +14,7 @@ from poise.cli import main
 from poise.cost.training.step import predict
 from poise.experiment.compare import compare
 from poise.experiment.workers import Workers
-from poise.scenario.step.read import Asked, read
+from poise.scenario.step.read import StepQuestion, read
 from poise.scenario.step.world import FIGURES, Jitter, laid
 from poise.sim.step.layout import Draw, jittered, simulated
 
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(name: str = "step.yaml", *sets: str) -> Asked:
+def asked(name: str = "step.yaml", *sets: str) -> StepQuestion:
     return read(Path(name), sets)
 
 

@@ -1,0 +1,551 @@
+"""The cluster's decisions: events in, actions out, nothing else. The same object is simulated and serves live."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from poise.core.action import Abort, Action, Dispatch, Hold, Move, Refuse, Reject, Route, Wake
+from poise.core.chance import Chance
+from poise.core.control.attempts import Attempts
+from poise.core.control.flight import InFlight
+from poise.core.control.gateway_queue import GatewayQueue
+from poise.core.control.hedging import Hedging
+from poise.core.control.in_flight import InFlightTable
+from poise.core.control.lending import Lending
+from poise.core.control.policy_exchange import asked_of, exchange, hooked, mover_of, needs_of
+from poise.core.control.prefix_index import PrefixIndex
+from poise.core.control.recovery import Recovering
+from poise.core.control.restricted_view import RestrictedView
+from poise.core.control.scaling import Scaling
+from poise.core.control.state import DRAINING, GONE, SERVING, STARTING, State
+from poise.core.errors import PolicyError
+from poise.core.event import (
+    Arrived,
+    CacheChanged,
+    Cancelled,
+    Draining,
+    Event,
+    Exchanged,
+    Failed,
+    Finished,
+    FirstToken,
+    Lent,
+    Measured,
+    Moved,
+    MoveFailed,
+    Prefilled,
+    Refused,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaLost,
+    ReplicaUpdated,
+    Reported,
+    Restricted,
+    Tick,
+)
+from poise.core.fast_tuple import made
+from poise.core.policy import Admission, Bundle, Mover, Order, Predictor
+from poise.core.request import RequestView
+from poise.core.spec import Belief, PoolSpec, ReplicaSpec
+
+Actions = Sequence[Action]
+Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From policies as `Exchanged` names them, by slot, to the policies themselves."""
+
+
+class Control:
+    """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
+
+    policies: those of the slots that `slot.CONTROL` names are asked; deep-copied, so that two controls never share
+    their state.  A router that can `move` requests is its own mover where none is given; several admissions narrow one
+    another's choice.
+    replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: times that a request is
+    sent before it is refused for good, where engines refuse it in a way that another may not; one whose replicas cannot
+    be reached is held, and they are asked again.
+    resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
+    is a recovery, it must say so too.
+    index: the true prefix index, where `belief.prefix` is `oracle`.
+    """
+
+    def __init__(
+        self,
+        policies: Bundle,
+        replicas: Sequence[ReplicaSpec],
+        *,
+        pools: Sequence[PoolSpec] = (),
+        belief: Belief | None = None,
+        seed: int = 0,
+        tries: int = 1,
+        resume: bool = True,
+        index: PrefixIndex | None = None,
+    ) -> None:
+        self.own: dict[str, Any] = policies.copies("control")
+        """The policies by slot, as they are, whatever stands before them in the attributes to look at them."""
+        self.maker: Maker | None = None
+        """Makes the policies that `Exchanged` names; None where policies stay what they are."""
+        own = self.own
+        hedge, scaler, lender, recovery = own["hedge"], own["scaler"], own["lender"], own["recovery"]
+        self.state = State(replicas, belief or Belief(), needs_of(asked_of(own)), index)
+        self.seed = seed
+        self.chance = Chance(seed)
+        self.tries = tries
+        self.tried: dict[int, Attempts] = {}
+        self.resume = resume and (recovery is None or recovery.resumes)
+        self.held = GatewayQueue(self.grouping(own["router"]), own["order"], self.state)
+        self.in_flight = InFlightTable(self.state, False)
+        self.flights = self.in_flight.flights
+        self.settle()
+        self.hedges = None if hedge is None else Hedging(hedge, self)
+        self.scaling: Scaling | None = None
+        if scaler is not None:
+            self.scaling = Scaling(scaler, own["forecast"], pools, self.state, self.held, self.chance)
+        self.lending = None if lender is None else Lending(lender, self.state)
+        self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
+
+    def settle(self) -> None:
+        """Ask the policies in `own` from now on."""
+        own = self.own
+        asked = asked_of(own)
+        self.router: Any = own["router"]  # its answers are looked at, whatever its types promise
+        self.mover: Mover | None = mover_of(own)
+        self.order: Order | None = own["order"]
+        self.admission: tuple[Admission, ...] = own["admission"]
+        self.predictor: Predictor | None = own["predictor"]
+        self.in_flight.track("flights" in needs_of(asked))
+        self._observers = [policy.observe for policy in hooked(own, "observe")]
+        self._enters = [policy.enter for policy in hooked(own, "enter")]
+        self._joins = [policy.joined for policy in hooked(own, "joined")]
+        self._takes = [policy.taken for policy in hooked(own, "taken")]
+        self._ends = [policy.ended for policy in hooked(own, "ended")]
+        self._eager = getattr(self.mover, "eager", False)
+        self.observes = bool(self._observers) or self.in_flight.tracks or own["hedge"] is not None
+        pairs = own["scaler"] is not None or bool({replica.role for replica in self.state.replicas} - {"mixed"})
+        gated = bool(self._enters or self._joins or self._takes or self._ends or self.admission)
+        self.plain = not (self.observes or gated or pairs or self._eager or self.predictor is not None)
+        """Whether of a request that arrives or ends nobody but the router hears, and one replica serves all of it."""
+        self.chance.ranks = self.state.ranks
+
+    def grouping(self, router: Any) -> Callable[[RequestView], Hashable]:
+        """By what those who wait are grouped under a router."""
+        group: Callable[[RequestView], Hashable] = getattr(router, "group", self._asked)
+        return group
+
+    def handle(self, event: Event) -> Actions:
+        """What to do about `event`."""
+        self.state.now = event.at
+        for observe in self._observers:
+            observe(event)
+        handler = _HANDLERS[type(event)]
+        return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
+
+    def arrive(self, request: RequestView, at: int) -> int | Actions:
+        """What to do about a request that arrives for the first time; a number: send it to that replica, no more.
+
+        As `handle(Arrived(at, request, 0))`, without event and action where nobody but the router is asked.
+        """
+        if not self.plain or self.tried or self.held.queues or request.home >= 0:
+            return self.handle(made(Arrived, (at, request, 0)))
+        state = self.state
+        state.now = at
+        able = state.able(request)
+        if not able:
+            return self._sent_or_held(request, self._unless_hopeless(request))
+        self.chance.key = request.id
+        decision = self.router.route(request, state, self.chance)
+        if type(decision) is not Route:
+            return self._sent_or_held(request, self._kept(request, decision))
+        replica, _, fallback = decision
+        if not (0 <= replica < len(able) == len(state.status)) and replica not in able:  # mostly all are able
+            raise self._unable(request, replica, able)
+        self.flights[request.id] = InFlight(request, replica, replica, fallback, at)
+        state.sent(at, request, replica)
+        return replica
+
+    def finish(self, request: int, output_tokens: int, at: int) -> Actions:
+        """What to do about a request that has ended: `handle(Finished(...))`, without the event where nobody looks."""
+        if not self.plain:
+            return self.handle(made(Finished, (at, request, output_tokens)))
+        self.state.now = at
+        self.in_flight.end(request)
+        if self.tried:
+            self.tried.pop(request, None)
+        return self.ask_held() if self.held.queues else ()
+
+    def clone(self) -> Control:
+        """An independent copy with the same state, for shadow mode and search."""
+        return copy.deepcopy(self)
+
+    def served(self, request: RequestView) -> bool:
+        """Whether some replica, and a decode partner where it needs one, may be sent a request now."""
+        state = self.state
+        able = state.able(request)
+        if not able or any(state.replicas[replica].role != "prefill" for replica in able):
+            return bool(able)
+        return bool(state.partners(request))
+
+    # Requests --------------------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: Arrived) -> Actions:
+        request = event.request
+        if self.predictor is not None:
+            self.chance.key = request.id
+            request = request._replace(predicted_tokens=self.predictor.predict(request, self.chance))
+        for enter in self._enters:
+            answer = enter(request, self.state)
+            if answer is not None:
+                return (Refuse(request.id, answer.reason, answer.retry_after),)
+        for joined in self._joins:
+            joined(request)
+        if self.held and self.held.join_queue(request):
+            return self.ask_held() if self.order is not None and self.held.leads(request) else ()
+        actions = self._sent_or_held(request, self._decide(request))
+        return (*actions, *self._rebalance()) if self._eager else actions
+
+    def _sent_or_held(self, request: RequestView, action: Action | None) -> Actions:
+        """What was decided of a request that has just come; one that is not to go anywhere yet waits."""
+        if action is None or type(action) is Wake:
+            self.held.add(request)
+        return () if action is None else (action,)
+
+    def _decide(self, request: RequestView) -> Action | None:
+        """Ask the router; None (or a Wake) when the request is to be held."""
+        state = self.state
+        able = state.able(request)
+        if not able:
+            return self._unless_hopeless(request)
+        self.chance.key = request.id
+        if self.admission or self.tried or request.home >= 0:
+            decision, able = self._narrowed(request, able)
+        else:
+            decision = self.router.route(request, state, self.chance)
+        if type(decision) is Route:
+            replica = decision.replica
+            if replica not in able:
+                raise self._unable(request, replica, able)
+            decode = replica
+            if state.replicas[replica].role == "prefill":
+                chosen = self._decode(request, decision)
+                if chosen is None:
+                    return self._unless_hopeless(request)
+                decode = chosen
+            for taken in self._takes:
+                taken(request, replica, state)
+            self.in_flight.send(InFlight(request, replica, decode, decision.fallback, state.now))
+            return made(Dispatch, (request.id, replica, decode, self.resume))
+        return self._kept(request, decision)
+
+    def _unable(self, request: RequestView, replica: int, able: Sequence[int]) -> PolicyError:
+        """What is wrong with a route to a replica that cannot serve the request."""
+        return PolicyError(
+            f"{self._name} routed request {request.id} to replica {replica}, which is not among the able {able}"
+        )
+
+    def _kept(self, request: RequestView, decision: Any) -> Action | None:
+        """What follows from an answer that sends a request nowhere; None (or a Wake) when it is to be held."""
+        if type(decision) is Hold:
+            return Wake(decision.wake_at) if decision.wake_at > self.state.now else None
+        if type(decision) is Reject:
+            return self._turn_away(request, decision.reason, decision.retry_after)
+        raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
+
+    def _unless_hopeless(self, request: RequestView) -> Refuse | None:
+        """Hold a request that nobody can take now, unless nobody ever will."""
+        reason = self.state.hopeless(request)
+        return self._turn_away(request, reason) if reason else None
+
+    def _turn_away(self, request: RequestView, reason: str, retry_after: int = 0) -> Refuse:
+        """Refuse a request that has joined."""
+        self._end(request)
+        return Refuse(request.id, reason, retry_after)
+
+    def _end(self, request: RequestView) -> None:
+        """A request that has joined is gone."""
+        self.tried.pop(request.id, None)
+        for ended in self._ends:
+            ended(request)
+
+    def _put_back(self, requests: Sequence[RequestView]) -> None:
+        """Who was sent waits again."""
+        for request in requests:
+            for joined in self._joins:
+                joined(request)
+        self.held.put_back(requests)
+
+    def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
+        """What the router says where it may choose only among some of the able, and who they are."""
+        tried = self.tried.get(request.id)
+        if tried is not None:
+            if tried.until > self.state.now:
+                return Hold("no replica could be reached", tried.until), able
+            able = tried.left(able)
+            if not able:  # those that were left are gone
+                return Hold("all replicas were tried", tried.wait(self.state.now)), able
+        if request.home in able:
+            able = (request.home,)
+        for policy in self.admission:
+            if not able:
+                break
+            answer = policy.admit(request, able, self.state)
+            if type(answer) is Hold or type(answer) is Reject:
+                return answer, able
+            able = answer  # type: ignore[assignment]
+        if not able:
+            return Hold("no replica may be sent more now"), able
+        return self.router.route(request, RestrictedView(self.state, able), self.chance), able
+
+    def _decode(self, request: RequestView, route: Route) -> int | None:
+        """The decode half of a P/D pair: the router's own choice, or the router asked again for that stage."""
+        able = self.state.partners(request)
+        if not able:
+            return None
+        chosen = route.decode
+        if chosen is None:
+            decision = self.router.route(request, RestrictedView(self.state, able, "decode"), self.chance)
+            if type(decision) is not Route:
+                return None
+            chosen = decision.replica
+        if chosen not in able:
+            raise PolicyError(
+                f"{self._name} paired request {request.id} with replica {chosen}, not among the able {able}"
+            )
+        return chosen
+
+    def _finished(self, event: Finished) -> Actions:
+        request = self.in_flight.end(event.request).request
+        if self.tried or self._ends:
+            self._end(request)
+        if self.predictor is not None:
+            self.predictor.learn(request, event.output_tokens)
+        return self.ask_held() if self.held.queues else ()
+
+    def _failed(self, event: Failed) -> Actions:
+        flight = self.in_flight.end(event.request)
+        self._end(flight.request)
+        aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
+        return (*aborts, *self.ask_held())
+
+    def _prefilled(self, event: Prefilled) -> Actions:
+        self.in_flight.prefilled(event.request)
+        return self.ask_held() if self.held.queues else ()
+
+    def _cancelled(self, event: Cancelled) -> Actions:
+        if event.request not in self.flights:
+            waited = self.held.remove(event.request)
+            if waited is not None:
+                self._end(waited)
+            return self.ask_held() if self.held.queues else ()
+        flight = self.in_flight.end(event.request)
+        self._end(flight.request)
+        aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
+        return (*aborts, *self.ask_held())
+
+    def _refused(self, event: Refused) -> Actions:
+        flight = self.in_flight.end(event.request)
+        tried = self.note_refused(event) if event.again else None
+        while flight.fallback:
+            replica, flight.fallback = flight.fallback[0], flight.fallback[1:]
+            if replica in self.state.able(flight.request):
+                decode = replica if flight.decode == flight.replica else flight.decode
+                return (self._send_again(flight, replica, decode),)
+        if tried is not None and tried.sent < self.tries and self._may_go_on(flight.request, tried):
+            self._put_back([flight.request])
+            return self.ask_held()
+        return (self._turn_away(flight.request, event.reason), *self.ask_held())
+
+    def note_refused(self, event: Refused) -> Attempts:
+        """Remember that a replica refused a request; what that request has behind it."""
+        tried = self.tried.get(event.request)
+        if tried is None:
+            tried = self.tried[event.request] = Attempts()
+        tried.refused(event)
+        return tried
+
+    def _may_go_on(self, request: RequestView, tried: Attempts) -> bool:
+        """Whether a refused request has a replica left to go to, or one to wait for."""
+        able = self.state.able(request)
+        if not able or tried.left(able):
+            return True
+        if tried.unreached:
+            tried.wait(self.state.now)
+            return True
+        return False
+
+    def _send_again(self, flight: InFlight, replica: int, decode: int) -> Dispatch:
+        request = flight.request
+        self.in_flight.send(InFlight(request, replica, decode, flight.fallback, self.state.now))
+        return Dispatch(request.id, replica, decode, self.resume)
+
+    def ask_held(self) -> Actions:
+        """Ask for the held requests again, in order, until the first of each group is held again."""
+        actions: list[Action] = []
+
+        def decide(request: RequestView) -> bool:
+            action = self._decide(request)
+            if action is not None:
+                actions.append(action)
+            return not (action is None or type(action) is Wake)
+
+        self.held.ask(decide)
+        return actions
+
+    # Moves -----------------------------------------------------------------------------------------------------------
+
+    def _rebalance(self) -> list[Move]:
+        """The moves that the mover wants now, entered in the books."""
+        assert self.mover is not None
+        moves = list(self.mover.move(self.state))
+        self._enter(self.mover, moves)
+        return moves
+
+    def _enter(self, policy: object, moves: Sequence[Move]) -> None:
+        """Enter the moves that a policy wants in the books."""
+        for move in moves:
+            flight = self.flights.get(move.request)
+            self._check(type(policy).__name__, move, flight)
+            assert flight is not None
+            self.in_flight.move(flight, move.target)
+
+    def _check(self, who: str, move: Move, flight: InFlight | None) -> None:
+        """A move must be possible as far as the control side knows."""
+        state = self.state
+        if flight is None or flight.place != move.source:
+            place = "in no replica" if flight is None else f"at replica {flight.place}"
+            raise PolicyError(f"{who} asks for {move}, but the request is {place}")
+        if flight.target >= 0:
+            raise PolicyError(f"{who} asks for {move}, but the request is moving to replica {flight.target} already")
+        peers = state.peers(flight.request, move.source)
+        if move.target not in peers:
+            raise PolicyError(f"{who} asks for {move}, but only the peers {peers} may take it over")
+
+    def _moved(self, event: Moved) -> Actions:
+        self.in_flight.moved(self.flights[event.request])
+        return self.ask_held() if self.held.queues else ()
+
+    def _stayed(self, event: MoveFailed) -> Actions:
+        self.in_flight.stayed(self.flights[event.request])
+        return self.ask_held() if self.held.queues else ()
+
+    def _lent(self, event: Lent) -> Actions:
+        self.state.lent(event.debtor, event.creditor, event.blocks)
+        return ()
+
+    # Replicas --------------------------------------------------------------------------------------------------------
+
+    def _reported(self, event: Reported) -> Actions:
+        self.state.report(event.measured_at, event.columns, event.cached)
+        return self._look_again()
+
+    def _measured(self, event: Measured) -> Actions:
+        self.state.measure(event.measured_at, event.replica, event.values)
+        return self._look_again()
+
+    def _cache_changed(self, event: CacheChanged) -> Actions:
+        self.state.cache_changed(event.replica, event.entered, event.left, event.cleared)
+        return ()
+
+    def _lost(self, event: ReplicaLost) -> Actions:
+        """Send what ran on the lost replica elsewhere, oldest first, ahead of what is held."""
+        victims = [
+            flight
+            for flight in self.flights.values()
+            if event.replica == flight.decode or (event.replica == flight.replica and not flight.prefilled)
+        ]
+        self._go(event.replica)
+        for flight in self.flights.values():
+            if flight.target == event.replica:
+                flight.target = -1
+        actions: list[Action] = []
+        for flight in sorted(victims, key=lambda flight: flight.request.id):
+            self.in_flight.end(flight.request.id)
+            for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
+                actions.append(Abort(flight.request.id, place))
+        self._put_back([flight.request for flight in victims])
+        return (*actions, *self.ask_held())
+
+    def _go(self, replica: int) -> None:
+        self.state.set_status(replica, GONE)
+        if self.scaling is not None or self.state.replicas[replica].returns:
+            self.state.status[replica] = STARTING  # another may come in its place
+
+    def _joined(self, event: ReplicaJoined) -> Actions:
+        self.state.set_status(event.replica, SERVING)
+        for tried in self.tried.values():
+            tried.until = 0
+        return self.ask_held()
+
+    def _known(self, event: ReplicaUpdated) -> Actions:
+        self.state.know(event.replica, event.spec)
+        return ()
+
+    def _draining(self, event: Draining) -> Actions:
+        self.state.set_status(event.replica, DRAINING)
+        return () if self.recovering is None else self.recovering.told(event.replica, event.gone_at)
+
+    def _left(self, event: ReplicaLeft) -> Actions:
+        self._go(event.replica)
+        return self.ask_held() if self.held.queues else ()
+
+    def _first_token(self, event: FirstToken) -> Actions:
+        flight = self.flights[event.request]
+        flight.first_token_at = event.at
+        asked = self.ask_held() if self.held and self.in_flight.tracks else ()  # a prefill slot may be free
+        return asked if self.recovering is None else (*asked, *self.recovering.asked(flight.place))
+
+    def _confined(self, event: Restricted) -> Actions:
+        """What it means is an admission's, which observes it."""
+        return ()
+
+    def _exchanged(self, event: Exchanged) -> Actions:
+        if self.maker is None:
+            raise PolicyError(f"{', '.join(event.policies)} cannot be exchanged here, for nothing makes policies")
+        exchange(self, self.maker(event.policies))
+        return self._look_again()
+
+    def _tick(self, event: Tick) -> Actions:
+        actions = self._look_again()
+        return actions if self.scaling is None else (*actions, *self.scaling.asked())
+
+    def _look_again(self) -> Actions:
+        """Something new is known: ask for those who are held, then whether anybody should move."""
+        actions = self.ask_held() if self.held else ()
+        if self.recovering is not None and self.recovering.going:
+            actions = (*actions, *self.recovering.asked_all())
+        if self.lending is not None:
+            actions = (*actions, *self.lending.asked())
+        return actions if self.mover is None else (*actions, *self._rebalance())
+
+    @property
+    def _name(self) -> str:
+        return type(self.router).__name__
+
+    def _asked(self, request: RequestView) -> Hashable:
+        """Who waits for one replica alone is not to keep the others of its model waiting."""
+        asked = self.state.asked(request)
+        return asked if request.home < 0 else (*asked, request.home)
+
+
+_HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
+    Arrived: Control._arrived,
+    Restricted: Control._confined,
+    FirstToken: Control._first_token,
+    Prefilled: Control._prefilled,
+    Finished: Control._finished,
+    Cancelled: Control._cancelled,
+    Refused: Control._refused,
+    Failed: Control._failed,
+    Moved: Control._moved,
+    MoveFailed: Control._stayed,
+    Lent: Control._lent,
+    Reported: Control._reported,
+    Measured: Control._measured,
+    CacheChanged: Control._cache_changed,
+    ReplicaLost: Control._lost,
+    ReplicaJoined: Control._joined,
+    ReplicaUpdated: Control._known,
+    Draining: Control._draining,
+    ReplicaLeft: Control._left,
+    Tick: Control._tick,
+    Exchanged: Control._exchanged,
+}

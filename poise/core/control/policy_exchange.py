@@ -1,0 +1,119 @@
+"""Policies of a `Control` that runs are exchanged for others.
+
+What is believed, who waits and who is in flight stay as they are; a new policy is told of those requests as if they had
+just come, and has no memory beyond that. Columns that were not kept before fill with the next reports; what was sent
+and has not ended is known at once, as a prefix index of it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from poise.core.control.hedging import Hedging
+from poise.core.errors import PolicyError
+from poise.core.event import Arrived
+from poise.core.slot import CONTROL, EXCHANGEABLE, SLOTS, check_policy
+
+if TYPE_CHECKING:
+    from poise.core.control.control import Control
+
+
+def mover_of(own: Mapping[str, Any]) -> Any:
+    """Who moves requests: the policy of that slot, or the router where it can."""
+    if own["mover"] is None and hasattr(own["router"], "move"):
+        return own["router"]
+    return own["mover"]
+
+
+def asked_of(own: Mapping[str, Any]) -> list[Any]:
+    """All policies, each once: an object may be several policies in one."""
+    return _once([mover_of(own) if slot == "mover" else own[slot] for slot in CONTROL])
+
+
+def hooked(own: Mapping[str, Any], hook: str) -> list[Any]:
+    """The policies that have a hook which their slot may have, each once."""
+    return [
+        policy for policy in _once([own[slot] for slot in CONTROL if hook in _hooks(slot)]) if hasattr(policy, hook)
+    ]
+
+
+def _hooks(slot: str) -> Iterable[str]:
+    return (*SLOTS[slot].also, *SLOTS[slot].hooks)
+
+
+def _once(held: Iterable[Any]) -> list[Any]:
+    """The policies of some slots, each of which holds one, several or none."""
+    found: list[Any] = []
+    for each in held:
+        for policy in each if isinstance(each, tuple) else (each,):
+            if policy is not None and not any(policy is other for other in found):
+                found.append(policy)
+    return found
+
+
+def needs_of(asked: list[Any]) -> set[str]:
+    """The columns that policies read."""
+    return {name for policy in asked for name in getattr(policy, "needs", ())}
+
+
+def exchange(control: Control, made: Mapping[str, Any]) -> None:
+    """Have `control` ask the policies of `made`, by slot, in place of those that it has there.
+
+    Nothing is changed where a new policy cannot be told what is so (its own error is raised), and for a slot whose
+    policies cannot be exchanged (PolicyError).
+    """
+    wrong = [slot for slot in made if slot not in EXCHANGEABLE]
+    if wrong:
+        raise PolicyError(f"policies.{wrong[0]} cannot be exchanged while requests are served; start anew")
+    old = control.own
+    own = {**old, **copy.deepcopy(dict(made))}
+    own["admission"] = tuple(own["admission"] or ())
+    for slot in made:
+        for policy in _once([own[slot]]):
+            check_policy(slot, policy)
+    before = asked_of(old)
+    fresh = [policy for policy in asked_of(own) if not any(policy is each for each in before)]
+    _keep(control, needs_of(before) | needs_of(fresh))
+    try:
+        _teach(control, own, fresh)
+    except Exception:
+        control.state.keep(needs_of(before))
+        raise
+    control.own = own
+    control.state.keep(needs_of(asked_of(own)))
+    control.settle()
+    if "router" in made or "order" in made:
+        control.held.regroup(control.grouping(own["router"]), own["order"])
+    if "hedge" in made:
+        control.hedges = None if own["hedge"] is None else Hedging(own["hedge"], control)
+
+
+def _keep(control: Control, needs: set[str]) -> None:
+    """Keep further columns, of which what is in flight is known."""
+    state = control.state
+    prefixes = state.prefix is None
+    corrects = state.keep(needs)
+    for flight in control.flights.values():
+        state.recall(flight.sent_at, flight.request, flight.place, corrects, prefixes)
+
+
+def _teach(control: Control, own: Mapping[str, Any], fresh: list[Any]) -> None:
+    """Tell new policies of those who are in flight, and of those who wait."""
+    state = control.state
+    observe, joined, taken = (hooked(own, hook) for hook in ("observe", "joined", "taken"))
+    flights = list(control.flights.values())
+    requests = [*(flight.request for flight in flights), *control.held]
+    for policy in fresh:
+        for place, request in enumerate(requests):
+            if _among(policy, observe):
+                policy.observe(Arrived(state.now, request))
+            if _among(policy, joined):
+                policy.joined(request)
+            if _among(policy, taken) and place < len(flights):
+                policy.taken(request, flights[place].replica, state)
+
+
+def _among(policy: Any, some: list[Any]) -> bool:
+    return any(policy is each for each in some)

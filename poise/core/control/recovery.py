@@ -1,0 +1,47 @@
+"""Asks the recovery for the requests of replicas that go, as long as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from poise.core.action import Action, Move
+from poise.core.control.state import DRAINING, State
+from poise.core.policy import Recovery
+from poise.core.units import ps
+
+
+class Recovering:
+    """going: the instants at which draining replicas will be gone, by replica.
+
+    enter: checks moves and enters them in the books.
+    patience: picoseconds after which KV on its way to a replica is given up, 0 for never.
+    """
+
+    def __init__(self, policy: Recovery, state: State, enter: Callable[[object, Sequence[Move]], None]) -> None:
+        self.going: dict[int, int] = {}
+        self.patience = ps(getattr(policy, "patience_s", 0.0))
+        self._policy = policy
+        self._state = state
+        self._enter = enter
+
+    def told(self, replica: int, gone_at: int) -> list[Action]:
+        """A replica drains and will be gone at an instant; 0 where it may stay until it is empty."""
+        if gone_at:
+            self.going[replica] = gone_at
+        return self.asked(replica)
+
+    def asked(self, replica: int) -> list[Action]:
+        """The moves away from a replica that goes."""
+        gone_at = self.going.get(replica)
+        if gone_at is None:
+            return []
+        if self._state.status[replica] != DRAINING:
+            del self.going[replica]
+            return []
+        actions = list(self._policy.recover(replica, gone_at, self._state))
+        self._enter(self._policy, [action for action in actions if isinstance(action, Move)])
+        return list(actions)
+
+    def asked_all(self) -> list[Action]:
+        """Those away from all of them."""
+        return [action for replica in list(self.going) for action in self.asked(replica)]

@@ -1,0 +1,1 @@
+"""What happened: results by request, latency attribution, and the trace of events and actions."""

@@ -1,0 +1,139 @@
+"""What a recording says before its first event: whose decisions they are, on which replicas and on what belief."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from poise.core.errors import TraceError
+from poise.core.records.fields import checker, hints
+from poise.core.spec import Belief, Engine, PoolSpec, ReplicaSpec
+from poise.core.units import NEVER
+
+
+def header(
+    replicas: Sequence[ReplicaSpec],
+    belief: Belief,
+    policies: Mapping[str, Any],
+    *,
+    seed: int = 0,
+    resume: bool = True,
+    models: Sequence[str] = (),
+    engines: Sequence[Mapping[str, Any]] = (),
+    pools: Sequence[PoolSpec] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Plain data from which a `Control` can be built again, and a simulation of what it controlled.
+
+    policies: for each slot `{name: parameters}`, None where there is none.  models: names, by index.
+    engines: for each replica what is known of it: name, url (without credentials), and fields of `spec.Engine`.
+    pools: those that a scaler may change.
+    more: what else a reader may want: versions, when it began, which hash names extents.
+    """
+    return {
+        "replicas": [replica._asdict() for replica in replicas],
+        "belief": asdict(belief),
+        "policies": dict(policies),
+        "seed": seed,
+        "resume": resume,
+        "models": list(models),
+        "engines": [dict(engine) for engine in engines],
+        "pools": [pool._asdict() for pool in pools],
+        **more,
+    }
+
+
+def replicas_of(told: Mapping[str, Any]) -> list[ReplicaSpec]:
+    """The replicas that a header names; TraceError where it does not."""
+    named = [{**each, "tenants": tuple(each.get("tenants", ()))} for each in _part(told, "replicas", list)]
+    return [_made(ReplicaSpec, each, "replicas") for each in named]
+
+
+def pools_of(told: Mapping[str, Any]) -> list[PoolSpec]:
+    """The pools that a header names; none in one that was written before there were scalers."""
+    return [_made(PoolSpec, each, "pools") for each in told.get("pools", ())]
+
+
+def belief_of(told: Mapping[str, Any]) -> Belief:
+    """The belief that a header names; TraceError where it does not."""
+    made: Belief = _made(Belief, _part(told, "belief", dict), "belief")
+    return made
+
+
+def check_header(told: Mapping[str, Any]) -> None:
+    """TraceError, naming the field, where a part of a header is of another type than `header` writes."""
+    try:
+        _check(told)
+    except ValueError as error:
+        raise TraceError(f"the header's {error}, which no recording has; give it as it was written") from None
+
+
+def _check(told: Mapping[str, Any]) -> None:
+    for name, kind in _SHAPES.items():
+        if name in told and not isinstance(told[name], kind):
+            raise ValueError(f"{name} is {told[name]!r}")
+    for name, kind in _FIELDS.items():
+        parts = told.get(name, ())
+        for each in [parts] if isinstance(parts, dict) else parts:
+            _check_fields(name, each, kind)
+    if told.get("engines") and len(told["engines"]) != len(told.get("replicas", ())):
+        raise ValueError(f"engines are {len(told['engines'])} for {len(told.get('replicas', ()))} replicas")
+    if not all(isinstance(name, str) for name in told.get("models", ())):
+        raise ValueError(f"models is {told['models']!r}")
+    began = told.get("began", {}).get("at", 0)
+    if type(began) is not int or not 0 <= began <= NEVER:
+        raise ValueError(f"began.at is {began!r}")
+    for slot, named in told.get("policies", {}).items():
+        for each in named if isinstance(named, list) else [named]:
+            if named is not None and not _is_policy(each):
+                raise ValueError(f"policies.{slot} is {each!r}")
+
+
+def _check_fields(name: str, told: Any, kind: Any) -> None:
+    if not isinstance(told, dict):
+        raise ValueError(f"{name} holds {told!r}")
+    known = {field: hint for field, hint in hints(kind).items() if field in told}
+    try:
+        checker(known)([told[field] for field in known])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    for field in known:
+        value, least = told[field], _LEAST.get(field, -1)
+        if isinstance(value, int | float) and not least <= value <= NEVER:
+            raise ValueError(f"{name}: {field} is {value!r}")
+
+
+def _is_policy(told: Any) -> bool:
+    return isinstance(told, dict) and len(told) == 1 and all(isinstance(v, dict | None) for v in told.values())
+
+
+_SHAPES: dict[str, type] = {
+    **dict.fromkeys(("belief", "began", "policies"), dict),
+    **dict.fromkeys(("replicas", "engines", "pools", "models"), list),
+    "seed": int,
+    "resume": bool,
+}
+
+_FIELDS: dict[str, Any] = {"belief": Belief, "replicas": ReplicaSpec, "pools": PoolSpec, "engines": Engine}
+"""What parts of a header are written from, one or a list of them."""
+
+_LEAST = {"block_tokens": 1, "gateways": 1, "max_sequences": 1, "token_budget": 1}
+
+
+def _part(told: Mapping[str, Any], name: str, kind: type) -> Any:
+    if not isinstance(told.get(name), kind):
+        raise TraceError(
+            f"the header has no {name}; record with `poise serve --record`, or again with this version's "
+            "`poise simulate --trace-events`"
+        )
+    return told[name]
+
+
+def _made(kind: Any, fields: Any, name: str) -> Any:
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise TraceError(
+            f"the header's {name} cannot be read ({error}); read it with the version of Poise that wrote it"
+        ) from None

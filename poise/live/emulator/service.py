@@ -1,0 +1,269 @@
+"""The HTTP face of an emulated engine: vLLM's paths, statuses and bodies."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+import poise
+from poise.core.errors import UserError
+from poise.live.emulator import shape
+from poise.live.emulator.ask import EngineRequest, Limits, Reader
+from poise.live.emulator.engine import Core
+from poise.live.emulator.fault import Fault, Faults, read_fault
+from poise.live.emulator.nonsense import arm
+from poise.live.emulator.options import Plan
+from poise.live.emulator.refuse import Refused, read_json
+from poise.live.emulator.reply import Events, StreamedReply, WholeReply
+from poise.live.emulator.tokens import decode
+from poise.live.emulator.vectors import Vector, Vectors
+from poise.live.http import Exchange
+
+OUTPUT: Final = b"x-emulated-output-tokens"
+"""A header that fixes how many tokens an answer has."""
+SESSION: Final = b"x-session-id"
+"""A header that names the conversation, as the gateway reads it too: KV that is kept for one goes when it is back."""
+KEPT: Final = 10_000
+"""Responses that are known by their ids."""
+
+
+class Engine(Protocol):
+    """The engine behind the face."""
+
+    plan: Plan
+    core: Core
+    faults: Faults
+
+    def begin(self, fault: Fault) -> None:
+        """A fault sets in."""
+        ...
+
+    def clear(self) -> None:
+        """All faults are over."""
+        ...
+
+
+class Service:
+    """Answers requests; one object for each start of the engine.
+
+    load: inference requests under way.  parked: requests that came while the engine stood still.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        plan = engine.plan
+        options = plan.options
+        self.engine = engine
+        self.plan = plan
+        self.reader = Reader(
+            Limits(
+                plan.names,
+                plan.context,
+                options.block_size,
+                options.enable_prefix_caching,
+                options.seed,
+                options.adapters,
+            )
+        )
+        self.parked: list[Exchange] = []
+        self._responses: dict[str, None] = {}
+        self._lost: list[Exchange] = []  # accepted and never answered
+        self._began = int(time.time())
+        self._keys = [key.encode() for key in options.api_key]
+        self._paths: dict[str, dict[str, Callable[[Exchange], None]]] = {
+            "/v1/chat/completions": {"POST": self._chat},
+            "/v1/completions": {"POST": self._completion},
+            "/v1/responses": {"POST": self._response},
+            "/v1/embeddings": {"POST": self._embeddings},
+            "/v1/models": {"GET": self._models},
+            "/tokenize": {"POST": self._tokenize},
+            "/detokenize": {"POST": self._detokenize},
+            "/health": {"GET": self._well},
+            "/ping": {"GET": self._well, "POST": self._well},
+            "/version": {"GET": self._version},
+            "/load": {"GET": self._load},
+            "/metrics": {"GET": self._metrics},
+            "/reset_prefix_cache": {"POST": self._reset},
+        }
+        if options.faults:
+            self._paths["/fault"] = {"GET": self._faults, "POST": self._fault, "DELETE": self._no_fault}
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Answer one request, now or in time."""
+        faults = self.engine.faults
+        if exchange.path != "/fault" or not self.plan.options.faults:
+            if "stall" in faults:
+                self.parked.append(exchange)
+                exchange.gone = lambda: self.parked.remove(exchange)
+                return
+            if faults.meet("half_open") is not None:
+                self._lost.append(exchange)
+                exchange.gone = lambda: self._lost.remove(exchange)
+                return
+        try:
+            self._route(exchange)
+        except Refused as refused:
+            exchange.answer(refused.status, refused.body())
+
+    def unpark(self) -> None:
+        """The engine moves again."""
+        parked, self.parked = self.parked, []
+        for exchange in parked:
+            exchange.gone = None
+            self(exchange)
+
+    def _route(self, exchange: Exchange) -> None:
+        if self._keys and exchange.path.startswith("/v1") and not self._knows(exchange):
+            exchange.answer(401, b'{"error":"Unauthorized"}')
+            return
+        methods = self._paths.get(exchange.path)
+        if methods is None:
+            exchange.answer(404, b'{"detail":"Not Found"}')
+        elif exchange.method not in methods:
+            exchange.answer(405, b'{"detail":"Method Not Allowed"}', headers=[(b"allow", ", ".join(methods).encode())])
+        else:
+            methods[exchange.method](exchange)
+
+    def _knows(self, exchange: Exchange) -> bool:
+        """Whether the request brings one of the keys."""
+        scheme, _, key = (exchange.header(b"authorization") or b"").partition(b" ")
+        known = False
+        for each in self._keys:  # all of them, in constant time
+            known |= secrets.compare_digest(each, key)
+        return known and scheme.lower() == b"bearer"
+
+    # Inference -------------------------------------------------------------------------------------------------------
+
+    def _chat(self, exchange: Exchange) -> None:
+        self._infer(exchange, self.reader.chat)
+
+    def _completion(self, exchange: Exchange) -> None:
+        self._infer(exchange, self.reader.completion)
+
+    def _response(self, exchange: Exchange) -> None:
+        previous = read_json(exchange.body).get("previous_response_id")
+        if previous is not None and str(previous) not in self._responses:
+            raise Refused(404, f"Response with id '{previous}' not found.", "invalid_request_error", "response_id")
+        self._infer(exchange, self.reader.response)
+
+    def _infer(self, exchange: Exchange, read: Callable[[Mapping[str, Any], int], EngineRequest]) -> None:
+        if self._rejects(exchange):
+            return
+        body = read_json(exchange.body)
+        ask = read(body, _output(exchange))
+        core = self.engine.core
+        kind = WholeReply if not ask.stream else Events if ask.kind == "response" else StreamedReply
+        name = _name(ask, exchange, body)
+        if ask.kind == "response":
+            self._keep(name)
+        reply = core.take(kind, ask, exchange, name, exchange.header(SESSION))
+        exchange.gone = lambda: core.drop(reply)
+        arm(reply, exchange, core, self.engine.faults)
+        reply.begin()
+        core.run(reply)
+
+    def _keep(self, response: str) -> None:
+        """Know a response, and the last so many before it, when another goes on from it."""
+        self._responses[response] = None
+        if len(self._responses) > KEPT:
+            del self._responses[next(iter(self._responses))]
+
+    def _embeddings(self, exchange: Exchange) -> None:
+        if self._rejects(exchange):
+            return
+        body = read_json(exchange.body)
+        asks = self.reader.embeddings(body)
+        core = self.engine.core
+        name = _name(asks[0], exchange, body)
+        vectors = Vectors(asks, exchange, name, int(time.time()), body.get("encoding_format") == "base64")
+        replies = [core.take(Vector, ask, exchange, name) for ask in asks]
+
+        def gone() -> None:
+            for reply in replies:
+                core.drop(reply)
+
+        exchange.gone = gone
+        for reply in replies:
+            assert isinstance(reply, Vector)
+            reply.vectors = vectors
+            core.run(reply)
+
+    def _rejects(self, exchange: Exchange) -> bool:
+        fault = self.engine.faults.meet("reject")
+        if fault is None:
+            return False
+        kind = "RateLimitError" if fault.status == 429 else "ServiceUnavailableError"
+        refused = Refused(fault.status, "the engine takes no requests at present", kind)
+        exchange.answer(fault.status, refused.body(), headers=[(b"retry-after", b"1")])
+        return True
+
+    # Facts -----------------------------------------------------------------------------------------------------------
+
+    def _models(self, exchange: Exchange) -> None:
+        plan = self.plan
+        exchange.answer(200, shape.models(plan.names, plan.context, self._began, plan.options.lora_modules))
+
+    def _tokenize(self, exchange: Exchange) -> None:
+        tokens = self.reader.tokens(read_json(exchange.body)).tolist()
+        said = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
+        exchange.answer(200, shape.encode(said))
+
+    def _detokenize(self, exchange: Exchange) -> None:
+        tokens = read_json(exchange.body).get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(each, int) and each >= 0 for each in tokens):
+            raise Refused(400, "tokens: a list of token ids is needed", param="tokens")
+        exchange.answer(200, shape.encode({"prompt": decode(tokens)}))
+
+    def _well(self, exchange: Exchange) -> None:
+        exchange.start(200, [], 0)
+        exchange.end()
+
+    def _version(self, exchange: Exchange) -> None:
+        exchange.answer(200, shape.encode({"version": f"{poise.__version__}+poise.emulated"}))
+
+    def _load(self, exchange: Exchange) -> None:
+        exchange.answer(200, shape.encode({"server_load": len(self.engine.core.driver.listeners)}))
+
+    def _metrics(self, exchange: Exchange) -> None:
+        core = self.engine.core
+        exchange.answer(200, core.metrics.render(core.driver), b"text/plain; version=1.0.0; charset=utf-8")
+
+    def _reset(self, exchange: Exchange) -> None:
+        exchange.answer(200, shape.encode({"success": self.engine.core.reset_cache()}))
+
+    # Faults ----------------------------------------------------------------------------------------------------------
+
+    def _faults(self, exchange: Exchange) -> None:
+        exchange.answer(200, msgspec.json.encode(list(self.engine.faults.active.values())))
+
+    def _fault(self, exchange: Exchange) -> None:
+        try:
+            fault = read_fault(exchange.body)
+        except UserError as error:
+            raise Refused(400, str(error)) from None
+        exchange.answer(200, msgspec.json.encode(fault))
+        self.engine.begin(fault)
+
+    def _no_fault(self, exchange: Exchange) -> None:
+        self.engine.clear()
+        exchange.answer(200, b"[]")
+
+
+def _name(ask: EngineRequest, exchange: Exchange, body: Mapping[str, Any]) -> str:
+    """The id of an answer: the caller's own if there is one, as in vLLM."""
+    given = exchange.header(b"x-request-id")
+    own = given.decode("latin-1") if given else str(body.get("request_id") or "")
+    return shape.PREFIXES[ask.kind] + (own or secrets.token_hex(16))
+
+
+def _output(exchange: Exchange) -> int:
+    """Tokens that the header asks for, 0 without it."""
+    said = exchange.header(OUTPUT)
+    if said is None:
+        return 0
+    if not said.isdigit() or not int(said):
+        raise Refused(400, f"{OUTPUT.decode()} must be a number of tokens, 1 or more", param=OUTPUT.decode())
+    return int(said)

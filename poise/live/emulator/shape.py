@@ -1,0 +1,192 @@
+"""The JSON of answers, field for field as vLLM 0.32 writes it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from poise.live.emulator.ask import EngineRequest
+
+DONE: Final = b"data: [DONE]\n\n"
+"""The event that ends a stream."""
+
+PREFIXES: Final = {"chat": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "embedding": "embd-"}
+"""What ids of answers begin with."""
+
+FINGERPRINT: Final = "vllm-0.32.0-emulated"
+"""In place of the version and build of a real one."""
+
+encode = msgspec.json.encode
+
+
+_TRANSFERS: Final = {"kv_transfer_params": None, "ec_transfer_params": None}
+
+
+def event(said: dict[str, Any]) -> bytes:
+    """One server-sent event."""
+    return b"data: %b\n\n" % encode(said)
+
+
+def usage(ask: EngineRequest, made: int, cached: int | None) -> dict[str, Any]:
+    """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where this is not to be told."""
+    told: dict[str, Any] = _tokens(ask, made) | {"prompt_tokens_details": None, "completion_tokens_details": None}
+    if cached is not None:
+        created = max(0, ask.whole - cached) if ask.kind == "chat" else None
+        details = {"cached_tokens": cached, "created_cache_tokens": created, "multimodal_tokens": None}
+        told["prompt_tokens_details"] = details
+    return told
+
+
+def _tokens(ask: EngineRequest, made: int) -> dict[str, Any]:
+    prompt = len(ask.prompt)
+    return {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}
+
+
+class Frame:
+    """What all chunks of one stream share, made once: a chunk is then a join of three byte strings."""
+
+    __slots__ = ("_common", "ask", "head", "tail")
+
+    def __init__(self, ask: EngineRequest, name: str, created: int) -> None:
+        self.ask = ask
+        kind = "chat.completion.chunk" if ask.kind == "chat" else "text_completion"
+        self._common: dict[str, Any] = {"id": name, "object": kind, "created": created, "model": ask.model}
+        before, _, after = self.content("\0", None).partition(b"\\u0000")
+        self.head = before
+        self.tail = after
+
+    def role(self) -> bytes:
+        """The first chunk of a chat."""
+        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        said = {**self._common, "choices": [choice]}
+        if self.ask.continuous:
+            said["usage"] = self._so_far(0)
+        return event(said | {"prompt_token_ids": None, "prompt_text": None})
+
+    def content(self, text: str, finish: str | None, made: int = 0) -> bytes:
+        """A chunk with a piece of text, the last one if it says why it is. made: tokens so far, if they are told."""
+        choice: dict[str, Any]
+        if self.ask.kind == "chat":
+            choice = {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}
+            if finish is not None:
+                choice["stop_reason"] = None
+            choice["token_ids"] = None
+        else:
+            choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+            choice |= {"stop_reason": None, "prompt_token_ids": None, "token_ids": None}
+        said = {**self._common, "choices": [choice]}
+        if made:
+            said["usage"] = self._so_far(made)
+        if finish is not None and not self.ask.usage:
+            said["system_fingerprint"] = FINGERPRINT
+        return event(said)
+
+    def total(self, made: int, cached: int | None) -> bytes:
+        """The chunk that tells the tokens."""
+        told = _tokens(self.ask, made)
+        if cached is not None:
+            told["prompt_tokens_details"] = {"cached_tokens": cached}
+            if self.ask.kind == "chat":
+                told["prompt_tokens_details"]["created_cache_tokens"] = max(0, self.ask.whole - cached)
+        return event({**self._common, "choices": [], "usage": told, "system_fingerprint": FINGERPRINT})
+
+    def _so_far(self, made: int) -> dict[str, Any]:
+        told = _tokens(self.ask, made)
+        return told | {"completion_tokens_details": None} if self.ask.kind == "chat" else told
+
+
+def chat(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
+    """A whole chat completion."""
+    message = {"role": "assistant", "content": ask.speech.text(), "refusal": None, "annotations": None, "audio": None}
+    message |= {"function_call": None, "reasoning": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": ask.finish, "stop_reason": None}
+    choice |= {"token_ids": None, "routed_experts": None}
+    said = {"id": name, "object": "chat.completion", "created": created, "model": ask.model, "choices": [choice]}
+    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    said |= {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None, **_TRANSFERS, "metrics": None}
+    return encode(said)
+
+
+def completion(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
+    """A whole completion."""
+    choice = {"index": 0, "text": ask.echo + ask.speech.text(), "logprobs": None, "finish_reason": ask.finish}
+    choice |= {"stop_reason": None, "token_ids": None, "prompt_logprobs": None, "prompt_token_ids": None}
+    choice["routed_experts"] = None
+    said = {"id": name, "object": "text_completion", "created": created, "model": ask.model, "choices": [choice]}
+    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    return encode(said | {**_TRANSFERS, "metrics": None})
+
+
+def embeddings(asks: list[EngineRequest], name: str, created: int, vectors: list[Any]) -> bytes:
+    """The vectors of all inputs, lists of floats or base64."""
+    data = [{"index": place, "object": "embedding", "embedding": vector} for place, vector in enumerate(vectors)]
+    tokens = sum(len(ask.prompt) for ask in asks)
+    told = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
+    said = {"id": name, "object": "list", "created": created, "model": asks[0].model, "data": data, "usage": told}
+    return encode(said)
+
+
+def response(ask: EngineRequest, name: str, created: int, made: int, cached: int | None, status: str) -> dict[str, Any]:
+    """The object of `/v1/responses`, at the start (`in_progress`) or at the end of its making."""
+    under_way = status == "in_progress"
+    reason = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    return {
+        "id": name, "created_at": created, "incomplete_details": reason, "instructions": None, "metadata": None,
+        "model": ask.model, "object": "response",
+        "output": [] if under_way else [message(name, ask.speech.text(), "completed")],
+        "parallel_tool_calls": True, "temperature": ask.temperature, "tool_choice": "none", "tools": [],
+        "top_p": ask.top_p, "background": False, "max_output_tokens": ask.limit, "max_tool_calls": None,
+        "previous_response_id": None, "prompt": None, "reasoning": None, "service_tier": "auto", "status": status,
+        "text": None, "top_logprobs": None, "truncation": "disabled",
+        "usage": None if under_way else _spent(ask, made, cached or 0),
+        "user": None, "presence_penalty": 0.0, "frequency_penalty": 0.0, **_TRANSFERS,
+        "input_messages": None, "output_messages": None,
+    }  # fmt: skip
+
+
+def _spent(ask: EngineRequest, made: int, cached: int) -> dict[str, Any]:
+    """Tokens of a response."""
+    turns: dict[str, Any] = {"input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+    made_in_turns: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+    return {
+        "input_tokens": len(ask.prompt),
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0, **turns},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": 0, "tool_output_tokens": 0, **made_in_turns},
+        "total_tokens": len(ask.prompt) + made,
+    }
+
+
+def message(name: str, text: str, status: str) -> dict[str, Any]:
+    """The one output item of a response."""
+    said: dict[str, Any] = {"id": f"msg_{name[5:]}", "content": [part(text)] if status == "completed" else []}
+    return said | {"role": "assistant", "status": status, "type": "message", "phase": None}
+
+
+def part(text: str) -> dict[str, Any]:
+    """The one part of a response's message; one that has not begun has an empty list of logprobs, as in vLLM."""
+    return {"annotations": [], "text": text, "type": "output_text", "logprobs": None if text else []}
+
+
+def named(number: int, said: dict[str, Any]) -> bytes:
+    """One event of a streamed response; its type stands beside it too."""
+    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), encode({**said, "sequence_number": number}))
+
+
+def models(names: tuple[str, ...], context: int, created: int, adapters: tuple[str, ...] = ()) -> bytes:
+    """`/v1/models`: the model by all its names, and the adapters, `NAME=PATH`, whose `parent` it is."""
+    granted = {"object": "model_permission", "created": created, "allow_create_engine": False, "allow_sampling": True}
+    granted |= {"allow_logprobs": True, "allow_search_indices": False, "allow_view": True, "allow_fine_tuning": False}
+    granted |= {"organization": "*", "group": None, "is_blocking": False}
+    data = [
+        {"id": name, "object": "model", "created": created, "owned_by": "vllm", "root": names[0], "parent": None}
+        | {"max_model_len": context, "permission": [{"id": f"modelperm-{name}", **granted}]}
+        for name in names
+    ]
+    for each in adapters:
+        name, _, path = each.partition("=")
+        row = {"id": name, "object": "model", "created": created, "owned_by": "vllm", "root": path or name}
+        grants = [{"id": f"modelperm-{name}", **granted}]
+        data.append(row | {"parent": names[0], "max_model_len": None, "permission": grants})
+    return encode({"object": "list", "data": data})

@@ -1,0 +1,37 @@
+"""Error messages for clients where no engine answers or one breaks off: what happened, and never at which address.
+
+Names, addresses and system errors of engines are for the log, the page and the recording.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from poise.live.http.refuse import error_body
+
+_UNREACHED: Final = "no engine could be reached"
+_SAID: Final[dict[str, str]] = {
+    "refused": _UNREACHED,
+    "dns": _UNREACHED,
+    "timeout": "the engine did not answer in time",
+    "garbage": "the engine's answer could not be read",
+}
+RESPONSES: Final = "/v1/responses"
+
+
+def said(kind: str) -> str:
+    """What a failure of this kind (as in `Failure`) is called before a client."""
+    return _SAID.get(kind, "the engine broke off before its answer was complete")
+
+
+def error_event(path: str, status: int, message: str, events: int) -> bytes:
+    """The last event of a stream that breaks off, as the API of its path has errors.
+
+    events: that the stream had before; /v1/responses numbers them.  What was cut in two before it is ended first.
+    """
+    if path != RESPONSES:
+        return b"\n\ndata: " + error_body(status, "server_error", message) + b"\n\n"
+    told = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}
+    return b"\n\nevent: error\ndata: " + msgspec.json.encode(told) + b"\n\n"

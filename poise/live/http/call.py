@@ -1,0 +1,121 @@
+"""One request to an engine: the callbacks for its answer, and its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from poise.live.http.upstream import Upstream
+
+Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
+
+
+class Address(NamedTuple):
+    """The address of an engine's HTTP server.
+
+    server_name: the name in its certificate and in the `host` header, where that is not `host`.
+    """
+
+    host: str
+    port: int
+    tls: bool = False
+    server_name: str = ""
+
+
+class Failure(NamedTuple):
+    """Why a request has no complete answer.
+
+    kind: refused (no connection, or no TLS on it), dns (no such host), reset (the connection broke), cut (the engine
+    closed before the end), timeout, garbage (not HTTP), stale (a kept connection was closed and nothing of an answer
+    came: mostly the engine closed it because it was idle, but it may have read the request).
+    answered: something of an answer came.  sent: the request was written to a connection.
+    """
+
+    kind: Kind
+    reason: str
+    answered: bool
+    sent: bool = True
+
+
+class ResponseHandler(Protocol):
+    """Callbacks of a request's sender: one of `end` and `failed`, once; nothing after it or after `Call.cancel()`."""
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The answer began; headers are lower-cased, without those of the hop."""
+
+    def data(self, data: bytes) -> None:
+        """Bytes of the body, as they came: all of one read at once."""
+
+    def end(self) -> None:
+        """The answer is complete."""
+
+    def failed(self, why: Failure) -> None:
+        """There will be no complete answer."""
+
+
+class Call:
+    """A request under way.
+
+    answered: something of its answer has come.  over: it has ended, failed or was cancelled.
+    """
+
+    __slots__ = ("answered", "heard", "opening", "over", "paused", "upstream")
+
+    def __init__(self, heard: ResponseHandler) -> None:
+        self.heard = heard
+        self.answered = False
+        self.over = False
+        self.paused = False
+        self.upstream: Upstream | None = None
+        self.opening: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Call it off: the connection is closed at once, by which the engine learns that its client left."""
+        if self.over:
+            return
+        upstream, opening = self.upstream, self.opening
+        self.finish()
+        if upstream is not None:
+            upstream.drop()
+        elif opening is not None:
+            opening.cancel()
+
+    def pause(self) -> None:
+        """Read no more of the answer."""
+        self.paused = True
+        if self.upstream is not None:
+            self.upstream.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self.paused = False
+        if self.upstream is not None:
+            self.upstream.resume()
+
+    def finish(self) -> ResponseHandler:
+        """It is over: lets go of who sent it, who often holds the call, and returns that one to be told."""
+        heard, self.heard = self.heard, NOBODY
+        self.over = True
+        self.upstream = self.opening = None
+        return heard
+
+    def fail(self, kind: Kind, reason: str) -> None:
+        """Report the failure to the sender, unless the call is over."""
+        sent = self.upstream is not None
+        self.finish().failed(Failure(kind, reason, self.answered, sent))
+
+
+class _Nobody:
+    """Hears of a call that is over."""
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
+
+    def data(self, data: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def failed(self, why: Failure) -> None: ...
+
+
+NOBODY: ResponseHandler = _Nobody()

@@ -1,0 +1,1 @@
+"""What engines report: metrics pages, health, and KV-cache events."""

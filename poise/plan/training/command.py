@@ -1,0 +1,339 @@
+"""`poise train schedule`, `schedules` and `check` once their options are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from poise.core.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from poise.pipeline import Costs, Proof, Schedule, Timing
+
+HEADERS = (
+    "schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "weights", "training",
+    "made s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Times of what some schedules have besides forwards and backwards; copies take (f + b + w) / 2 unless given."""
+
+    s: str = "0"
+    t: str = "0"
+    barrier: str = "0"
+    offload: str | None = None
+    reload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """The options of `poise train schedule` and `schedules`; numbers are texts, to be taken exactly."""
+
+    stages: int
+    microbatches: int
+    chunks: int | None
+    f: str
+    b: str
+    w: str
+    comm: str
+    memory_limit: str | None
+    json: str | None
+    beyond: Beyond = Beyond()
+    given: tuple[str, ...] = ()
+    """Parameters of the schedule as NAME=VALUE."""
+    by: str | None = None
+    costs_file: Path | None = None
+    """Times in place of all others."""
+
+    @property
+    def costs(self) -> Costs:
+        """The durations that were given."""
+        from poise.pipeline import Costs
+
+        if self.costs_file is not None:
+            return self._saved()
+        more, main = self.beyond, Costs.of(*(_numbers(each) for each in (self.f, self.b, self.w, self.comm)))
+        size = max(len(main.f), len(main.b), len(main.w))
+        work = [sum((each[at % len(each)] for each in (main.f, main.b, main.w)), Fraction(0)) for at in range(size)]
+        half = [each / 2 for each in work]
+        read = Costs.of(
+            s=_numbers(more.s), t=_numbers(more.t), barrier=more.barrier,
+            offload=half if more.offload is None else _numbers(more.offload),
+            reload=half if more.reload is None else _numbers(more.reload),
+        )  # fmt: skip
+        return replace(read, f=main.f, b=main.b, w=main.w, comm=main.comm)
+
+    def _saved(self) -> Costs:
+        from poise.pipeline.saved import load_costs
+
+        assert self.costs_file is not None
+        if (self.f, self.b, self.w, self.comm, self.beyond) != ("1", "1", "1", "0", Beyond()):
+            raise ScheduleError(f"--costs {self.costs_file}: holds all times; leave --f, --b, --w, --comm and the like")
+        return load_costs(self.costs_file).whole(self.stages)
+
+    @property
+    def limit(self) -> list[Fraction] | Fraction | None:
+        """The most activations that a rank, or each of them, may hold."""
+        return None if self.memory_limit is None else _limit(self.memory_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A schedule, made, proven and timed."""
+
+    schedule: Schedule
+    proof: Proof
+    timing: Timing
+    made_s: float
+    checked_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures; times in units of the largest full-stage forward."""
+        timing, unit = self.timing, self.timing.largest_f
+        return {
+            "name": self.schedule.name,
+            "stages": len(self.schedule.ranks),
+            "microbatches": self.schedule.microbatches,
+            "chunks": self.schedule.stages // len(self.schedule.ranks),
+            "makespan": float(timing.makespan / unit),
+            "bubble_global": float(timing.bubble_global / unit),
+            "bubble_global_fraction": float(timing.bubble_global_fraction),
+            "bubble_span": float(timing.bubble_span / unit),
+            "bubble_span_fraction": float(timing.bubble_span_fraction),
+            "busy": [float(each / unit) for each in timing.busy],
+            "peak_memory": [float(each) for each in self.proof.peak_memory],
+            "weights": _weights(self.schedule),
+            "training": _training(self.schedule),
+            "operations": self.proof.operations,
+            "messages": self.proof.messages,
+            "made_s": self.made_s,
+            "checked_s": self.checked_s,
+            **self._certificate(),
+        }
+
+    def _certificate(self) -> dict[str, Any]:
+        """What was proven of it beyond that it runs, in the same units."""
+        from poise.pipeline.certified import Certified
+
+        found, unit = self.schedule, self.timing.largest_f
+        if not isinstance(found, Certified):
+            return {}
+        figures = {"value": float(found.value / unit), "bound": float(found.bound / unit), "gap": float(found.gap)}
+        return {"certificate": {"by": found.by, **figures, "optimal": found.optimal, "proof": found.proof}}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What else is to be written of a schedule; `beside` are the names of others to draw with it on the page."""
+
+    csv: Path | None = None
+    communications: bool = False
+    timeline: Path | None = None
+    page: Path | None = None
+    beside: str = ""
+    save: Path | None = None
+
+
+def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
+    """Make one schedule, prove and time it, print it and write what was asked for."""
+    from poise.pipeline.csv import write_csv
+    from poise.pipeline.perfetto import timeline as trace
+    from poise.scenario.write import put_json
+
+    _writable(options.json, files.csv, files.timeline, files.page, files.save)
+    made = _make(name, options)
+    others = [
+        _make(other, replace(options, chunks=None, given=(), by=None)) for other in _numbers(files.beside) if other
+    ]
+    if files.save is not None:
+        _write(files.save, _saved(made.schedule, files.save).encode())
+    if files.csv is not None:
+        _write(files.csv, write_csv(made.schedule, communications=files.communications).encode())
+    if files.timeline is not None:
+        _write(files.timeline, trace(made.timing))
+    if files.page is not None:
+        _write(files.page, _page(options, [made, *others]).encode())
+    told = made.as_dict()
+    put_json(told, options.json)
+    if options.json != "-":
+        _table(f"{name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))
+        if "certificate" in told:
+            print(_certified(told["certificate"]))
+
+
+def compare_schedules(options: TrainOptions) -> None:
+    """All schedules that can be made of the input, by makespan; why the others cannot is said."""
+    from poise.pipeline import names
+    from poise.pipeline.find import takes
+    from poise.scenario.write import put_json
+
+    _writable(options.json)
+    options.costs.at(options.stages, options.stages, options.microbatches)
+    found, refused = [], {}
+    for name in names():
+        try:
+            known = takes(name)
+            one = replace(
+                options, chunks=options.chunks if "chunks" in known else None, by=options.by if "by" in known else None
+            )
+            found.append(_make(name, one).as_dict())
+        except ScheduleError as error:
+            refused[name] = str(error)
+    found.sort(key=lambda told: (told["makespan"], max(told["peak_memory"])))
+    put_json({"schedules": found, "refused": refused}, options.json)
+    if options.json != "-":
+        title = f"{options.stages} ranks, {options.microbatches} microbatches, times in units of the largest F"
+        _table(title, found)
+        print("\n".join(f"- not {name}: {why}" for name, why in refused.items()))
+    if not found:
+        raise ScheduleError("no schedule can be made of this; why is above")
+
+
+def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> None:
+    """Prove the schedule in a file, or raise with its fault."""
+    from poise.pipeline import check
+    from poise.pipeline.text import read_file
+    from poise.scenario.write import put_json
+
+    _writable(json)
+    schedule = read_file(file)
+    try:
+        proof = check(schedule, memory_limit=None if memory_limit is None else _limit(memory_limit))
+    except ScheduleError as error:
+        raise ScheduleError(f"{file}: {error}") from None
+    told = {
+        "ranks": len(schedule.ranks),
+        "stages": schedule.stages,
+        "microbatches": schedule.microbatches,
+        "communications": schedule.communicates,
+        "operations": proof.operations,
+        "messages": proof.messages,
+        "peak_memory": [float(each) for each in proof.peak_memory],
+    }
+    put_json(told, json)
+    if json != "-":
+        matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
+        print(
+            f"{file}: proven. {schedule.stages} stages on {len(schedule.ranks)} ranks, {schedule.microbatches} "
+            f"microbatches: every one passes {'every stage' if schedule.paths is None else 'the stages on its path'} "
+            f"once each way, nothing deadlocks, {matched}."
+        )
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))  # type: ignore[attr-defined]
+
+
+def _make(name: str, options: TrainOptions) -> Made:
+    from poise.pipeline import check, make, time
+    from poise.pipeline.find import read_given
+
+    costs = options.costs
+    began = perf_counter()
+    asked = {"chunks": options.chunks, "by": options.by}
+    more: dict[str, Any] = {word: value for word, value in asked.items() if value is not None}
+    more |= read_given(name, options.given)
+    schedule = make(name, options.stages, options.microbatches, costs=costs, memory_limit=options.limit, **more)
+    made = perf_counter()
+    proof = check(schedule, memory_limit=options.limit)
+    checked = perf_counter()
+    return Made(schedule, proof, time(schedule, costs), made - began, checked - made)
+
+
+def _weights(schedule: Schedule) -> float:
+    """The most full-stage weights that a rank keeps: its stages, and versions of them that are still needed."""
+    kept: dict[tuple[int, int], int] = {
+        (rank, stage): 1 for stage, homes in enumerate(schedule.homes) for rank in homes
+    }  # fmt: skip
+    if schedule.updates not in ("flush", "latest"):
+        home = {(op.stage, op.microbatch): rank for rank, row in enumerate(schedule.ranks) for op in row}
+        for (stage, batch), version in schedule.versions.items():
+            place = home[stage, batch], stage
+            kept[place] = max(kept[place], version.newest - version.backward + 1)
+    ranks = range(len(schedule.ranks))
+    return float(max(sum(held for (rank, _), held in kept.items() if rank == each) for each in ranks) * schedule.chunk)
+
+
+def _training(schedule: Schedule) -> str:
+    """Whether gradients are those of a single process, and why not."""
+    if schedule.updates != "flush":
+        return "stale weights"
+    return "exact" if schedule.paths is None else "skips stages"
+
+
+def _saved(schedule: Schedule, file: Path) -> str:
+    from poise.pipeline.text import write_json, write_text
+
+    if file.suffix not in (".json", ".txt"):
+        raise ScheduleError(f"--out {file}: end the name in .json or .txt, or use --csv for PyTorch's form")
+    return write_json(schedule) if file.suffix == ".json" else write_text(schedule)
+
+
+def _certified(told: dict[str, Any]) -> str:
+    """The certificate in a sentence."""
+    word = "makespan" if told["by"] == "makespan" else "span bubble"
+    if told["optimal"]:
+        return f"proven: no schedule of its placement has a smaller {word} (by {told['proof']})"
+    return f"not proven the best: the {word} {told['value']:.6g} could at most come down to {told['bound']:.6g}"
+
+
+def _page(options: TrainOptions, made: Sequence[Made]) -> str:
+    from poise.plan.training.page import MOST, page
+
+    bars = sum(each.proof.operations for each in made)
+    if bars > MOST:
+        raise ScheduleError(f"--page: {bars} operations are too many to draw; ask for fewer than {MOST}, or --timeline")
+    title = f"{made[0].schedule.name}: {options.stages} ranks, {options.microbatches} microbatches"
+    return page(title, [each.timing for each in made], HEADERS, [_row(each.as_dict()) for each in made])
+
+
+def _numbers(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _limit(text: str) -> list[Fraction] | Fraction:
+    try:
+        limits = [Fraction(each) for each in _numbers(text)]
+    except (ValueError, ZeroDivisionError):
+        limits = [Fraction(0)]
+    if min(limits) <= 0:
+        raise ScheduleError(
+            f"--memory-limit {text!r}: give a number of full-stage microbatch activations, as in 8, or one per stage"
+        )
+    return limits if len(limits) > 1 else limits[0]
+
+
+def _writable(json: str | None, *files: Path | None) -> None:
+    from poise.scenario.write import check_writable
+
+    if json is not None and json != "-":
+        check_writable(Path(json), "--json")
+    for file, option in zip(files, ("--csv", "--timeline", "--page", "--out"), strict=False):
+        if file is not None:
+            check_writable(file, option)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from poise.report.files import replacing
+
+    with replacing(path) as file:
+        file.write(content)
+
+
+def _table(title: str, told: Sequence[dict[str, Any]]) -> None:
+    from poise.report.table import show
+
+    show(title, HEADERS, [_row(each) for each in told], keys=1)
+
+
+def _row(told: dict[str, Any]) -> Sequence[str]:
+    return (
+        told["name"], f"{told['makespan']:.6g}",
+        f"{told['bubble_global']:.6g}", f"{100 * told['bubble_global_fraction']:.2f} %",
+        f"{told['bubble_span']:.6g}", f"{100 * told['bubble_span_fraction']:.2f} %",
+        f"{max(told['peak_memory']):g}", f"{told['weights']:g}", told["training"], f"{told['made_s']:.3f}",
+    )  # fmt: skip

@@ -1,0 +1,205 @@
+"""`poise train plan` once its options are read: the best layouts of a job, what binds them, time against memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from poise.catalogue.devices import device
+from poise.catalogue.models import model
+from poise.core.errors import ScenarioError, UserError
+from poise.cost.training import Job, Prediction
+from poise.plan.training.layerwise import layerwise
+from poise.plan.training.reschedule import Rescheduled, rescheduled
+from poise.plan.training.rules import ruled
+from poise.plan.training.search import TrainSearchResult, must_fit, search
+from poise.plan.training.servers import GBIT, Ordered, ordered, read_bandwidths
+from poise.plan.training.sites import Joined, joined, read_sites
+from poise.plan.training.space import Space
+from poise.report.table import show
+from poise.scenario.write import check_writable, put_json
+from poise.sim.step.layout import simulated
+
+HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
+AGAIN = ("layout", "schedule", "step s", "less", "activations held", "room")
+GIB = 2**30
+BINDING = {
+    "compute": "the devices' arithmetic",
+    "exposed_in_layers": "collectives inside layers",
+    "bubble": "the pipeline's filling and draining",
+    "messages": "messages between stages",
+    "gradients": "the sum of gradients",
+    "optimizer": "the optimizer",
+    "fixed": "what every step takes whatever its size",
+}
+"""Parts of a step in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPlanQuestion:
+    """The options of `poise train plan`; `json` is a file or `-`."""
+
+    model: str
+    devices: str
+    gpus: int
+    batch: int
+    sequence: int
+    precision: str = "bf16"
+    top: int = 8
+    nic_gbit_s: float = 0.0
+    space: Space = Space()  # noqa: RUF009
+    json: str | None = None
+    out: Path | None = None
+    bandwidths: Path | None = None
+    also: tuple[str, ...] = ()
+    between_gbit_s: float = 0.0
+    reschedule: bool = False
+    layerwise: bool = False
+
+
+def plan_training(ask: TrainPlanQuestion) -> None:
+    """Search and tell; ScenarioError where nothing fits, with the nearest miss and what would."""
+    if ask.json not in (None, "-"):
+        check_writable(Path(ask.json or ""), "--json")
+    measured = None if ask.bandwidths is None else read_bandwidths(ask.bandwidths)
+    job = job_of(ask)
+    sites = read_sites(job, ask.also)
+    found = search(job, ask.space, count=ask.top)
+    must_fit(found)
+    timed = rescheduled(job, [*found.best, *found.frontier]) if ask.reschedule else []
+    found = first(found, timed)
+    over = joined(job, ask.space, sites, ask.between_gbit_s) if ask.also else None
+    layers = layerwise(job, ask.space) if ask.layerwise else None
+    servers = None if measured is None else ordered(found.job, found.best[0], *measured)
+    if ask.out is not None:
+        from poise.plan.training.output import write_out
+
+        written = write_out(found, ask.out, servers, layers)
+    more = {} if layers is None else {"layerwise": asdict(layers)}
+    put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
+    if ask.json == "-":
+        return
+    _tell(found)
+    if timed:
+        show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
+    if layers is not None:
+        print(layers.told())
+    if servers is not None:
+        print(
+            f"Servers, stage after stage: {', '.join(servers.servers)}: {servers.seconds:.3f} s a step by Pipette's "
+            f"model, {servers.given_s:.3f} s in the file's order"
+        )
+    if over is not None:
+        print(over.told())
+    if ask.out is not None:
+        print(f"Written to {ask.out}: {', '.join(written.files)}")
+        print("\n".join(f"- not for {name}: {why}" for name, why in written.refused.items()))
+
+
+def first(found: TrainSearchResult, timed: Sequence[Rescheduled]) -> TrainSearchResult:
+    """What was found, with the layout first that is fastest with another schedule, if one is."""
+    if not timed or timed[0].seconds >= found.best[0].seconds:
+        return found
+    chosen = next(each for each in (*found.best, *found.frontier) if each.layout == timed[0].layout)
+    return replace(found, best=(chosen, *(each for each in found.best if each is not chosen)))
+
+
+def _as_rows(timed: Sequence[Rescheduled]) -> dict[str, Any]:
+    return {"rescheduled": [asdict(each) for each in timed]} if timed else {}
+
+
+def _again(each: Rescheduled) -> Sequence[str]:
+    """A layout's row under `AGAIN`."""
+    less = f"{1 - each.seconds / each.own_s:.1%}"
+    return each.layout.label(), each.schedule, f"{each.seconds:.3f}", less, f"{each.held:.2f}", f"{each.room:.2f}"
+
+
+def job_of(ask: TrainPlanQuestion) -> Job:
+    """The job that was asked for."""
+    if ask.precision not in ("bf16", "fp8"):
+        raise UserError(f"--precision {ask.precision!r} is not known; give bf16 or fp8")
+    return Job(
+        model(ask.model), device(ask.devices), ask.gpus, ask.sequence, ask.batch,
+        precision=ask.precision,  # type: ignore[arg-type]
+        nic_bw=ask.nic_gbit_s * GBIT,
+    )  # fmt: skip
+
+
+def as_dict(found: TrainSearchResult, servers: Ordered | None = None, over: Joined | None = None) -> dict[str, Any]:
+    """Everything found as plain data."""
+    return {
+        **({} if servers is None else {"servers": asdict(servers)}),
+        **({} if over is None else {"clusters": asdict(over)}),
+        "model": found.job.model.name,
+        "device": found.job.device.name,
+        "devices": found.job.devices,
+        "considered": found.considered,
+        "fitting": found.fitting,
+        "layouts_per_s": found.rate,
+        "best": [_row(each) for each in found.best],
+        "frontier": [_row(each) for each in found.frontier],
+    }
+
+
+def _row(each: Prediction) -> dict[str, Any]:
+    return {
+        "layout": asdict(each.layout), "step_s": each.seconds, "tokens_per_s_per_device": each.tokens_per_device,
+        "mfu": each.mfu, "hfu": each.hfu, "memory_bytes": each.memory, "bubble": each.bubble, "exposed": each.exposed,
+        "parts_s": each.parts, "memory_by_class": each.classes,
+    }  # fmt: skip
+
+
+def _tell(found: TrainSearchResult) -> None:
+    job = found.job
+    print(
+        f"{job.model.name} on {job.devices} {job.device.name}: {found.considered:,} layouts evaluated in "
+        f"{found.seconds:.1f} s ({found.rate:,.0f} a second), {found.fitting:,} fit"
+    )
+    show("Best layouts", HEAD, [cells(each) for each in found.best], sys.stdout)
+    best = found.best[0]
+    print(f"The best spends {shares(best)}")
+    print(f"What binds it: {binding(best, job)}")
+    held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
+    print(f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}")
+    if len(found.best) > 1:
+        print(f"Next best: {found.best[1].layout.label()}, {_slower(found.best[1], best)}")
+    if (rule := by_rules(job)) is not None:
+        print(f"By the rules of *Efficient Parallelization Layouts*: {rule.layout.label()}, {_slower(rule, best)}")
+    show("Time against memory", HEAD, [cells(each) for each in found.frontier], sys.stdout)
+
+
+def by_rules(job: Job) -> Prediction | None:
+    """The layout of a practitioner's rules (arXiv 2311.05610, section 5), simulated; None where none fits."""
+    try:
+        return simulated(job, ruled(job))
+    except ScenarioError:
+        return None
+
+
+def _slower(other: Prediction, best: Prediction) -> str:
+    return f"{other.seconds / best.seconds - 1:.1%} slower"
+
+
+def shares(best: Prediction) -> str:
+    """Where a step's time goes: its four largest parts."""
+    parts = sorted(best.parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{share / best.seconds:.1%} on {BINDING[name]}" for name, share in parts[:4])
+
+
+def binding(best: Prediction, job: Job) -> str:
+    """The largest loss besides arithmetic, and memory where less than a tenth is left."""
+    name, lost = max(((n, s) for n, s in best.parts.items() if n != "compute"), key=lambda part: part[1])
+    said = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
+    free = 1 - best.memory / job.device.memory_bytes
+    return f"{said}, and memory ({free:.1%} free)" if free < 0.1 else said
+
+
+def cells(each: Prediction) -> Sequence[str]:
+    """A layout's row under `HEAD`."""
+    return (
+        each.layout.label(), f"{each.seconds:.3f}", f"{each.tokens_per_device:,.0f}", f"{each.mfu:.1%}",
+        f"{each.memory / GIB:.1f}", f"{each.bubble:.1%}", f"{each.exposed:.1%}",
+    )  # fmt: skip

@@ -1,0 +1,33 @@
+"""The rules of *Efficient Parallelization Layouts* as an order of layouts, beside what a search finds.
+
+Hagemann et al. (arXiv 2311.05610), section 5: a microbatch of one; no recomputation, but model parallelism in its
+place; the smallest tensor × pipeline that fits; pipeline before tensor; sequence parallelism always.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poise.core.errors import ScenarioError
+from poise.cost.training import Job, Prediction, predict
+from poise.cost.training.columns import Columns
+from poise.cost.training.figures import figures
+from poise.cost.training.step import evaluate, safe_bytes
+from poise.plan.training.space import Space, columns_of
+
+
+def ruled(job: Job, space: Space | None = None) -> Prediction:
+    """The first layout by the rules that fits; ScenarioError where none does."""
+    cut = columns_of(job, space or Space(schedule=("one_f_one_b",), zero=(1,), counted=False))
+    steps = evaluate(job, cut, figures(job.host))
+    fits = np.flatnonzero(steps.memory <= safe_bytes(job))
+    if not len(fits):
+        raise ScenarioError(f"no layout of {len(cut):,} fits {job.device.name}; allow sharding of weights (zero 3)")
+    first = min(fits, key=lambda row: order(cut, int(row)))
+    return predict(job, cut.layout(int(first), job))
+
+
+def order(cut: Columns, row: int) -> tuple[int, ...]:
+    """What the rules prefer: recomputation least, then the microbatch, tensor × pipeline, then tensor."""
+    model_parallel = int(cut.tensor[row] * cut.pipeline[row])
+    return (int(cut.recompute[row]), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))

@@ -1,0 +1,1 @@
+"""Data structures and models that several policies share; no policy stands here."""

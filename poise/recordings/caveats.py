@@ -1,0 +1,43 @@
+"""What stands against taking a recording, or a cost that was fitted to it, at its word."""
+
+from __future__ import annotations
+
+from poise.core.records.records import STATUS
+from poise.recordings.calibrate import Calibration
+from poise.recordings.cluster import BATCHING, unknown
+from poise.recordings.recording import Recorded
+from poise.report.wording import significant
+
+MISSING = 0.05
+"""From this share of requests on that are not simulated it is said."""
+
+BIASED = 0.1
+"""A replica whose requests take so much longer or shorter than simulated is named."""
+
+
+def of_the_recording(day: Recorded) -> list[str]:
+    """What is not in it, or not as it was."""
+    said = list(day.notes)
+    total = sum(day.counts[name] for name in STATUS)
+    missing = total - len(day.workload)
+    if missing > MISSING * total:
+        said.append(
+            f"{missing:,} of {total:,} requests have no end whose tokens are known; they are not simulated, and the "
+            "load is less than it was"
+        )
+    if names := unknown(day.header):
+        what = "how the engines batch" if len(names) == len(BATCHING) else f"the engines' {', '.join(names)}"
+        said.append(f"the recording does not say {what}; vLLM's defaults stand in")
+    return said
+
+
+def of_the_cost(calibration: Calibration | None) -> list[str]:
+    """What the load did not tell, and engines that are not like the others."""
+    if calibration is None:
+        return []
+    said = [f"{name} could not be told from the recording: {why}" for name, why in calibration.kept.items()]
+    for replica, ratio in calibration.bias.items():
+        if abs(ratio - 1) > BIASED:
+            much = f"{significant(100 * abs(1 / ratio - 1), 2)} % {'slower' if ratio < 1 else 'faster'}"
+            said.append(f"replica {replica} is {much} than simulated: the fit knows one kind of engine")
+    return said

@@ -1,0 +1,178 @@
+"""Make tables from profiles: what to fit together, how far the fits are off, and the file that ships."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poise.core.spec import Device
+from poise.cost.grid import Axis, pack
+from poise.cost.operator import FORMATS, OPERATORS
+from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
+from poise.experiment.progress import Meter
+from poise.validation.profiles.bounds import known_device
+from poise.validation.profiles.bulk import predict
+from poise.validation.profiles.fitting import START, Fitted, Floats, fit_table
+from poise.validation.profiles.read import Profiles
+from poise.validation.profiles.rows import ABOUT, GROUPS, coordinates
+
+C = pl.col
+
+LEAST_ROWS = 60
+"""Rows of one kernel without which it gets no table."""
+
+FIT_ROWS = 12_000
+CHECK_ROWS = 4_000
+"""Rows that a table and each of its checks are fitted to at most, drawn evenly."""
+
+FOLDS = 5
+
+UNKNOWN = Error(1.0, 1.0)
+"""The error of what could not be checked: as good as nothing."""
+
+SOURCES: dict[str, str] = {
+    "gpu_op_profiles": "AIConfigurator performance database (ai-dynamo/aiconfigurator), Apache-2.0",
+    "vidur_profiles": "Vidur profiles (microsoft/vidur; A30: AKafakA/vidur_opt_scheduler), MIT",
+    "vllm_layer_profiles": "LLMServingSim profiles of vLLM 0.19 (casys-kaist/LLMServingSim), MIT",
+}
+"""What the shipped tables are fitted to: sources whose licences allow it, each named with its licence."""
+
+
+def fitted_to(folder: Path) -> tuple[str, ...]:
+    """The layouts of `folder` to fit to: all but the mixed table of `fidelity`, unless there is no other.
+
+    That table samples the others, so that it serves to judge what was fitted to them.
+    """
+    return tuple(name for name in SOURCES if (folder / name).is_dir()) or ("fidelity",)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows that one table is fitted to: coordinates, seconds and the fold of each row's family."""
+
+    table: Table
+    device: Device
+    at: Floats
+    seconds: Floats
+    fold: Floats
+
+
+def parts(profiles: Profiles) -> Iterator[Part]:
+    """Rows by kind, device, engine, format and kernel, those that are too few or of no known device left out."""
+    keys = list(ABOUT[1:])
+    for kind, rows in profiles.rows.items():
+        if kind not in OPERATORS:
+            continue
+        if "nodes" in rows.columns:
+            rows = rows.filter(C("nodes") == 1, ~C("kernel").str.contains("pairwise"))
+        for key, group in rows.group_by(keys, maintain_order=True):
+            name, framework, form, kernel = (str(each) for each in (key[0], key[1], key[3], key[2]))
+            device = known_device(name)
+            if device is None or form not in FORMATS or group.height < LEAST_ROWS:
+                continue
+            taken = group.gather_every(max(1, -(-group.height // FIT_ROWS)))
+            fold = taken.select(pl.struct(GROUPS[kind]).hash(seed=7) % FOLDS).to_series().to_numpy()
+            table = Table(kind, device.name, framework, form, kernel, group.height, START, (), "", "", UNKNOWN, UNKNOWN)
+            seconds = taken["us"].to_numpy() * 1e-6
+            yield Part(table, device, coordinates(kind, taken).to_numpy(), seconds, fold)
+
+
+def make(profiles: Profiles, date: str, progress: Meter | None = None) -> Tables:
+    """Fit all tables, judge each by shapes that it did not see and by devices that it stands for."""
+    every = list(parts(profiles))
+    made: list[Table] = []
+    for at, part in enumerate(every):
+        made.append(_fitted(part))
+        if progress is not None:
+            progress("operator tables", at + 1, len(every))
+    devices = {part.device.name: part.device for part in every}
+    tables = Tables(tuple(made), devices)
+    lent = [_lent(part, tables) for part in every]
+    used = {source for rows in profiles.rows.values() for source in rows["source"].unique()}
+    about = {"date": date, "sources": [SOURCES.get(source, source) for source in sorted(used)]}
+    return Tables(tuple(replace(t, lent=error) for t, error in zip(made, lent, strict=True)), devices, about)
+
+
+def _fitted(part: Part) -> Table:
+    kind, form = part.table.operator, part.table.format
+    figures = kind.figures(part.device, form)
+    whole = fit_table(kind, form, figures, part.at, part.seconds)
+    step = max(1, -(-len(part.seconds) // CHECK_ROWS))
+    at, seconds, fold = part.at[::step], part.seconds[::step], part.fold[::step]
+    errors = []
+    for held in range(FOLDS):
+        kept = fold != held
+        if kept.all() or kept.sum() < LEAST_ROWS // 2:
+            continue
+        table = _filled(part.table, fit_table(kind, form, figures, at[kept], seconds[kept]))
+        errors.append(np.abs(predict(table, figures, at[~kept]) / seconds[~kept] - 1))
+    return replace(_filled(part.table, whole), error=_error(errors))
+
+
+def _filled(table: Table, fitted: Fitted) -> Table:
+    bits = np.packbits(np.array(fitted.seen), bitorder="little").tobytes()
+    seen = b64encode(bits).decode()
+    return replace(table, shape=fitted.shape, axes=fitted.grid.axes, values=pack(fitted.grid.values), seen=seen)
+
+
+def _error(errors: list[Floats]) -> Error:
+    if not errors:
+        return UNKNOWN
+    every = np.concatenate(errors)
+    return Error(round(float(np.median(every)), 3), round(float(np.quantile(every, 0.9)), 3))
+
+
+def _lent(part: Part, tables: Tables) -> Error:
+    """The error of a table for a device that it was not measured on: of its nearest relative that has the like."""
+    table, kind = part.table, part.table.operator
+    others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
+    probe = tuple(np.median(part.at, axis=0))
+    curve = others.named(table.kind, part.device, table.format, table.framework, table.kernel, probe)
+    if curve is None:
+        return UNKNOWN
+    figures = kind.figures(part.device, table.format)
+    return _error([np.abs(predict(curve.table, figures, part.at) / part.seconds - 1)])
+
+
+def replace_tables(tables: Tables, kept: Iterable[Table]) -> Tables:
+    """The same file with some tables only."""
+    return Tables(tuple(kept), tables.devices, tables.about)
+
+
+def save(tables: Tables, path: Path) -> None:
+    """Write tables as JSON, one table a line."""
+    told: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
+    told["devices"] = [
+        {"name": each.name, "vendor": each.vendor, **{name: getattr(each, name) for name in FIGURES}}
+        for each in tables.devices.values()
+    ]
+    head = json.dumps(told, ensure_ascii=False, indent=1)
+    rows = ",\n".join(json.dumps(_row(table), ensure_ascii=False, separators=(",", ":")) for table in tables.tables)
+    path.write_text(f'{head[:-2]},\n "tables": [\n{rows}\n]\n}}\n', encoding="utf-8")
+
+
+def _row(table: Table) -> dict[str, Any]:
+    def axis(each: Axis) -> list[float]:
+        return [each.low, each.step, each.count]
+
+    return {
+        "kind": table.kind,
+        "device": table.device,
+        "framework": table.framework,
+        "format": table.format,
+        "kernel": table.kernel,
+        "rows": table.rows,
+        "shape": list(table.shape),
+        "axes": [axis(each) for each in table.axes],
+        "values": table.values,
+        "seen": table.seen,
+        "error": list(table.error),
+        "lent": list(table.lent),
+    }

@@ -1,0 +1,114 @@
+"""Loads with continuous batching, simulated: closed loops, rates and full queues, on one pool or on a pair of pools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from poise.catalogue.engines import engine_defaults
+from poise.core.policy import Batcher
+from poise.core.records.records import FINISHED, Run
+from poise.core.spec import Belief, Cluster, Pool
+from poise.core.units import SECOND
+from poise.cost import kv_blocks
+from poise.policies import Policies
+from poise.policies.batch.asynchronous import Asynchronous
+from poise.policies.batch.chunked import Chunked
+from poise.policies.batch.gathered import Gathered
+from poise.policies.batch.prefill_first import PrefillFirst
+from poise.scenario.engine_cost import EngineCost
+from poise.scenario.simulate import simulate
+from poise.validation.condition import Condition, NotCoveredError
+from poise.validation.load import WAVES
+from poise.validation.outcome import Outcome, outcome_of
+from poise.validation.requests import all_at_once, at_rate
+from poise.validation.room import balanced, residence, roomy, unevicted
+from poise.workload.table import Workload
+
+REQUESTS = 4000
+"""Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
+
+LEAST_WAVES = 3
+"""Waves of a closed load at least, however many clients: the first is another than those that follow."""
+
+QUEUED = 3000
+"""Requests of a full queue whose number is not stated (the commonest one of NVIDIA's published TensorRT-LLM runs)."""
+
+KEPT = 0.7
+"""Chance that a draft is kept on the random prompts of sweeps; heads keep more of what people ask for."""
+
+INSTANT = Belief(period_s=0.0, delay_s=0.0)
+
+
+def served_outcome(condition: Condition) -> Outcome:
+    """The outcome of a condition with continuous batching; NotCoveredError where nothing finishes."""
+    condition, notes = roomy(balanced(condition))
+    condition = unevicted(condition)
+    match condition.load.kind:
+        case "closed":
+            found = _closed(condition)
+        case "rate":
+            found = outcome_of(run_of(condition, at_rate(condition)), condition.devices, None, 0)
+        case _:
+            found = _queued(condition)
+    front = engine_defaults(condition.engine, condition.version).front(condition.prompt)
+    return replace(found.later(front), notes=notes)
+
+
+def run_of(condition: Condition, workload: Workload) -> Run:
+    """One simulation of `workload`; NotCoveredError where not a single request finishes."""
+    layout = condition.setup.layout
+    cost = EngineCost(condition.engine, condition.version, layout.drafts if layout else 0, KEPT)
+    policies = Policies(batcher=batcher_of(condition))
+    run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
+    if not any(status == FINISHED for status in run.records.status):
+        raise NotCoveredError("no request of the load can be served by this layout")
+    return run
+
+
+def batcher_of(condition: Condition) -> Batcher:
+    """How the engine composes its steps, under what its scripts set."""
+    recipe, known = condition.setup.recipe, engine_defaults(condition.engine, condition.version)
+    if known.prefill_first:
+        return PrefillFirst(recv_interval=recipe.recv_interval)
+    ranks = max(pool.data for pool in condition.pools)
+    if ranks > 1 and recipe.balance_iters:
+        return Gathered(timeout_iters=recipe.balance_iters, ranks=ranks)
+    if recipe.wait_iters:
+        return Gathered(timeout_iters=recipe.wait_iters, max_tokens_ratio=recipe.wait_ratio)
+    return Asynchronous() if known.ahead else Chunked()
+
+
+def _closed(condition: Condition) -> Outcome:
+    clients = max(1, condition.load.clients)
+    asked = clients * WAVES
+    count = min(asked, max(REQUESTS, LEAST_WAVES * clients))
+    run = run_of(condition, all_at_once(condition, count, concurrency=clients))
+    weights = None
+    if count < asked:
+        weights = np.full(count, (asked - 2 * clients) / (count - 2 * clients))
+        weights[:clients] = weights[-clients:] = 1.0  # the first wave queues and the last one runs empty, once each
+    return outcome_of(run, condition.devices, weights, clients)
+
+
+def _queued(condition: Condition) -> Outcome:
+    """A full queue: simulated until the batch has turned over a few times, then extended at its own pace."""
+    asked = condition.load.requests or condition.load.clients or QUEUED
+    held = sum(_at_once(pool, condition) * pool.replicas for pool in condition.pools if pool.role != "prefill")
+    count = min(asked, max(4 * held, 200))
+    run = run_of(condition, all_at_once(condition, count))
+    found = outcome_of(run, condition.devices, None, 0)
+    if count == asked:
+        return found
+    ends = sorted(end / SECOND for end in run.records.ended_at)
+    first, last = count // 4 - 1, count - 1 - count // 4
+    total = ends[-1] + (asked - count) * (ends[last] - ends[first]) / (last - first)
+    factor = asked / total / found.flow["request"]
+    return replace(found, flow={name: value * factor for name, value in found.flow.items()})
+
+
+def _at_once(pool: Pool, condition: Condition) -> int:
+    """Requests that one replica holds at once, at half their outputs."""
+    tokens = kv_blocks(pool) * pool.engine.block_tokens
+    return max(1, min(pool.engine.max_sequences, int(tokens / (condition.prompt + residence(condition)))))

@@ -1,0 +1,108 @@
+"""The search finds what trying all finds, and says why nothing fits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from poise.catalogue.devices import device
+from poise.catalogue.models import model
+from poise.cli import main
+from poise.core.errors import ScenarioError
+from poise.cost.training import Job, predict, shape
+from poise.cost.training.figures import figures
+from poise.cost.training.layout import check
+from poise.cost.training.step import evaluate
+from poise.plan.training.search import must_fit, search
+from poise.plan.training.space import Space, columns_of, divisors
+
+JOB = Job(shape(24, 4096, 32), device("A100"), 32, 2048, 64)
+
+
+def test_the_first_is_the_best_of_all() -> None:
+    space = Space(schedule=("one_f_one_b",), tensor=(1, 2, 8), zero=(1,), recompute=("none", "full"))
+    cut = columns_of(JOB, space)
+    tried = [predict(JOB, cut.layout(row, JOB)) for row in range(len(cut))]
+    best = min(each.seconds for each in tried if each.safe(JOB))
+    found = search(JOB, space)
+    assert found.considered == len(cut)
+    assert predict(JOB, found.frontier[0].layout).seconds == pytest.approx(best)
+    assert min(predict(JOB, each.layout).seconds for each in found.best) == pytest.approx(best)
+
+
+def test_the_parts_of_a_simulated_step_make_up_the_step() -> None:
+    """Also of V schedules, whose ranks have a stage from each end."""
+    for names in (("one_f_one_b", "interleaved", "zb_h1"), ("zb_v", "v_half")):
+        for each in search(JOB, Space(schedule=names, pipeline=(2, 4))).best:
+            assert sum(each.parts.values()) == pytest.approx(each.seconds, rel=1e-12)
+            assert min(each.parts.values()) >= 0
+            assert each.bubble == pytest.approx(each.parts["bubble"] / each.seconds)
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "mixtral-8x7b"])
+def test_every_layout_of_the_space_can_be_laid_out(name: str) -> None:
+    job = Job(model(name), device("H100"), 16, 4096, 32)
+    cut = columns_of(
+        job, Space(context=(1, 2), zero=(0, 1, 2, 3), expert_tensor=(1, 2), offload_activations=(0.0, 0.5))
+    )
+    assert set(cut.offload_activations) == {0.0, 0.5} and (set(cut.expert_tensor) == {1, 2}) == (
+        job.model.moe is not None
+    )
+    for row in range(0, len(cut), max(1, len(cut) // 300)):
+        check(job, cut.layout(row, job))
+
+
+def test_activations_in_host_memory_take_less_room_and_never_less_time() -> None:
+    space = Space(tensor=(4,), pipeline=(2,), zero=(1,), recompute=("none",), offload_activations=(0.0, 0.5, 1.0))
+    cut = columns_of(JOB, space)
+    steps = evaluate(JOB, cut, figures(JOB.host))
+    for part, less in ((0.0, 0.5), (0.5, 1.0)):
+        whole, half = cut.offload_activations == part, cut.offload_activations == less
+        assert (steps.memory[half] < steps.memory[whole]).all() and (steps.seconds[half] >= steps.seconds[whole]).all()
+
+
+def test_the_frontier_trades_time_for_memory() -> None:
+    found = search(JOB)
+    times = [predict(JOB, each.layout).seconds for each in found.frontier]
+    sizes = [each.memory for each in found.frontier]
+    assert times == sorted(times)
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_what_does_not_fit_is_explained() -> None:
+    job = Job(model("llama-3.1-405b"), device("A100"), 8, 8192, 8)
+    found = search(job)
+    assert not found.best
+    with pytest.raises(ScenarioError, match=r"none of [\d,]+ layouts fits 80\.0 GiB of A100-SXM-80GB with 10% free"):
+        must_fit(found)
+
+
+def test_a_space_without_layouts_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="no layout of 32 devices"):
+        columns_of(JOB, Space(tensor=(3,)))
+    with pytest.raises(ScenarioError, match="schedule 'zb' is not searched"):
+        Space(schedule=("zb",))
+    with pytest.raises(ScenarioError, match="offload_activations 2 is no part"):
+        Space(offload_activations=(0.0, 2.0))
+
+
+def test_divisors() -> None:
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]
+
+
+def test_plan_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "plan", "llama-3-8b", "--devices", "H100", "--gpus", "8", "--batch", "32", "--seq", "4096"]
+    assert main([*words, "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["considered"] >= told["fitting"] > 0
+    best = told["best"][0]
+    assert sum(best["memory_by_class"].values()) == pytest.approx(best["memory_bytes"])
+    assert main([*words, "--tensor", "2,4"]) == 0
+    out = capsys.readouterr().out
+    assert "What binds it:" in out and "Time against memory" in out
+    assert main([*words, "--tensor", "two"]) == 2
+    assert "'two' is no degree; give whole numbers" in capsys.readouterr().err
+    words[2] = "llama-3.1-405b"
+    assert main(words) == 2
+    assert "with 10% free" in capsys.readouterr().err
