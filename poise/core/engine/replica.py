@@ -1,11 +1,11 @@
 """One engine instance: its queue, its KV blocks and its lanes. Mirrors vLLM v1's scheduler (`Scheduler.schedule`).
 
 Driven by whoever owns the clock (the simulator, the emulated engine): `add`, `abort` and `kv_transfer` tell it what
-came, `turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called again. A batch of decodes alone is held over many steps in closed form; with `one_step=True` every hold is cut to one
-step, which is the slow reference that the fast path must equal to the picosecond.
-
-Every method that takes `now` takes `passed` too: whether a step of this replica that ends exactly at `now` has already
-been dealt with. So an arrival at a boundary meets the same batch whether or not the boundary lay inside a hold.
+came, `turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called again. A
+batch of decodes alone is held over many steps in closed form; with `one_step=True` every hold is cut to one step, which
+is the slow reference that the fast path must equal to the picosecond. Every method that takes `now` takes `passed` too:
+whether a step of this replica that ends exactly at `now` has already been dealt with. So an arrival at a boundary meets
+the same batch whether or not the boundary lay inside a hold.
 """
 
 from __future__ import annotations

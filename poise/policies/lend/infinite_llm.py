@@ -2,8 +2,8 @@
 
 Source: Infinite-LLM (arXiv 2401.02669). Each round, which follows a report, the paper's planner
 (`policies/kit/lending.py`) offers those whose first waiting request does not fit memory of the emptiest others, as much
-as raises the modelled throughput of all most. A debtor gives back what it does not use once nobody waits there; a creditor with waiting
-requests calls back all that it lent.
+as raises the modelled throughput of all most. A debtor gives back what it does not use once nobody waits there; a
+creditor with waiting requests calls back all that it lent.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """DualMap: two candidates by two hashes of the prefix, affinity between them while the SLO holds, and rebalancing.
 
-Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness asks
-(`policies.kit.hotness`), goes to two replicas on one hash ring by two independent hashes; where they coincide the
-second is the neighbour. With equal cache hits the less loaded of the two is taken. Else the one with more to reuse, unless what waits there takes longer
-than the SLO: then the other. Where both are over, requests that wait on them are moved, each to its own other
-candidate only: those with b = TTFT(here) - TTFT(there) > 0 that meet the SLO there, the greatest b first, until what
-is left fits the SLO, in one round. A replica that joins or leaves changes hands on the adjacent arcs alone.
+Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness asks (`policies.kit.hotness`),
+goes to two replicas on one hash ring by two independent hashes; where they coincide the second is the neighbour. With
+equal cache hits the less loaded of the two is taken. Else the one with more to reuse, unless what waits there takes
+longer than the SLO: then the other. Where both are over, requests that wait on them are moved, each to its own other
+candidate only: those with b = TTFT(here) - TTFT(there) > 0 that meet the SLO there, the greatest b first, until what is
+left fits the SLO, in one round. A replica that joins or leaves changes hands on the adjacent arcs alone.
 
 Parameters: `ttft_s` (SLO, 5 s in the paper) and `key_tokens` (two blocks of 512 tokens) are the paper's; the length of
 its window was not found, so `window` is ours. `slo_gate`, `rebalancing` and `within` are the paper's ablations: without

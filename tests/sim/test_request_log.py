@@ -57,7 +57,7 @@ def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> Non
 def test_diaries_of_one_run_are_those_of_a_run_each(case: Case) -> None:
     diaries = RequestLogs(range(0, len(case.workload), 3))
     case.build(one_step=False, check=False, diary=diaries).simulate()
-    for row, book in diaries.in_flight.items():
+    for row, book in diaries.logs.items():
         alone = RequestLog(row)
         case.build(one_step=False, check=False, diary=alone).simulate()
         assert book.happenings == alone.happenings
