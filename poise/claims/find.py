@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import tokenize
 import tomllib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 
 from poise.claims.answer import Findings
@@ -103,12 +105,25 @@ def files(name: str) -> set[Path]:
 
 
 def fingerprint(some: Iterable[Path], root: Path, more: str = "") -> str:
-    """16 hexadecimal digits over names (below `root`) and contents of files, `more`, and the engine model's version."""
+    """16 hexadecimal digits over names (below `root`) and code of files, `more`, and the engine model's version."""
     told = sha256(f"{Engine().name} {Engine().version}{more}".encode())
     for file in sorted(some):
         told.update(file.relative_to(root).as_posix().encode() + b"\0")
-        told.update(file.read_bytes() + b"\0")
+        told.update(code(file.read_text(encoding="utf-8")).encode() + b"\0")
     return told.hexdigest()[:16]
+
+
+def code(source: str) -> str:
+    """Python source without docstrings, comments and empty lines: words that change make no result stale."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)  # type: ignore[operator]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def file_of(name: str, slot: str) -> Path:

@@ -100,9 +100,9 @@ def _keep(cost: Fitted, fit: Fit) -> None:
 
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
     """Fit operator tables to profiles, say what was left out and how far the tables are off, and write them."""
-    from poise.validation.profiles.make import fitted_to, make, save
-    from poise.validation.profiles.read import read_profiles, told
-    from poise.validation.profiles.show import errors
+    from poise.recordings.profiles.make import fitted_to, make, save
+    from poise.recordings.profiles.read import read_profiles, told
+    from poise.recordings.profiles.show import errors
 
     if out is None:
         raise UserError("--profiles: the tables go to a file; give --out FILE")

@@ -8,12 +8,12 @@ from pathlib import Path
 from poise.core.errors import UserError
 from poise.experiment.progress import Meter
 from poise.experiment.workers import Workers
+from poise.recordings.profiles.read import LAYOUTS, any_profiles
 from poise.validation.answer import Answer, answer_rows
 from poise.validation.borrow import borrow
 from poise.validation.contradict import contradicted
 from poise.validation.operators import operator_scores
 from poise.validation.peer import read_peers
-from poise.validation.profiles.read import LAYOUTS, any_profiles
 from poise.validation.replay import SOURCE, replay
 from poise.validation.row import read_rows
 from poise.validation.score import Score

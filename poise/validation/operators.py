@@ -13,13 +13,13 @@ import polars as pl
 from poise.core.spec import Device
 from poise.cost.operator import FORMATS, TILE
 from poise.cost.tables import Curve, Tables, load_tables
-from poise.validation.profiles.bounds import known_device
-from poise.validation.profiles.bulk import predict
-from poise.validation.profiles.fitting import Floats
-from poise.validation.profiles.make import replace_tables
-from poise.validation.profiles.plain import plain
-from poise.validation.profiles.read import Profiles, any_profiles, read_profiles, told
-from poise.validation.profiles.rows import ABOUT, coordinates
+from poise.recordings.profiles.bounds import known_device
+from poise.recordings.profiles.bulk import predict
+from poise.recordings.profiles.fitting import Floats
+from poise.recordings.profiles.make import replace_tables
+from poise.recordings.profiles.plain import plain
+from poise.recordings.profiles.read import Profiles, any_profiles, read_profiles, told
+from poise.recordings.profiles.rows import ABOUT, coordinates
 from poise.validation.score import ALL, Score
 
 

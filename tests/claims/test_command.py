@@ -187,17 +187,17 @@ def test_the_digest_covers_policies_and_what_they_import() -> None:
     assert {
         "dualmap.py",
         "sweep.py",
-        "ring.py",
+        "hash_ring.py",
         "hotness.py",
         "min_ttft.py",
         "preble.py",
-        "tree.py",
+        "sent_prefixes.py",
         "window.py",
     } <= files
     assert "llumnix.py" not in files
 
 
-def test_any_changed_byte_changes_the_digest(tmp_path: Path) -> None:
+def test_changed_code_changes_the_digest_and_changed_words_do_not(tmp_path: Path) -> None:
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     one.write_text("1")
     two.write_text("2")
@@ -208,6 +208,10 @@ def test_any_changed_byte_changes_the_digest(tmp_path: Path) -> None:
     two.write_text("2")
     two.rename(tmp_path / "three.py")
     assert find.fingerprint([one, tmp_path / "three.py"], tmp_path) != before
+    code = 'X = "# no comment"\n\n\ndef double(x):\n    return 2 * x\n'
+    said = '"""What X is."""\nX = "# no comment"  # why\n"""More of X."""\ndef double(x):\n    """Twice.\n\n    Of x."""\n    return 2 * x\n'
+    assert find.code(said) == find.code(code) != find.code(code.replace("2", "3"))
+    assert find.code(code) != find.code(code.replace("# no", "# a"))
 
 
 # Mistakes -------------------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ import pytest
 from poise.catalogue import device
 from poise.cli import DONE, main
 from poise.cost.tables import load_tables
+from poise.recordings.profiles.make import make
+from poise.recordings.profiles.read import read_profiles
 from poise.validation.operators import _side_by_side, answers, operator_scores, operators
-from poise.validation.profiles.make import make
-from poise.validation.profiles.read import read_profiles
 from poise.validation.score import ALL
-from tests.validation.profiles.made import TRUTH, folder, products
+from tests.recordings.profiles.made import TRUTH, folder, products
 
 
 def test_a_device_that_was_measured_is_met(tmp_path: Path) -> None:

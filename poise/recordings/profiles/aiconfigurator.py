@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from poise.validation.profiles.formats import bits, form, matrices, skew
+from poise.recordings.profiles.formats import bits, form, matrices, skew
 
 Rows = Iterator[tuple[str, pl.DataFrame]]
 Reader = Callable[[pl.DataFrame, list[pl.Expr]], Rows]

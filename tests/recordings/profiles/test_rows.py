@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.cost.operator import TILE
-from poise.validation.profiles.bounds import possible
-from poise.validation.profiles.layers import OLDER, parts
-from poise.validation.profiles.parts import Widths, moved, product
-from poise.validation.profiles.read import read_profiles, told
-from poise.validation.profiles.rows import clean, coordinates
-from poise.validation.profiles.vidur import fabric_device
-from tests.validation.profiles.made import folder, products
+from poise.recordings.profiles.bounds import possible
+from poise.recordings.profiles.layers import OLDER, parts
+from poise.recordings.profiles.parts import Widths, moved, product
+from poise.recordings.profiles.read import read_profiles, told
+from poise.recordings.profiles.rows import clean, coordinates
+from poise.recordings.profiles.vidur import fabric_device
+from tests.recordings.profiles.made import folder, products
 
 
 def rows(*times: tuple[int, float | None]) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 
 from poise.cost.operator import Figures
 from poise.cost.tables import Table, grid_of
-from poise.validation.profiles.fitting import Floats, columns, corners, log2
+from poise.recordings.profiles.fitting import Floats, columns, corners, log2
 
 
 def predict(table: Table, figures: Figures, coordinates: Floats) -> Floats:

@@ -17,11 +17,11 @@ from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
 from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
 from poise.experiment.progress import Meter
-from poise.validation.profiles.bounds import known_device
-from poise.validation.profiles.bulk import predict
-from poise.validation.profiles.fitting import START, Fitted, Floats, fit_table
-from poise.validation.profiles.read import Profiles
-from poise.validation.profiles.rows import ABOUT, GROUPS, coordinates
+from poise.recordings.profiles.bounds import known_device
+from poise.recordings.profiles.bulk import predict
+from poise.recordings.profiles.fitting import START, Fitted, Floats, fit_table
+from poise.recordings.profiles.read import Profiles
+from poise.recordings.profiles.rows import ABOUT, GROUPS, coordinates
 
 C = pl.col
 

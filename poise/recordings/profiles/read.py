@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from poise.core.errors import UserError
-from poise.validation.profiles import aiconfigurator, fidelity, layers, vidur
-from poise.validation.profiles.bounds import possible
-from poise.validation.profiles.rows import ABOUT, SHAPES, Counts, clean
+from poise.recordings.profiles import aiconfigurator, fidelity, layers, vidur
+from poise.recordings.profiles.bounds import possible
+from poise.recordings.profiles.rows import ABOUT, SHAPES, Counts, clean
 
 LAYOUTS = {
     "gpu_op_profiles": aiconfigurator.read,

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from poise.validation.profiles.aiconfigurator import read
-from poise.validation.profiles.rows import coordinates
+from poise.recordings.profiles.aiconfigurator import read
+from poise.recordings.profiles.rows import coordinates
 
 ABOUT = {"framework": "SGLang", "version": "0", "device": "NVIDIA H200"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from poise.validation.profiles.layers import parts
+from poise.recordings.profiles.layers import parts
 
 C = pl.col
 SOURCE = "vidur_profiles"

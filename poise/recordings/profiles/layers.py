@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from poise.validation.profiles.parts import kernel, moved, product, widths
+from poise.recordings.profiles.parts import kernel, moved, product, widths
 
 C = pl.col
 SOURCE = "vllm_layer_profiles"

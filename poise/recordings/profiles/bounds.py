@@ -9,8 +9,8 @@ from poise.catalogue import device as find_device
 from poise.core.errors import UserError
 from poise.core.spec import Device
 from poise.cost.operator import FORMATS, OPERATORS
-from poise.validation.profiles.fitting import Floats, columns
-from poise.validation.profiles.rows import ABOUT, CONTRADICTORY, coordinates
+from poise.recordings.profiles.fitting import Floats, columns
+from poise.recordings.profiles.rows import ABOUT, CONTRADICTORY, coordinates
 
 MOST = 0.5
 """The part of a kernel's rows that may undercut the datasheet: some shapes stay in a cache, most do not."""

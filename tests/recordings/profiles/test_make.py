@@ -11,10 +11,10 @@ from poise.catalogue import device
 from poise.cli import main
 from poise.cost import Measured
 from poise.cost.tables import load_tables
-from poise.validation.profiles.bulk import predict
-from poise.validation.profiles.make import make, save
-from poise.validation.profiles.read import read_profiles
-from tests.validation.profiles.made import SIZES, TRUTH, folder, products
+from poise.recordings.profiles.bulk import predict
+from poise.recordings.profiles.make import make, save
+from poise.recordings.profiles.read import read_profiles
+from tests.recordings.profiles.made import SIZES, TRUTH, folder, products
 
 
 def test_known_coefficients_come_back(tmp_path: Path) -> None:

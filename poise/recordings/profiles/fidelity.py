@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from poise.validation.profiles.formats import bits, form, matrices, skew
-from poise.validation.profiles.layers import OLDER, attention, parts
-from poise.validation.profiles.vidur import BRIDGED
+from poise.recordings.profiles.formats import bits, form, matrices, skew
+from poise.recordings.profiles.layers import OLDER, attention, parts
+from poise.recordings.profiles.vidur import BRIDGED
 
 C = pl.col
 SOURCE = "fidelity/op_profiles"

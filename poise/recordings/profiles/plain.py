@@ -9,7 +9,7 @@ from poise.cost.collective import Line, Link, all_gather, all_reduce, all_to_all
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import link_of
 from poise.cost.operator import OPERATORS
-from poise.validation.profiles.fitting import Floats, columns
+from poise.recordings.profiles.fitting import Floats, columns
 
 _STREAM = {"bf16": "bf16", "int8": "int8", "int8_wo": "int8", "int4_wo": "int4", "nvfp4": "fp4"}
 _PRODUCT = {"int8": "int8", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
