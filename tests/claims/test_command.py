@@ -209,8 +209,8 @@ def test_changed_code_changes_the_digest_and_changed_words_do_not(tmp_path: Path
     two.rename(tmp_path / "three.py")
     assert find.fingerprint([one, tmp_path / "three.py"], tmp_path) != before
     code = 'X = "# no comment"\n\n\ndef double(x):\n    return 2 * x\n'
-    said = '"""What X is."""\nX = "# no comment"  # why\n"""More of X."""\ndef double(x):\n    """Twice.\n\n    Of x."""\n    return 2 * x\n'
-    assert find.code(said) == find.code(code) != find.code(code.replace("2", "3"))
+    said = code.replace("\n\n\n", "  # why\n").replace("(x):\n", '(x):\n    """Twice.\n\n    Of x."""\n')
+    assert find.code('"""Of X."""\n' + said) == find.code(code) != find.code(code.replace("2", "3"))
     assert find.code(code) != find.code(code.replace("# no", "# a"))
 
 
