@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from poise.core.errors import InvalidTransition
 
 if TYPE_CHECKING:
+    from poise.core.action import Entry
     from poise.core.engine.runs import Path, Run
-    from poise.core.records.attribution import Attribution
 
 
 class Phase:
@@ -80,6 +80,22 @@ NO_TOOL: Final = -1
 """`Sequence.tool`: the answer calls no tool; its session ends with it."""
 
 
+class Account(Protocol):
+    """Where a sequence reports its phases and its work, so that its time can be charged.
+
+    swap, wire_at: picoseconds of swapping not yet charged, and when its KV gets onto the link.
+    """
+
+    swap: int
+    wire_at: int
+
+    def move(self, sequence: Sequence, phase: int) -> None:
+        """Its sequence enters `phase`."""
+
+    def computed(self, entry: Entry, lane: Any, elapsed: int, duration: int) -> None:
+        """`elapsed` picoseconds of a step of `duration` in which it had `entry` are over."""
+
+
 class Sequence:
     """One request inside one engine: its progress and what it holds of the KV cache.
 
@@ -123,7 +139,7 @@ class Sequence:
         self.output_id = output_id
         self.tool = tool
         self.phase = Phase.WAITING
-        self.account: Attribution | None = None
+        self.account: Account | None = None
         self.computed = 0
         self.chunk = 0
         self.layer = 0

@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from poise.core.errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from poise.cost.term import Over, Term
 
 TAKEN = {
     "prompts": "how prompts are computed",
@@ -24,14 +19,14 @@ TAKEN = {
 """What a term may take into its own hands."""
 
 
-def check_terms(terms: Sequence[Term | Over]) -> None:
+def check_terms(terms: Sequence[object]) -> None:
     """Raise ScenarioError for two terms that exclude one another, or whose order lets one of them go unheard."""
     for one, two in combinations(terms, 2):
         _check_apart(one, two)
         _check_order(one, two)
 
 
-def _check_apart(one: Term | Over, two: Term | Over) -> None:
+def _check_apart(one: object, two: object) -> None:
     """Neither order would do."""
     names = f"{type(one).__name__} and {type(two).__name__}"
     both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
@@ -45,7 +40,7 @@ def _check_apart(one: Term | Over, two: Term | Over) -> None:
             raise ScenarioError(f"terms {names}: {_lost(over, other)}; keep one of them")
 
 
-def _check_order(one: Term | Over, two: Term | Over) -> None:
+def _check_order(one: object, two: object) -> None:
     """The other order would do."""
     before, behind = type(one).__name__, type(two).__name__
     if hasattr(one, "over"):
@@ -60,15 +55,15 @@ def _check_order(one: Term | Over, two: Term | Over) -> None:
         )
 
 
-def _takes(term: Term | Over) -> set[str]:
+def _takes(term: object) -> set[str]:
     return {*getattr(term, "takes", ())}
 
 
-def _drops(one: Term | Over, two: Term | Over) -> bool:
+def _drops(one: object, two: object) -> bool:
     """Whether `one`, asked later, counts KV blocks anew that `two` has counted."""
     return "KV" in _takes(one) and hasattr(two, "held")
 
 
-def _lost(one: Term | Over, two: Term | Over) -> str:
+def _lost(one: object, two: object) -> str:
     """What would come of that."""
     return f"{type(one).__name__} counts KV blocks by itself, without what {type(two).__name__} takes of them"

@@ -11,15 +11,12 @@ from poise.recordings.calibrate import Calibration
 from poise.recordings.cluster import present
 from poise.recordings.recording import Recorded
 from poise.recordings.reproduce import Reproduction
-from poise.recordings.whatif import RECORDED, WhatIf
+from poise.recordings.whatif import FIGURES, RECORDED, WhatIf
 from poise.report.difference import percent
-from poise.report.figures import ATTAINMENT, E2E, TPOT, TTFT, Figure
+from poise.report.figures import ATTAINMENT, Figure
 from poise.report.intervals import Interval
 from poise.report.table import show
 from poise.report.wording import MISSING, belief_line, duration, write
-
-FIGURES: tuple[Figure, ...] = (TTFT[0], TTFT[1], TTFT[4], TPOT[0], TPOT[4], E2E[0], E2E[4])
-"""The figures that are set side by side."""
 
 MEANING = {
     "step_s": "a step",

@@ -26,7 +26,7 @@ from poise.recordings.cluster import cluster_of
 from poise.recordings.control import FLEET, policy_of
 from poise.recordings.recording import Recorded
 from poise.recordings.reproduce import Reproduction, reproduce
-from poise.report.figures import E2E, Figure
+from poise.report.figures import E2E, TPOT, TTFT, Figure
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.verdict import REACH
@@ -35,6 +35,9 @@ from poise.scenario.compare.cell import Cell, Task, cell_of, run_of, simulated
 from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.study import Place, Setting, Study
 from poise.scenario.compare.uncertainty import paired
+
+FIGURES: tuple[Figure, ...] = (TTFT[0], TTFT[1], TTFT[4], TPOT[0], TPOT[4], E2E[0], E2E[4])
+"""The figures that are set side by side."""
 
 RECORDED = "as recorded"
 """The label of the recorded policies."""
@@ -141,8 +144,6 @@ class WhatIf:
         }
 
     def _told(self, name: str) -> dict[str, Any]:
-        from poise.recordings.show import FIGURES
-
         gaps = {figure.name: self.difference(name, figure) for figure in (self.asked.by, *FIGURES)}
         return {
             "verdict": self.verdict(name),

@@ -9,7 +9,7 @@ than the time that passed. Everything is a difference of instants or a sum of in
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from poise.core.engine.slowness import excess
 from poise.core.records.blame import (
@@ -30,14 +30,16 @@ from poise.core.records.blame import (
     RETRY,
     SLOW,
     TRANSFER,
+    Blame,
 )
 from poise.core.request import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from poise.core.action import Entry
     from poise.core.engine.lane import LaneState
     from poise.core.engine.replica import Replica
-    from poise.core.records.attributions import Attributions
     from poise.core.request import RequestView, Sequence
 
 BY_PHASE: Final = -1
@@ -48,6 +50,24 @@ def capped_sum(first: int, last: int, cap: int) -> int:
     """Σ min(c, cap) over the whole numbers first ≤ c ≤ last."""
     below = max(0, min(last, cap) - first + 1)
     return below * (2 * first + below - 1) // 2 + (last - first + 1 - below) * cap
+
+
+class Clock(Protocol):
+    """Whoever knows what time it is."""
+
+    now: int
+
+
+class Accounts(Protocol):
+    """What the accounts of a run share: `Attributions`."""
+
+    blame: Blame
+    clock: Clock
+    served: Callable[[RequestView], bool]
+
+    def alone(self, lane: LaneState, chunk: tuple[int, int, int, int]) -> int:
+        """Picoseconds of one chunk alone on a lane."""
+        ...
 
 
 class Attribution:
@@ -72,7 +92,7 @@ class Attribution:
     replica: Replica
     start: int
 
-    def __init__(self, request: RequestView, accounts: Attributions) -> None:
+    def __init__(self, request: RequestView, accounts: Accounts) -> None:
         self._accounts = accounts
         self._clock = clock = accounts.clock
         self.request = request

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from poise.core.estimate import Chunk, StepShape
-from poise.core.records.attribution import Attribution
+from poise.core.records.attribution import Attribution, Clock
 from poise.core.records.blame import Blame
 from poise.core.records.detailed import LoggedAttribution
 from poise.core.request import Phase, RequestView
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 1 << 16
 """Chunks whose time alone is remembered."""
-
-
-class Clock(Protocol):
-    """Whoever knows what time it is."""
-
-    now: int
 
 
 class Attributions:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from poise.core.records.attribution import Attribution
+from poise.core.records.attribution import Accounts, Attribution
 from poise.core.request import Phase
 
 if TYPE_CHECKING:
     from poise.core.action import Entry
     from poise.core.engine.lane import LaneState
     from poise.core.engine.replica import Replica
-    from poise.core.records.attributions import Attributions
     from poise.core.records.request_log import RequestLog
     from poise.core.request import RequestView, Sequence
 
@@ -21,7 +20,7 @@ class LoggedAttribution(Attribution):
 
     __slots__ = ("diary",)
 
-    def __init__(self, request: RequestView, accounts: Attributions, diary: RequestLog) -> None:
+    def __init__(self, request: RequestView, accounts: Accounts, diary: RequestLog) -> None:
         super().__init__(request, accounts)
         self.diary = diary
 

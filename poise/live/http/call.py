@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from poise.live.http.upstream import Upstream
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
 
@@ -54,6 +51,19 @@ class ResponseHandler(Protocol):
         """There will be no complete answer."""
 
 
+class Carrier(Protocol):
+    """The connection that a request is on."""
+
+    def drop(self) -> None:
+        """Close at once, without a callback."""
+
+    def pause(self) -> None:
+        """Read no more."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+
 class Call:
     """A request under way.
 
@@ -67,7 +77,7 @@ class Call:
         self.answered = False
         self.over = False
         self.paused = False
-        self.upstream: Upstream | None = None
+        self.upstream: Carrier | None = None
         self.opening: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from poise.live.http.call import Call, Kind
 from poise.live.http.header import end_to_end
+from poise.live.http.limits import PoolLimits
 from poise.live.http.reply import BODY, DONE, GARBAGE, HEAD, ReplyReader
 from poise.live.http.sweep import Deadline
 
-if TYPE_CHECKING:
-    from poise.live.http.pool import Pool
+
+class Keeper(Protocol):
+    """Owns the connections to an engine, as a `Pool` does."""
+
+    limits: PoolLimits
+
+    def join(self, upstream: Upstream) -> None:
+        """A connection is open."""
+
+    def keep(self, upstream: Upstream) -> bool:
+        """An answer is complete: True if the connection is kept."""
+        ...
+
+    def leave(self, upstream: Upstream) -> None:
+        """A connection is closed."""
 
 
 class Upstream(Deadline, asyncio.Protocol):
@@ -19,7 +33,7 @@ class Upstream(Deadline, asyncio.Protocol):
 
     __slots__ = ("_call", "_given_up", "_kept", "_pool", "_reader", "_told", "_transport")
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Keeper) -> None:
         self._pool = pool
         self._reader = ReplyReader(pool.limits.header_bytes)
         super().__init__()

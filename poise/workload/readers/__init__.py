@@ -24,11 +24,12 @@ from poise.workload.readers.build import build, lengths
 from poise.workload.readers.burstgpt import BURSTGPT
 from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
 from poise.workload.readers.counts import read_profile
+from poise.workload.readers.file import load
 from poise.workload.readers.format import FIELDS, NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
 from poise.workload.readers.mooncake import MOONCAKE
-from poise.workload.readers.raw import Raw, load
+from poise.workload.readers.raw import Raw
 from poise.workload.readers.text2sql import AGENT_STEPS
 from poise.workload.table import Workload
 

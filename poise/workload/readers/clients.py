@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from poise.core.errors import TraceError
 from poise.workload.clients import MEDIA, Clients
 from poise.workload.readers.columns import codes, numbers
+from poise.workload.readers.file import load
 from poise.workload.readers.ledger import Ledger
-from poise.workload.readers.raw import Raw, load
+from poise.workload.readers.raw import Raw
 
 Floats = NDArray[np.float64]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from poise.workload.readers.raw import Raw
+from poise.workload.readers.raw import Raw
 
 FIELDS = {
     "arrival_s": "seconds from the start",
