@@ -199,10 +199,7 @@ RINGS: dict[str, set[str]] = {
     "pipeline.text": {"pipeline.csv"},
     "plan.training.plan": {"plan.training.output"},
     "scenario.compare.answer": {"scenario.compare.show"},
-    "scenario.compare.command": {"scenario.compare.merge"},
     "scenario.run": {"scenario.stories"},
-    "scenario.step.command": {"scenario.command", "scenario.compare.command"},
-    "scenario.tournament.command": {"scenario.compare.command"},
 }
 """The imports that close a ring of modules, those for types and those inside functions included. It may only shrink."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,48 +12,11 @@ from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.core.spec import Device, Format
+    from poise.plan.options import PlanOptions
     from poise.plan.plan import Plan, PlanQuestion
     from poise.plan.trial import Trial
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of `poise plan`; `json` is a file or `-`."""
-
-    traffic: Path | None
-    model: str
-    slo: str
-    devices: str
-    minimize: str
-    budget: float | None
-    power_w: float | None
-    cap_w: str | None
-    prices: Path | None
-    formats: str
-    kv: str
-    engine: str
-    rate: float | None
-    prompt_tokens: str | None
-    output_tokens: str | None
-    sets: list[str]
-    requests: int
-    seeds: int
-    widest: int
-    no_split: bool
-    no_mix: bool
-    scale: bool | None
-    start: str | None
-    jobs: str | None
-    ray: str | None
-    time_s: float | None
-    json: str | None
-    out: Path | None
-    hosts: str | None
-    checkpoints: list[str]
-    images: list[str]
-    quiet: bool
 
 
 def plan_fleet(options: PlanOptions) -> bool:
@@ -61,10 +24,9 @@ def plan_fleet(options: PlanOptions) -> bool:
     from poise.experiment.progress import Bars
     from poise.experiment.workers import workers_of
     from poise.plan.plan import SearchOptions, plan
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json, check_writable
 
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     workers, places = workers_of(options.jobs, options.ray), _places(options)
@@ -101,7 +63,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     prices, basis = _prices(options, devices)
     return PlanQuestion(
         source=Source(
-            options.traffic, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
+            options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
             _length(options.output_tokens, "--output-tokens"), options.sets,
         ),
         model=model(options.model),

@@ -22,12 +22,13 @@ from poise.recordings.whatif import RECORDED, WhatIfQuestion, whatif
 from poise.report.figures import E2E, deciding
 from poise.scenario.policy_spec import Choice, choice, labels
 from poise.scenario.read import parse_value
-from poise.scenario.write import check_writable, put_json, write_json
+from poise.scenario.write import check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.experiment.progress import Meter
     from poise.recordings.calibrate import Calibration
     from poise.recordings.engine_logs.command import Of
+    from poise.recordings.options import RecordingOptions
     from poise.recordings.recording import Recorded
     from poise.recordings.whatif import WhatIf
 
@@ -40,23 +41,6 @@ class Fit:
     out: Path | None = None
     prior: Path | None = None
     json: str | None = None
-    quiet: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingOptions:
-    """The options of `poise whatif`; `json` is a file or `-`."""
-
-    recording: Path
-    routers: tuple[str, ...] = ()
-    policies: tuple[str, ...] = ()
-    replicas: int | None = None
-    cost: Path | None = None
-    by: str | None = None
-    jobs: str | None = None
-    ray: str | None = None
-    json: str | None = None
-    out: Path | None = None
     quiet: bool = False
 
 
@@ -198,8 +182,7 @@ def _chosen(text: str, option: str) -> Choice:
 
 def _check_places(json: str | None, out: Path | None) -> None:
     """Find out what cannot be written before any work is done."""
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    check_json(json)
     if out is not None:
         check_writable(out, "--out", folder=True)
 

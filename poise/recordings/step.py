@@ -13,15 +13,14 @@ from poise.recordings.output import spoken
 from poise.report.files import replacing
 from poise.report.table import show
 from poise.runtime.recording import Recording, costs_of
-from poise.scenario.write import check_writable, put_json
+from poise.scenario.write import check_json, check_writable, put_json
 
 _OPTIONS = ("f", "b", "w", "comm")
 
 
 def calibrate_step(fit: Fit) -> None:
     """Read the recording, print what follows from it, and write its costs and figures where asked."""
-    if fit.json is not None and fit.json != "-":
-        check_writable(Path(fit.json), "--json")
+    check_json(fit.json)
     if fit.out is not None:
         check_writable(fit.out, "--out")
     recording = Recording.load(fit.recording)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from poise.core.errors import UserError
 
 
-def to_json(told: dict[str, Any]) -> str:
+def to_json(told: Any) -> str:
     """Plain data as JSON text; a number that is none is null."""
     return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -19,24 +17,9 @@ if TYPE_CHECKING:
     from poise.scenario.build import Problem
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.demo import Demo
+    from poise.scenario.options import SimulateOptions
     from poise.scenario.outcome import Outcome
     from poise.scenario.override import Override
-
-
-@dataclass(frozen=True, slots=True)
-class SimulateOptions:
-    """The options of `poise simulate`; `json` is a file or `-`."""
-
-    scenario: Path
-    sets: list[str]
-    routers: list[str]
-    seed: str | None
-    skip_bad: bool
-    json: str | None
-    out: Path | None
-    trace_events: Path | None
-    quiet: bool
-    blame: bool
 
 
 def simulate_file(options: SimulateOptions) -> bool:
@@ -82,10 +65,9 @@ def _shorthands(options: SimulateOptions) -> Iterator[Override]:
 
 def _check_places(options: SimulateOptions) -> None:
     """Find out what cannot be written before any work is done."""
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json, check_writable
 
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     if options.trace_events is not None:
@@ -158,12 +140,15 @@ def _show_demo(planned: Demo, comparison: Comparison) -> None:
     show_loads(comparison, title=f"{title(planned.cluster)}; load 1 is {planned.one}")
 
 
-def show_listing(what: str, as_json: bool) -> None:
-    """Print what Poise knows by name."""
+def show_listing(what: str, json: str | None) -> None:
+    """Print what Poise knows by name, or write it as JSON to a file or standard output (`-`)."""
     from poise.scenario.listing import LISTINGS
 
     listing = LISTINGS[what]()
-    if as_json:
-        print(json.dumps(listing.data, indent=2, ensure_ascii=False))
-    else:
+    if json is not None:
+        from poise.scenario.write import check_json, put_json
+
+        check_json(json)
+        put_json(listing.data, json)
+    if json != "-":
         listing.show()

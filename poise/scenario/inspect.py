@@ -38,7 +38,6 @@ def show_story(run: Path, request: int, router: str | None, sets: list[str], jso
 
 def _check(json: str | None) -> None:
     """Find out what cannot be written before any work is done."""
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json
 
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    check_json(json)

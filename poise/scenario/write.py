@@ -30,13 +30,19 @@ def check_writable(path: Path, option: str, *, folder: bool = False) -> None:
         raise UserError(f"{option} {path}: is a folder; give the name of a file in it")
 
 
-def write_json(told: dict[str, Any], path: Path) -> None:
+def check_json(place: str | None) -> None:
+    """Raise UserError, before any work is done, when the file that `--json` names cannot be written."""
+    if place is not None and place != "-":
+        check_writable(Path(place), "--json")
+
+
+def write_json(told: Any, path: Path) -> None:
     """Write the result JSON, whole or not at all."""
     with replacing(path) as file:
         file.write(to_json(told).encode())
 
 
-def put_json(told: dict[str, Any], place: str | None) -> None:
+def put_json(told: Any, place: str | None) -> None:
     """JSON to where `--json` says: a file, standard output for `-`, or nowhere."""
     if place == "-":
         sys.stdout.write(to_json(told))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from poise.core.errors import TraceError
 from poise.workload import read
-from poise.workload.readers import inflate as subject
 from poise.workload.readers import file
+from poise.workload.readers import inflate as subject
 from poise.workload.readers.inflate import MOST_FOLD, inflate, most_bytes, zstd_bytes
 
 FILE = Path("t.csv.gz")

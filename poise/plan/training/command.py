@@ -308,10 +308,9 @@ def _limit(text: str) -> list[Fraction] | Fraction:
 
 
 def _writable(json: str | None, *files: Path | None) -> None:
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json, check_writable
 
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    check_json(json)
     for file, option in zip(files, ("--csv", "--timeline", "--page", "--out"), strict=False):
         if file is not None:
             check_writable(file, option)

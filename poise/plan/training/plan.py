@@ -20,7 +20,7 @@ from poise.plan.training.servers import GBIT, Ordered, ordered, read_bandwidths
 from poise.plan.training.sites import Joined, joined, read_sites
 from poise.plan.training.space import Space
 from poise.report.table import show
-from poise.scenario.write import check_writable, put_json
+from poise.scenario.write import check_json, put_json
 from poise.sim.step.layout import simulated
 
 HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
@@ -62,8 +62,7 @@ class TrainPlanQuestion:
 
 def plan_training(ask: TrainPlanQuestion) -> None:
     """Search and tell; ScenarioError where nothing fits, with the nearest miss and what would."""
-    if ask.json not in (None, "-"):
-        check_writable(Path(ask.json or ""), "--json")
+    check_json(ask.json)
     measured = None if ask.bandwidths is None else read_bandwidths(ask.bandwidths)
     job = job_of(ask)
     sites = read_sites(job, ask.also)

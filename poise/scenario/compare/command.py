@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.experiment.progress import Bars
-from poise.experiment.run import Shard, shard_of
+from poise.experiment.run import shard_of
 from poise.experiment.workers import workers_of
 from poise.scenario.build import Problem, build
 from poise.scenario.checks import decides_by
 from poise.scenario.combination import check_kept
 from poise.scenario.compare.folder import RESOLVED, opened
+from poise.scenario.compare.parts import part_done
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_idle
@@ -24,33 +25,12 @@ from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
 from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
-from poise.scenario.write import about, check_writable, put_json, write_json
+from poise.scenario.write import about, check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
+    from poise.scenario.options import CompareOptions
     from poise.scenario.override import Override
-
-
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """The options of `poise compare`; `json` is a file or `-`."""
-
-    scenario: Path
-    sets: list[str]
-    policies: str | None
-    loads: str | None
-    seeds: str | None
-    by: str | None
-    find_collapse: bool
-    jobs: str | None
-    ray: str | None
-    skip_bad: bool
-    out: Path | None
-    resume: bool
-    requests: bool
-    json: str | None
-    quiet: bool
-    shard: str | None = None
 
 
 def compare_file(options: CompareOptions) -> bool:
@@ -91,19 +71,6 @@ def compare_file(options: CompareOptions) -> bool:
     comparison.provenance = facts
     _tell(options, problem, comparison)
     return comparison.interrupted
-
-
-def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bool) -> bool:
-    """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
-    from poise.scenario.compare.merge import finish_part
-
-    assert options.out is not None
-    if not interrupted:
-        finish_part(options, shard, options.out)
-    if not options.quiet:
-        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
-    return interrupted
 
 
 def study_of(problem: Problem) -> Study:
@@ -156,8 +123,7 @@ def _check_places(options: CompareOptions) -> None:
     for option, given in (("--resume", options.resume), ("--requests", options.requests)):
         if given and options.out is None:
             raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from poise.experiment.parts import finish, join
-from poise.experiment.run import Shard
-from poise.scenario.compare.command import CompareOptions, compare_file
+from poise.experiment.parts import join
+from poise.scenario.compare.command import compare_file
+from poise.scenario.options import CompareOptions
 from poise.scenario.write import check_writable
-
-_OWN = ("jobs", "ray", "out", "resume", "json", "quiet", "shard")
-"""Options in which parts may differ."""
-
-
-def finish_part(options: CompareOptions, shard: Shard, out: Path) -> None:
-    """Say in the folder of a part that it is whole, and of what."""
-    asked = {name: value for name, value in asdict(options).items() if name not in _OWN}
-    finish(out, shard, {**asked, "scenario": str(options.scenario.resolve())})
 
 
 def merge_parts(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
+    from poise.scenario.options import DemoOptions, ServeOptions
     from poise.scenario.override import Override
     from poise.scenario.serve.build import Plan
 
@@ -21,21 +20,6 @@ T = TypeVar("T")
 
 EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizers", "jinja2")
 """Modules of the extra `live`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of `poise serve`."""
-
-    file: Path | None
-    sets: list[str]
-    engines: list[str]
-    router: str | None
-    shadow: str | None
-    host: str | None
-    port: str | None
-    admin_port: str | None
-    record: str | None
 
 
 def serve(options: ServeOptions) -> None:
@@ -54,18 +38,6 @@ def serve(options: ServeOptions) -> None:
     start_log(log.level, log.format)
     (router,) = planned.policies["router"]
     in_loop(run(planned, partial(_say_ready, router), read))
-
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options of `poise demo-live`."""
-
-    out: Path
-    router: str
-    seconds: float
-    port: int
-    admin_port: int
-    browser: bool
 
 
 def show_live(options: DemoOptions) -> bool:

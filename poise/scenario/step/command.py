@@ -15,14 +15,14 @@ from poise.experiment.run import Shard
 from poise.experiment.store import Store, check_free, check_same, digest
 from poise.experiment.workers import Workers
 from poise.report.files import replacing, to_json
+from poise.scenario.compare.parts import part_done
 from poise.scenario.read import parse_value
 from poise.scenario.step.read import StepQuestion, read
 from poise.scenario.step.show import as_dict, show_all, show_one
-from poise.scenario.write import check_writable, put_json, write_json
+from poise.scenario.write import check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
-    from poise.scenario.command import SimulateOptions
-    from poise.scenario.compare.command import CompareOptions
+    from poise.scenario.options import CompareOptions, SimulateOptions
     from poise.scenario.override import Override
 
 BASIS = "step.json"
@@ -49,8 +49,6 @@ def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None
             progress=None if options.quiet else bars,
         )
     if shard is not None:
-        from poise.scenario.compare.command import part_done
-
         return part_done(options, shard, len(comparison.cells), comparison.interrupted)
     if not options.quiet and options.json != "-":
         show_all(asked, comparison)
@@ -95,8 +93,7 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
 
 def _check_places(json: str | None, out: Path | None) -> None:
     """Find out what cannot be written before any work is done."""
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    check_json(json)
     if out is not None:
         check_writable(out, "--out", folder=True)
 
