@@ -10,114 +10,29 @@ import typer
 
 from poise.cli.reading import reads
 from poise.cli.spelled import renamed
+from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions
 from poise.runtime.options import RunOptions
 from poise.scenario.options import Json
 
 app = typer.Typer(help="Plan training runs; make, check, compare and run pipeline schedules.", no_args_is_help=True)
 
-Ranks = Annotated[int, typer.Option(metavar="P", help="Pipeline ranks.", min=1)]
-Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step.", min=1)]
-Chunks = Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)]
-_EACH = "one number, or one per stage, as in 1,1,1.5"
-_SAME = "in the format of --f"
-ForwardTime = Annotated[str, typer.Option("--f", metavar="T,…", help=f"Time of a forward pass: {_EACH}.")]
-InputTime = Annotated[str, typer.Option("--b", metavar="T,…", help=f"Time of an input-gradient pass, {_SAME}.")]
-WeightTime = Annotated[str, typer.Option("--w", metavar="T,…", help=f"Time of a weight-gradient pass, {_SAME}.")]
-LinkTime = Annotated[str, typer.Option("--comm", metavar="T,…", help=f"Time of a message to the next rank, {_SAME}.")]
-ShardTime = Annotated[str, typer.Option("--s", metavar="T,…", help="Time of vocabulary pass S on each rank.")]
-RestTime = Annotated[str, typer.Option("--t", metavar="T,…", help="Time of vocabulary pass T on each rank.")]
-BarrierTime = Annotated[
-    str, typer.Option("--barrier", metavar="T", help="Time of a barrier between vocabulary passes.")
-]
-AwayTime = Annotated[
-    str | None,
-    typer.Option(
-        "--offload", metavar="T,…", help="Time to copy a stage's activations to the host; default (f + b + w) / 2."
-    ),
-]
-BackTime = Annotated[
-    str | None, typer.Option("--reload", metavar="T,…", help="Time to copy them back, in the same format.")
-]
-Limit = Annotated[
-    str | None,
-    typer.Option("--memory-limit", metavar="X,…", help="Most activations per rank, in microbatches of a full stage."),
-]
-By = Annotated[str | None, typer.Option("--by", metavar="makespan|span", help="What searching schedulers minimize.")]
-CostsFile = Annotated[
-    Path | None, typer.Option("--costs", metavar="FILE", help="Costs that `poise calibrate` fitted to a recorded step.")
-]
-
 
 @app.command("schedule", cls=renamed(stages="ranks", save="out"))
-def schedule(
-    name: Annotated[str, typer.Argument(help="The schedule, as in zb_v.", metavar="NAME")],
-    ranks: Ranks,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    costs: CostsFile = None,
-    s: ShardTime = "0",
-    t: RestTime = "0",
-    barrier: BarrierTime = "0",
-    offload: AwayTime = None,
-    reload: BackTime = None,
-    memory_limit: Limit = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the schedule, as in alive=6."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule, as .json or .txt.")] = None,
-    by: By = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule as PyTorch's CSV.")] = None,
-    communications: Annotated[
-        bool, typer.Option("--communications", help="Include sends, receives and reductions in the CSV.")
-    ] = False,
-    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline.")] = None,
-    page: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with timeline and memory.")
-    ] = None,
-    beside: Annotated[str, typer.Option(metavar="NAME,…", help="Other schedules to compare with.")] = "",
-    json: Json = None,
-) -> None:
+@reads(ScheduleOptions)
+def schedule(options: ScheduleOptions) -> None:
     """Make a schedule, check it, and print its step time and memory."""
-    from poise.plan.training.command import Beyond, Files, TrainOptions, make_schedule
+    from poise.plan.training.command import make_schedule
 
-    beyond = Beyond(s, t, barrier, offload, reload)
-    options = TrainOptions(
-        ranks, microbatches, chunks, f, b, w, comm, memory_limit, json, beyond, tuple(given or ()), by, costs
-    )
-    make_schedule(name, options, Files(csv, communications, timeline, page, beside, out))
+    make_schedule(options)
 
 
 @app.command("schedules", cls=renamed(stages="ranks"))
-def schedules(
-    ranks: Ranks,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    costs: CostsFile = None,
-    s: ShardTime = "0",
-    t: RestTime = "0",
-    barrier: BarrierTime = "0",
-    offload: AwayTime = None,
-    reload: BackTime = None,
-    memory_limit: Limit = None,
-    by: By = None,
-    json: Json = None,
-) -> None:
+@reads(SchedulesOptions)
+def schedules(options: SchedulesOptions) -> None:
     """Compare all schedules for one pipeline."""
-    from poise.plan.training.command import Beyond, TrainOptions, compare_schedules
+    from poise.plan.training.command import compare_schedules
 
-    beyond = Beyond(s, t, barrier, offload, reload)
-    compare_schedules(
-        TrainOptions(ranks, microbatches, chunks, f, b, w, comm, memory_limit, json, beyond, by=by, costs_file=costs)
-    )
+    compare_schedules(options)
 
 
 @app.command("check")
