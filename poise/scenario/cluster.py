@@ -35,6 +35,7 @@ from poise.scenario.schema import (
     StartupSection,
     TermsSection,
 )
+from poise.scenario.section import Section
 
 SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
@@ -156,29 +157,22 @@ def _located(loaded: Loaded, path: Path, said: str) -> UserError:
 
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
-    made = Pool(
-        model=_model(loaded, pool, path),
-        device=_device(loaded, pool, path),
-        replicas=pool.replicas,
-        tensor=pool.tensor,
-        pipeline=pool.pipeline,
-        expert=pool.expert,
-        data=pool.data,
-        role=pool.role,
-        weights=pool.weights,
-        kv=pool.kv,
-        price_per_hour=pool.price,
-        name=pool.name,
-        engine=_engine(engine_of(loaded.scenario, pool)),
-        start_s=pool.start_s,
-        min_replicas=pool.min_replicas,
-        max_replicas=pool.max_replicas,
-        prewarmed=pool.prewarmed,
-        power_cap_w=pool.power_cap_w or 0.0,
-        tenants=tuple(pool.tenants),
-        link_bw=(pool.link_gb_s or 0.0) * 1e9,
-    )
+    made = Pool(**_alike(pool, Pool) | {
+        "model": _model(loaded, pool, path),
+        "device": _device(loaded, pool, path),
+        "price_per_hour": pool.price,
+        "engine": _engine(engine_of(loaded.scenario, pool)),
+        "startup": None,  # once its weights are known
+        "power_cap_w": pool.power_cap_w or 0.0,
+        "tenants": tuple(pool.tenants),
+        "link_bw": (pool.link_gb_s or 0.0) * 1e9,
+    })  # fmt: skip
     return on_ranks(made)
+
+
+def _alike(section: Section, spec: type) -> dict[str, Any]:
+    """The fields that a section shares by name with the description that it becomes."""
+    return {each.name: getattr(section, each.name) for each in fields(spec) if each.name in type(section).model_fields}
 
 
 def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) -> Startup:
@@ -191,10 +185,7 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
             said = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
             raise loaded.places.error((*path, "startup", "weights_from"), said)
         seconds = footprint(pool).weights * pool.devices / rate
-    return Startup(
-        section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.connect_s,
-        section.sigma,
-    )  # fmt: skip
+    return Startup(**_alike(section, Startup) | {"weights_s": seconds})
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:
@@ -244,18 +235,9 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
 
 
 def _engine(section: EngineSection) -> Engine:
-    return Engine(
-        name=section.name,
-        version=Engine().version if section.name == Engine().name else "not stated",
-        token_budget=section.token_budget,
-        max_sequences=section.max_sequences,
-        block_tokens=section.block_tokens,
-        prefix_caching=section.prefix_caching,
-        memory_fraction=section.memory_fraction,
-        kv_blocks=section.kv_blocks,
-        reserve_prompt=section.reserve_prompt,
-        host_kv_bytes=round(section.host_kv_gb * 1e9),
-        swap_launch_s=section.swap_launch_us / 1e6,
-        first_token=section.first_token,
-        lanes=tuple(Lane(each.name, each.prefill, each.decode, each.share) for each in section.lanes),
-    )
+    return Engine(**_alike(section, Engine) | {
+        "version": Engine().version if section.name == Engine().name else "not stated",
+        "host_kv_bytes": round(section.host_kv_gb * 1e9),
+        "swap_launch_s": section.swap_launch_us / 1e6,
+        "lanes": tuple(Lane(**_alike(each, Lane)) for each in section.lanes),
+    })  # fmt: skip

@@ -15,6 +15,7 @@ from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
+from poise.core.spec import FaultKind, Format, Role
 from poise.core.spec import Lane as CoreLane
 from poise.cost.drafted import ACCEPTANCE
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
@@ -22,9 +23,6 @@ from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 
 _ENGINE, _LANE, _BELIEF = CoreEngine(), CoreLane(), CoreBelief()
-
-
-Format = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 
 
 class LaneSection(Section):
@@ -152,7 +150,7 @@ class PoolSection(Section):
     pipeline: Whole = Field(default=1, ge=1, description="the pipeline-parallel degree in devices")
     expert: Whole = Field(default=1, ge=1, description="the expert-parallel degree in devices")
     data: Whole = Field(default=1, ge=1, description="the data-parallel degree within one instance")
-    role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what the instances compute")
+    role: Role = Field(default="mixed", description="what the instances compute")
     weights: Format = Field(default="bf16", description="the format of the weights")
     kv: Format = Field(default="bf16", description="the format of the KV cache")
     price: float | None = Field(default=None, ge=0, description="dollars per device-hour")
@@ -191,9 +189,7 @@ class FaultSection(Section):
     """Something that happens to a replica."""
 
     at_s: float = Field(ge=0, description="the second at which it happens")
-    kind: Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"] = Field(
-        description="what happens to the replica"
-    )
+    kind: FaultKind = Field(description="what happens to the replica")
     replica: Whole = Field(ge=0, description="the replica's number, counted over all pools from 0")
     notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
     for_s: float = Field(
