@@ -199,7 +199,7 @@ RINGS: dict[str, set[str]] = {
     "pipeline.text": {"pipeline.csv"},
     "plan.training.plan": {"plan.training.output"},
     "scenario.compare.answer": {"scenario.compare.show"},
-    "scenario.run": {"scenario.stories"},
+    "scenario.run": {"scenario.story"},
 }
 """The imports that close a ring of modules, those for types and those inside functions included. It may only shrink."""
 

@@ -133,7 +133,7 @@ def diff(
     ] = None,
 ) -> None:
     """Compare two runs: which part of latency changed, by how much and for which requests."""
-    from poise.scenario.inspect import show_difference
+    from poise.scenario.diff import show_difference
 
     show_difference(before, after, sets or [], json_file)
 
@@ -151,7 +151,7 @@ def story(
     ] = None,
 ) -> None:
     """Show the events of one request and where its time went."""
-    from poise.scenario.inspect import show_story
+    from poise.scenario.story import show_story
 
     show_story(run, request, router, sets or [], json_file)
 

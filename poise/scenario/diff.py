@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
+from poise.experiment.progress import Bars
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from poise.core.records.records import Run
     from poise.experiment.progress import Meter
+    from poise.policies import Policies
     from poise.report.diff import Diff
+    from poise.scenario.build import Problem
+    from poise.workload import Workload
 
 RESOLVED = "scenario.resolved.yaml"
 REQUESTS = "requests.parquet"
@@ -49,6 +54,19 @@ def compare(
     return one, other, diff(one.requests, other.requests, warmup_s=max(one.warmup_s, other.warmup_s))
 
 
+def show_difference(before: Path, after: Path | None, sets: list[str], json: str | None) -> None:
+    """Compare two runs; print what came of it, or write it as JSON."""
+    from poise.report.difference import sentence, show_diff
+    from poise.scenario.write import check_json, put_json
+
+    check_json(json)
+    with Bars() as bars:
+        one, other, diff = compare(before, after, sets, bars)
+    put_json({"a": one.name, "b": other.name, "sentence": sentence(diff), **diff.as_dict()}, json)
+    if json != "-":
+        show_diff(diff, (one.name, other.name))
+
+
 def _is_scenario(path: Path) -> bool:
     return path.suffix.lower() in YAML
 
@@ -65,16 +83,26 @@ def simulated(path: Path, sets: list[str], progress: Meter | None = None) -> Sid
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.run import first_seed, only_bundle
+    from poise.scenario.run import only_bundle
 
     problem = build(load(path, sets))
-    label, policies = only_bundle(problem)
-    workload = problem.traffic.make(problem.seeds[0])
-    progress = None if progress is None else partial(progress, label)
-    run = first_seed(problem, policies, workload, blame=True, progress=progress)
+    bundle, workload = only_bundle(problem), problem.traffic.make(problem.seeds[0])
+    run = once(problem, bundle, workload, progress, blame=True)
+    return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)
+
+
+def once(
+    problem: Problem, bundle: tuple[str, Policies], workload: Workload, progress: Meter | None, **keep: Any
+) -> Run:
+    """The first seed under one label's policies; KeyboardInterrupt where the user stops it."""
+    from poise.scenario.run import first_seed
+
+    label, policies = bundle
+    meter = None if progress is None else partial(progress, label)
+    run = first_seed(problem, policies, workload, progress=meter, **keep)
     if run.interrupted:
         raise KeyboardInterrupt
-    return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)
+    return run
 
 
 def named(path: Path, sets: list[str]) -> str:

@@ -66,7 +66,7 @@ def run(problem: Problem, *, keep: Keep | None = None, progress: Meter | None = 
                 outcome.interrupted = True
                 break
         if keep.timeline and outcome.first is not None and not outcome.interrupted:
-            from poise.scenario.stories import stories
+            from poise.scenario.story import stories
 
             outcome.stories = stories(problem, policies, first, outcome.first, _metered(progress, stop, "stories"))
     return outcome

@@ -1,14 +1,14 @@
-"""`poise story`: a run is simulated again with a diary of one request, which costs nothing until somebody asks."""
+"""Stories of requests: a run is simulated again with their diaries, which cost nothing until they are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
-from poise.scenario.diff import REQUESTS, RESOLVED, YAML, read_requests
+from poise.experiment.progress import Bars
+from poise.scenario.diff import REQUESTS, RESOLVED, YAML, named, once, read_requests
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from poise.policies import Policies
     from poise.report.story import Story
     from poise.scenario.build import Problem
+    from poise.workload import Workload
+
+MOST = 50_000
+"""Requests of a run beyond which it is not simulated again for its stories."""
+
+
+def show_story(run: Path, request: int, router: str | None, sets: list[str], json: str | None) -> None:
+    """Tell the life of a request; print it, or write it as JSON."""
+    from poise.report.story import show_lines
+    from poise.scenario.write import check_json, put_json
+
+    check_json(json)
+    with Bars() as bars:
+        story = tell(run, request, router, sets, bars)
+    put_json({"run": named(run, sets), **story.as_dict()}, json)
+    if json != "-":
+        show_lines(story, f"Request {request} of {named(run, sets)}")
 
 
 def tell(
@@ -33,21 +50,17 @@ def tell(
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.run import first_seed
 
     file = _scenario(path)
     if sets and path.is_dir():
         raise UserError(f"--set changes a scenario, and {path} is a result; give the scenario, as in {file}")
     problem = build(load(file, sets))
-    label, policies = _bundle(problem, path, router)
+    bundle = _bundle(problem, path, router)
     workload = problem.traffic.make(problem.seeds[0])
     if not 0 <= request < len(workload):
         raise _unknown(path, request, len(workload))
     diary = RequestLog(request)
-    progress = None if progress is None else partial(progress, label)
-    run = first_seed(problem, policies, workload, diary=diary, progress=progress)
-    if run.interrupted:
-        raise KeyboardInterrupt
+    run = once(problem, bundle, workload, progress, diary=diary)
     frame = requests_frame(run, workload)
     row = _row(frame, request)
     if row is None:
@@ -76,6 +89,33 @@ def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) 
         {part: sum(typical[stretch][part] for stretch in STRETCHES) for part in PARTS},
         int(finished(run, warmup_s).sum()),
     )
+
+
+def stories(
+    problem: Problem, policies: Policies, workload: Workload, run: Run, progress: Callable[[int, int], None]
+) -> dict[int, Story]:
+    """The stories of the slowest requests of `run`, that of the first seed, by number.
+
+    None of a run of more than `MOST` requests, nor when the user stops it meanwhile.
+    """
+    from poise.core.records.request_log import RequestLogs
+    from poise.report.requests import requests_frame
+    from poise.report.worst import as_rows, worst
+    from poise.scenario.run import first_seed
+
+    rows = {int(row["request"] or 0) for each in worst(run, problem.warmup_s).values() for row in as_rows(each)}
+    if not rows or len(workload) > MOST:
+        return {}
+    diaries = RequestLogs(sorted(rows))
+    again = first_seed(problem, policies, workload, diary=diaries, progress=progress)
+    if again.interrupted:
+        return {}
+    frame = requests_frame(again, workload)
+    chosen = frame.filter(frame["request"].is_in(list(diaries.logs)))
+    return {
+        row["request"]: story_of(diaries.logs[row["request"]], again, row, problem.warmup_s)
+        for row in chosen.iter_rows(named=True)
+    }
 
 
 def _scenario(path: Path) -> Path:
