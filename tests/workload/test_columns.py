@@ -76,6 +76,15 @@ def test_what_is_named_must_be_there(columns: dict[str, str], said: str, tmp_pat
     assert said in str(error.value)
 
 
+def test_a_column_twice_is_refused_where_it_counts(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("note,arrival_s,prompt_tokens,Prompt tokens,output_tokens,note\na,0,1,2,3,b\n")
+    with pytest.raises(TraceError, match="header has 'prompt_tokens' twice, which holds prompt_tokens; rename one"):
+        ps.workload.read(file)
+    file.write_text("note,arrival_s,prompt_tokens,output_tokens,note\na,0,1,3,b\n")
+    assert rows_of(ps.workload.read(file)) == [(0.0, 1, 3)]
+
+
 def test_nested_fields_have_paths(tmp_path: Path) -> None:
     rows = [{"at": at, "u": {"in": {"text": 10 + at}, "out": 5}} for at in (0, 3)]
     found = ps.workload.read(

@@ -122,8 +122,13 @@ def _open(
     else:
         _refuse_tables(raw)
         chosen = next((each for each in FORMATS.values() if each.matches(raw.columns)), GENERIC)
+    twice = raw.twice
     raw = _prepared(chosen, raw)
-    return chosen, raw, chosen.fields(raw.columns) | named(raw.path, columns or {}, raw.columns)
+    fields = chosen.fields(raw.columns) | named(raw.path, columns or {}, raw.columns)
+    for name, source in fields.items():
+        if source.column in twice:
+            raise TraceError(f"{path}: the header has {source.column!r} twice, which holds {name}; rename one of them")
+    return chosen, raw, fields
 
 
 def _demand(raw: Raw, chosen: Format, missing: list[str]) -> None:
