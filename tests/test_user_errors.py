@@ -640,7 +640,13 @@ TRACES = [
         ["line 3", "prompt_tokens is", "skip_bad: true (--skip-bad)"],
     ),
     ("arrival_s,prompt_tokens,output_tokens\n0,10,5\nx,3,5\n", ["line 3", "arrival_s is 'x'"]),
-    ("arrival_s,prompt\n0,10\n", ["found the columns arrival_s, prompt", "output_tokens"]),
+    (
+        "arrival_s,prompt\n0,10\n",
+        [
+            "no column for prompt_tokens (tokens), output_tokens (tokens) among arrival_s, prompt",
+            "prompt_tokens: prompt",
+        ],
+    ),
     ("arrival_s,prompt_tokens,output_tokens\n", ["no rows"]),
     ("", ["the file is empty"]),
     (
