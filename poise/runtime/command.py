@@ -9,6 +9,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from poise.core.errors import RankError, UserError
+from poise.core.extras import install
 from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
 from poise.runtime.size import Size
 
@@ -39,7 +40,7 @@ def run(options: RunOptions) -> None:
     here = options.ranks and options.ranks * options.replicas * options.tensor
     job = job_of(options, processes if world is not None else here)
     if importlib.util.find_spec("torch") is None:
-        raise UserError("training needs PyTorch: pip install 'poise[torch]'")
+        raise UserError(f"training needs PyTorch; {install('torch')}")
     _writable(job)
     if job.resume:
         from poise.runtime.checkpoint import latest

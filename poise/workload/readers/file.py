@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,17 @@ def _parquet(path: Path, data: bytes, limit: int | None) -> Raw:
 
 
 def _csv(path: Path, text: str, limit: int | None) -> Raw:
-    import polars as pl
-
     text = text.lstrip("\n")
     header = text.split("\n", 1)[0]
     separator = max(",;\t", key=header.count)
+    names = Counter(map(normal, next(_records(path, text, separator))[1]))
+    twice = frozenset(name for name, count in names.items() if count > 1)
+    return replace(_table(path, text, separator, limit), twice=twice)
+
+
+def _table(path: Path, text: str, separator: str, limit: int | None) -> Raw:
+    import polars as pl
+
     try:
         table = pl.read_csv(text.encode(), infer_schema=False, n_rows=limit, separator=separator)
     except pl.exceptions.PolarsError:

@@ -20,6 +20,7 @@ class Raw:
 
     place: says where a row stands in the file ("line 17").  broken: what is wrong with rows that could not be taken
     apart at all; they are empty in every column. Lines with nothing in them are no rows.
+    twice: names that several columns of the header have, of which the first counts.
     """
 
     path: str
@@ -27,6 +28,7 @@ class Raw:
     rows: int
     place: Callable[[int], str]
     broken: dict[int, str] = field(default_factory=dict)
+    twice: frozenset[str] = frozenset()
 
 
 def numbered(row: int) -> str:
