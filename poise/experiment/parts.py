@@ -1,6 +1,6 @@
-"""Parts of an experiment that ran apart, each into a folder of its own, and how they become one folder again.
+"""Shards of an experiment that ran separately, each into its own folder, and merging them into one folder.
 
-FOLDER/part.json   which part of what was asked; written when the part is whole
+FOLDER/part.json   which shard of which experiment; written when the shard is complete
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PART = "part.json"
 
 
 def finish(folder: Path, shard: Shard, asked: Mapping[str, Any]) -> None:
-    """Say that a part is whole, and of what."""
+    """Mark a shard as complete, with its experiment."""
     with replacing(folder / PART) as file:
         file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(asked)}).encode())
 
 
 def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
-    """Bring the cells and runs of all parts into `out`, and say what was asked.
+    """Merge the cells and runs of all parts into `out`; returns the experiment.
 
     UserError where a part is missing, given twice, not finished, or of something else than the first.
     """
@@ -48,7 +48,7 @@ def _read(part: Path) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(
-            f"{part}: is no finished part ({PART} is missing); run it to its end with --shard and --resume"
+            f"{part}: is not a finished part ({PART} is missing); run it to its end with --shard and --resume"
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None

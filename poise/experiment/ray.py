@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: the same as on processes of this machine, wherever the cluster has room."""
+"""Tasks on a Ray cluster: the same as on processes of this machine, on any node with room."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KNOCK_S = 10.0
 """Seconds that a cluster has to answer."""
 
 POLL_S = 0.1
-"""Seconds between two looks at whether the user wants to stop."""
+"""Seconds between two checks whether the user wants to stop."""
 
 
 class RayPool(Generic[Task, Done]):
-    """Tasks as Ray tasks of one processor each; see `Crew`. What is under way when the user stops is given up.
+    """Tasks as Ray tasks of one processor each; see `Crew`. Running tasks are abandoned when the user stops.
 
     The nodes need Poise in the same version, and files of policies where they are here. UserError where Ray is not
     installed or does not answer.
@@ -79,7 +79,7 @@ class RayPool(Generic[Task, Done]):
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to a cluster for the block; a connection that is there already is used, and kept.
+    """Ray, connected to a cluster for the block; an existing connection is used, and kept.
 
     UserError where Ray is not installed or does not answer.
     """
@@ -105,7 +105,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _knock(address: str) -> None:
-    """UserError at once where nobody listens at HOST:PORT; Ray itself would try for minutes."""
+    """UserError at once where nothing listens at HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -116,7 +116,7 @@ def _knock(address: str) -> None:
 
 
 def _done(path: list[str], blob: bytes) -> Any:
-    """Do a task on a node, which finds modules where the one that sent it does."""
+    """Run a task on a node, with the module path of its sender."""
     sys.path += [each for each in path if each not in sys.path]
     do, task = pickle.loads(blob)
     return do(task, bool)

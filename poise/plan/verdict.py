@@ -1,4 +1,4 @@
-"""Why a plan is what it is, in words: what binds it, or why there is none."""
+"""The reasons for a plan in words: what binds it, or why there is none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMITS = {
     "tpot": "more at once would pass the time per output token",
 }
 REACHED = 3
-"""Devices of which the best that can be reached is told."""
+"""Devices whose best possible values are reported."""
 
 
 def binding(plan: Plan) -> str:
@@ -39,7 +39,7 @@ def binding(plan: Plan) -> str:
 
 
 def nothing(plan: Plan) -> list[str]:
-    """Why there is no plan, one reason a line, with the best that can be reached."""
+    """Why there is no plan, one reason a line, with the best possible values."""
     goal, slow = plan.ask.goal, plan.space.slow
     if plan.found.interrupted:
         return ["interrupted before any fleet was found to hold the SLO; give it more time"]
@@ -95,7 +95,7 @@ def _able(plan: Plan, name: str, limit: float) -> Iterator[str]:
 
 
 def _floor(plan: Plan, name: str) -> str:
-    """The least there can be of one part of the SLO, by device."""
+    """The best possible value of one part of the SLO, by device."""
     best: dict[str, tuple[float, str]] = {}
     for pool, bound in plan.space.bounds:
         reached = (getattr(bound, name), unit_name(pool))

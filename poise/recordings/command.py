@@ -1,4 +1,4 @@
-"""`poise calibrate` and `poise whatif` once their options are read."""
+"""The commands `poise calibrate` and `poise whatif` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RecordingOptions:
 
 
 def calibrate_file(fit: Fit) -> None:
-    """Fit a step cost to a recording, print it and write what was asked for."""
+    """Fit a step cost to a recording, print it and write its files."""
     _check_places(fit.json, None)
     if fit.out is not None:
         check_writable(fit.out, "--out")
@@ -78,7 +78,7 @@ def calibrate_file(fit: Fit) -> None:
 
 
 def calibrate_log(fit: Fit, of: Of) -> None:
-    """Fit a step cost to the log of an engine, print it and write what was asked for."""
+    """Fit a step cost to the log of an engine, print it and write its files."""
     from poise.recordings.engine_logs.command import fit_file, show_log
 
     _check_places(fit.json, None)
@@ -99,7 +99,7 @@ def _keep(cost: Fitted, fit: Fit) -> None:
 
 
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
-    """Fit operator tables to profiles, say what was left out and how far the tables are off, and write them."""
+    """Fit operator tables to profiles, print what was left out and the tables' errors, and write them."""
     from poise.recordings.profiles.make import fitted_to, make, save
     from poise.recordings.profiles.read import read_profiles, told
     from poise.recordings.profiles.show import errors
@@ -119,7 +119,7 @@ def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
 
 
 def whatif_file(options: RecordingOptions) -> bool:
-    """Ask a recording, print and write what came of it; returns whether it was interrupted."""
+    """Answer the what-if of a recording, print and write it; returns whether it was interrupted."""
     asked = _asked(options)
     _check_places(options.json, options.out)
     cost = None if options.cost is None else load_fitted(options.cost)
@@ -197,7 +197,7 @@ def _chosen(text: str, option: str) -> Choice:
 
 
 def _check_places(json: str | None, out: Path | None) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
     if out is not None:

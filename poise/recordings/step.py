@@ -1,4 +1,4 @@
-"""`poise calibrate` of a recorded training step: the costs that were measured, and the step beside its simulation."""
+"""`poise calibrate` of a recorded training step: the measured costs, and the step next to its simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def calibrate_step(fit: Fit) -> None:
 
 
 def figures(recording: Recording, costs: Costs) -> dict[str, Any]:
-    """The costs in milliseconds, the step as measured and as simulated with them, and what each rank held at most."""
+    """The costs in milliseconds, the step as measured and as simulated with them, and the peak memory of each rank."""
     timing = recording.timing()
     chunk = recording.schedule.chunk
     return {

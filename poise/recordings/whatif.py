@@ -1,7 +1,7 @@
-"""What another policy would have done with the recorded requests, beside what the recorded one did.
+"""What-if: simulates other policies on the recorded requests, and compares them with the recorded ones.
 
 The engines are simulated with a cost that was fitted to them. The recorded policies are simulated first: how far that
-is from what really happened says what the rest is worth. Every candidate then meets the same requests at the same
+is from what really happened shows how reliable the rest is. Every candidate then gets the same requests at the same
 instants, and its difference to the recorded policies *as simulated* has an interval from blocks of time.
 """
 
@@ -72,13 +72,13 @@ class WhatIf:
 
     @property
     def candidates(self) -> list[str]:
-        """The candidates that are done."""
+        """The finished candidates."""
         return [name for name in self.comparison.policies(1.0) if name != RECORDED]
 
     def difference(self, candidate: str, figure: Figure) -> Interval:
         """How much more of a figure a candidate has than the recorded policies: both simulated, paired by block.
 
-        Each is asked for at 1 − 5 %/k confidence for k candidates, so that all hold together with 95 %.
+        Each is computed at 1 − 5 %/k confidence for k candidates, so that all hold together with 95 %.
         """
         key = candidate, figure.name
         if key not in self._gaps:
@@ -88,7 +88,7 @@ class WhatIf:
         return self._gaps[key]
 
     def verdict(self, candidate: str) -> str:
-        """What is to be said of a candidate, in a sentence."""
+        """The verdict on a candidate, in a sentence."""
         by = self.asked.by
         gap, base = self.difference(candidate, by), by.value(self.comparison.result(RECORDED, 1.0))
         if gap.value is None or base is None:
@@ -107,7 +107,7 @@ class WhatIf:
         return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {said}."
 
     def warnings(self) -> list[str]:
-        """What stands against taking the figures at their word."""
+        """The caveats of the figures."""
         return [*of_the_recording(self.day), *of_the_cost(self.calibration), *self._of_the_gains()]
 
     def _of_the_gains(self) -> list[str]:
@@ -162,7 +162,7 @@ def whatif(
 ) -> WhatIf:
     """Simulate the recorded policies and each candidate; Ctrl-C ends it with what is done.
 
-    TraceError for a recording whose belief nobody can simulate.
+    TraceError for a recording whose belief cannot be simulated.
     """
     setting = _setting(day, cost, None, asked)
     base = recorded_policies(day)

@@ -45,7 +45,7 @@ def blame_section(cases: Sequence[Case]) -> str:
 
 
 def _seconds(case: Case, part: str) -> float:
-    """All that a part has in any of the bars."""
+    """The total of a part in the bars."""
     return sum(means[stretch][part] for means in (case.blame or {}).values() for stretch in STRETCHES)
 
 

@@ -31,8 +31,8 @@ SAMPLES = {"mean": "mean of all", "slowest": "slowest 1 % end to end", "slowest_
 def means(run: Run, warmup_s: float = 0.0) -> Means | None:
     """Mean seconds of each part over the requests that arrived after `warmup_s` seconds and finished.
 
-    The parts of `ttft` add up to the mean TTFT, and all of them to the mean end-to-end time. None where the run was not
-    asked for blame, or nothing finished.
+    The parts of `ttft` add up to the mean TTFT, and all of them to the mean end-to-end time. None where the run did not
+    record blame, or nothing finished.
     """
     return _over(run, np.flatnonzero(finished(run, warmup_s)))
 
@@ -46,7 +46,7 @@ def samples(run: Run, warmup_s: float = 0.0) -> dict[str, Means] | None:
 
 
 def _slow(rows: NDArray[np.intp], taken: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The rows of those that took longest."""
+    """The rows of the slowest requests."""
     return rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]]
 
 
@@ -56,7 +56,7 @@ def packed(told: Means) -> NDArray[np.float64]:
 
 
 def unpacked(seconds: NDArray[np.float64]) -> Means:
-    """What was `packed`."""
+    """The inverse of `packed`."""
     return {
         stretch: dict(zip(PARTS, row, strict=True)) for stretch, row in zip(STRETCHES, seconds.tolist(), strict=True)
     }

@@ -1,4 +1,4 @@
-"""The result of `diff` in words and as tables."""
+"""Prints the result of `diff` in words and as tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from poise.report.table import show
 from poise.report.wording import MISSING, duration
 
 TELLING = 0.1
-"""A way of grouping is named from this share of the differences on that it explains."""
+"""The least share of the differences that a way of grouping must explain to be named."""
 
 SHOWN = 5
-"""Groups that are printed."""
+"""Most groups that are printed."""
 
 
 def sentence(diff: Diff) -> str:
@@ -52,7 +52,7 @@ def _whose(diff: Diff) -> str:
 
 
 def signed(seconds: float) -> str:
-    """A change in seconds, with its sign; less than a picosecond is what floats make of nothing."""
+    """A change in seconds, with its sign; less than a picosecond is rounding."""
     if abs(seconds) < seconds_of(1):
         return "±0 s"
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds), 3)}"

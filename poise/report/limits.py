@@ -16,7 +16,7 @@ _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
 
 
 def limits_section(findings: Findings, styles: Styles) -> str:
-    """A row of tried loads for each policy, the same as a table, and what it means; empty where there is none."""
+    """A row of tried loads for each policy, the same as a table, and its explanation; empty where there is none."""
     said = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
     limits = [each for each in findings.limits if each.tried]
     if not limits:

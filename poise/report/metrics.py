@@ -91,7 +91,7 @@ class Metrics:
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists and numbers, ready for JSON; what a run need not have only where it has."""
+        """Plain dictionaries, lists and numbers, ready for JSON; optional fields only where the run has them."""
         told = asdict(self)
         for name in ("blame", "scaling", "program_s", "programs"):
             if told[name] is None:
@@ -102,7 +102,7 @@ class Metrics:
 def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
     """Which rows arrived after warm-up and met every part of `slo`; compared as integers.
 
-    Only a finished request can meet it; a part that is None asks nothing, and an output of one token has no TPOT.
+    Only a finished request can meet it; a part that is None is no limit, and an output of one token has no TPOT.
     """
     records, good = run.records, finished(run, warmup_s)
     arrived, first, ended = (

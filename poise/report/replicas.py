@@ -57,7 +57,7 @@ def replicas_section(cases: Sequence[Case], styles: Mapping[str, int], pools: Se
 
 
 def _joined(fleets: Sequence[Fleets]) -> int:
-    """How many steps must become one for a page of bounded size."""
+    """How many steps must be merged into one for a page of bounded size."""
     cells = sum(each.values.size for some in fleets for each in some.values())
     points = sum(3 * len(each.at) for some in fleets for each in some.values())
     return max(math.ceil(cells / CELLS), math.ceil(points / POINTS), 1)
@@ -85,7 +85,7 @@ def _legend(some: Fleet, pools: Sequence[str]) -> str:
 
 
 def _names(pools: Sequence[str]) -> str:
-    """What the script calls the replicas."""
+    """The replicas' names in the script."""
     return "|".join(title(replica, pools) for replica in range(len(pools)))
 
 
@@ -127,7 +127,7 @@ class _Pane:
 
     @property
     def legend(self) -> str:
-        """What its colours mean."""
+        """The legend of its colours."""
         return legend(self.scale.label, shade(self.top, self.scale.kind), gaps=self.gaps)
 
     def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], *, alone: bool) -> str:

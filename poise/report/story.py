@@ -16,7 +16,7 @@ from poise.report.wording import duration
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """What happened: the instant and how long after the arrival it was (seconds), where, and what, in words."""
+    """One event: the instant and how long after the arrival it was (seconds), where, and what, in words."""
 
     at_s: float
     since_s: float
@@ -26,7 +26,7 @@ class StoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """lines: the life of a request.  row: what the run's requests table says of it.
+    """lines: the life of a request.  row: the request's row of the run's requests table.
 
     parts, typical: seconds by part of its time, and in the mean over the `finished` requests of the run.
     """
@@ -71,14 +71,14 @@ def show_lines(story: Story, title: str, file: TextIO | None = None) -> None:
 
 
 def _listed(parts: Mapping[str, float], typical: Mapping[str, float]) -> str:
-    """Parts that are not nothing, the largest first, each with its mean in brackets."""
+    """Parts that are not zero, the largest first, each with its mean in brackets."""
     order = sorted((part for part in PARTS if parts[part]), key=lambda part: -parts[part])
     means = {part: f" ({duration(typical[part])})" for part in typical}
     return ", ".join(f"{part} {duration(parts[part])}{means.get(part, '')}" for part in order) or "no time at all"
 
 
 _UNSETTLED = ("arrived", "came_back", "lost")
-"""After these the gateway decides at once, if it can."""
+"""Events after which the gateway decides at once, if it can."""
 
 
 def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s: float) -> Iterator[StoryLine]:

@@ -17,7 +17,7 @@ def count(number: int, word: str) -> str:
 
 
 class StoryFormatter:
-    """Says what each happening of a request was, in the order in which they come."""
+    """Formats each event of a request, in their order."""
 
     def __init__(self, row: Mapping[str, Any]) -> None:
         self._row = row
@@ -35,7 +35,7 @@ class StoryFormatter:
         }  # fmt: skip
 
     def tell(self, happening: LogEntry) -> str:
-        """The line; empty where another one says as much."""
+        """The line of an event; empty where another line already says it."""
         said = self._say[happening.what](happening, **happening.told)
         if happening.what not in ("asked", "sent"):
             self._decided = None
@@ -83,7 +83,7 @@ class StoryFormatter:
     def _left(self, _: LogEntry, reason: str) -> str:
         return "its client leaves: its patience is over" if reason == "timed out" else f"its client leaves: {reason}"
 
-    # At a replica ----------------------------------------------------------------------------------------------------
+    # At a replica -----------------------------------------------------------------------------------------------------
 
     def _queued(self, told: LogEntry, waiting: int, tokens: int, running: int, produced: int, source: int) -> str:
         self._queued_at, self._swapped = told.at, 0
@@ -125,7 +125,7 @@ class StoryFormatter:
         what = "go to host memory" if swapped else "may be evicted"
         return f"is preempted for lack of KV blocks; its {count(tokens, 'computed token')} {what}"
 
-    # On its way between replicas -------------------------------------------------------------------------------------
+    # Between replicas -------------------------------------------------------------------------------------------------
 
     def _pulling(self, _: LogEntry, tokens: int, source: int) -> str:
         return f"fetches the KV of {count(tokens, 'token')} from replica {source}" if source >= 0 else ""

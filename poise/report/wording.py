@@ -49,7 +49,7 @@ def write(value: float | None, kind: Kind, digits: int = 4) -> str:
 
 
 def belief_line(belief: Belief) -> str:
-    """What the control side knew, in one line that says whether it is the default."""
+    """The control side's belief settings, in one line that says whether they are the default."""
     told = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
     late = f"{duration(belief.delay_s)} late" if belief.delay_s else "at once"
     flight = "counted" if belief.in_flight else "not counted"
@@ -59,7 +59,7 @@ def belief_line(belief: Belief) -> str:
 
 
 def slo_line(slo: Slo) -> str:
-    """The service asked for, in one line."""
+    """The SLO, in one line."""
     parts = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("end to end", slo.e2e_s), ("program", slo.program_s))
     asked = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
     return ", ".join(asked) or "none: every finished request meets it"

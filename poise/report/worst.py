@@ -17,7 +17,7 @@ MOST = 10
 """Number of requests listed for each latency."""
 
 BY = {"ttft_s": "TTFT", "e2e_s": "end-to-end time"}
-"""The latencies by which requests are called slow."""
+"""The latencies by which requests are ranked."""
 
 COLUMNS = (
     "request", "arrival_s", "prompt_tokens", "cached_tokens", "output_tokens", "replica", "decode_replica",
@@ -64,7 +64,7 @@ def _table(run: Run, rows: NDArray[np.intp]) -> NDArray[np.float64]:
 
 
 def _blamed(run: Run, part: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Seconds of one part; NaN where the run was not asked for blame."""
+    """Seconds of one part; NaN where the run did not record blame."""
     if run.blame is None:
         return np.full(len(rows), np.nan)
     return (column(run.blame.ttft[part])[rows] + column(run.blame.rest[part])[rows]) / SECOND

@@ -1,4 +1,4 @@
-"""Rules that join several fields of a scenario."""
+"""Rules that involve several fields of a scenario."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(scenario: Scenario, places: Places) -> None:
 
 
 def source_of(workload: WorkloadSection) -> str:
-    """Which of the sources a workload has; the first where there are several, empty where there is none."""
+    """The sources that a workload has; the first where there are several, empty where there is none."""
     return next((name for name in SOURCES if getattr(workload, name) is not None), "")
 
 
@@ -86,7 +86,7 @@ def _diurnal(source: DiurnalSection, path: Path, places: Places) -> None:
 
 
 def _programs(workload: WorkloadSection, kind: str, source: str, places: Places) -> None:
-    """What turns each arrival into a session needs arrivals alone."""
+    """Sessions, which replace each arrival, need open arrivals alone."""
     path = ("workload", kind)
     for name in ("sessions", "shared_prefixes", "recorded_sessions"):
         if name != kind and getattr(workload, name) is not None:
@@ -187,7 +187,7 @@ def _faults(scenario: Scenario, places: Places) -> None:
 
 
 def _fault(fault: FaultSection | FaultRateSection, path: Path, places: Places) -> None:
-    """Fields that belong to other kinds, and those without which a kind means nothing."""
+    """Fields that belong to other kinds of faults, and required fields of a kind."""
     kind = fault.kind
     if fault.notice_s and kind != "reclaimed":
         raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {kind}; remove it")
@@ -220,7 +220,7 @@ def _slots(pool: PoolSection) -> int:
 
 
 def _scaling(scenario: Scenario, places: Places) -> None:
-    """Bounds that hold the start, and a scaler that has something to decide and can know enough for it."""
+    """Bounds that hold the start, and a scaler that has a decision and enough knowledge for it."""
     for at, pool in enumerate(scenario.cluster.pools):
         _bounds(pool, ("cluster", "pools", at), places)
     if choices(scenario.policies.scaler) == [None]:
@@ -251,7 +251,7 @@ def _nobody_scales(scenario: Scenario, places: Places) -> None:
 
 
 def _converts(name: str) -> bool:
-    """Whether a scaler changes roles; who is unknown is told so when it is built."""
+    """Whether a scaler changes roles; an unknown scaler is reported when it is built."""
     try:
         return bool(getattr(find("scaler", name), "converts", ()))
     except UserError:
@@ -327,7 +327,7 @@ def _compare(scenario: Scenario, places: Places) -> None:
 
 
 def decides_by(scenario: Scenario) -> Figure:
-    """The figure that decides a comparison: the one asked for, else SLO attainment where there is an SLO to meet."""
+    """The figure that decides a comparison: the one given, else SLO attainment where there is an SLO to meet."""
     if scenario.compare.by is not None:
         return deciding(scenario.compare.by)
     return E2E[0] if scenario.slo == SloSection() else ATTAINMENT

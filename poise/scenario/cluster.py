@@ -55,7 +55,7 @@ _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
 Recipe = Roofline | Measured | Fitted | EngineCost | Termed
-"""What a scenario's section `cost` may come to."""
+"""The possible results of the section `cost`."""
 
 
 def build_cost(loaded: Loaded) -> Recipe:
@@ -91,7 +91,7 @@ def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measure
         return _measured(loaded, given, path)
     if isinstance(given, EngineCostSection):
         if not engine_defaults(given.engine).known:
-            said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
+            said = f"{given.engine!r} is not a known engine; give vllm, sglang or tensorrt-llm"
             raise places.error((*path, "engine"), said)
         return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
     return Roofline(**_efficiencies(loaded, given, path))
@@ -150,7 +150,7 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
 
 
 def _located(loaded: Loaded, path: Path, said: str) -> UserError:
-    """An error that speaks of `pool.FIELD`, with its place in the file."""
+    """An error about `pool.FIELD`, with its place in the file."""
     found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", said)
     return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, said)
 
@@ -198,7 +198,7 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:
-    """A built-in model, or the one of a `config.json` beside the scenario."""
+    """A built-in model, or the one of a `config.json` next to the scenario."""
     text, at = (pool.model, (*path, "model")) if pool.model is not None else (loaded.scenario.model or "", ("model",))
     file = loaded.file(text, at)
     try:

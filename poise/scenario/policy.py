@@ -21,7 +21,7 @@ from poise.scenario.schema import PoliciesSection
 
 
 class PolicyPage(NamedTuple):
-    """What a file says of policies. places: where its values stand.  folder: that of the file."""
+    """The policies section of a file. places: the lines of its values.  folder: that of the file."""
 
     policies: PoliciesSection
     places: Places

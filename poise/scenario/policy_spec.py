@@ -31,7 +31,7 @@ def admissions(value: Any) -> Choice:
         return choice(value)
     if not isinstance(value[ALL], list) or not value[ALL]:
         raise ValueError(
-            f"all: {value[ALL]!r} is no list of admissions; give one, as in {{all: [ceiling, saturation]}}"
+            f"all: {value[ALL]!r} is not a list of admissions; give one, as in {{all: [ceiling, saturation]}}"
         )
     if any(isinstance(each, dict) and ALL in each for each in value[ALL]):
         raise ValueError("all stands within all; name every admission in one list")
@@ -102,7 +102,7 @@ def labels(chosen: list[Choice | None]) -> list[str]:
 
 
 def _name(chosen: Choice | None, parameters: bool = False) -> str:
-    """What to call a choice, if asked with its parameters."""
+    """The label of a choice, on request with its parameters."""
     if chosen is None:
         return "default"
     if chosen[0] == ALL:

@@ -1,4 +1,4 @@
-"""The resolved scenario: every default written out, so that it can be run again, and where its figures come from."""
+"""The resolved scenario: every default written out, so that it can be run again, and its provenance."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def resolved_workload(loaded: Loaded) -> dict[str, Any]:
 
 
 _OWN = {"recorded_sessions", "workflows"}
-"""What has lengths of its own."""
+"""The part with lengths of its own."""
 
 
 def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:
@@ -141,11 +141,11 @@ def _policies(problem: Problem) -> dict[str, Any]:
 
 
 _DEFAULTS = {"preempt": "last_admitted"}
-"""Policies that stand where a slot is null."""
+"""The default policies of slots that are null."""
 
 
 def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
-    """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
+    """The provenance of the figures: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
 
     engine = problem.cluster.pools[0].engine
     return {
@@ -182,7 +182,7 @@ def _about(model: Model) -> dict[str, Any]:
 
 
 def write_yaml(told: dict[str, Any], path: Path) -> None:
-    """Write plain data as YAML that reads well, in its own order."""
+    """Write plain data as readable YAML, in its own order."""
     import io
 
     from ruamel.yaml import YAML

@@ -1,4 +1,4 @@
-"""Run a scenario: each of its seeds."""
+"""Runs each seed of a scenario."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLICED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep of the first seed: what reports draw, and its events; of every seed: blame."""
+    """What to keep of the first seed: the charts' data, and its events; of every seed: blame."""
 
     timeline: bool = False
     trace: Trace | None = None
@@ -91,7 +91,7 @@ def first_seed(
     diary: RequestLog | RequestLogs | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
-    """The run of a problem's first seed, to look at closely."""
+    """The run of a problem's first seed, for inspection."""
     return simulate(
         problem.cluster,
         workload,
@@ -145,7 +145,7 @@ def period(workload: Workload) -> float:
 
 
 def _notes(problem: Problem, label: str, policies: Policies, offered: Mapping[str, Any]) -> dict[str, str]:
-    """What several seeds on a recorded load are worth, and whether a router that was asked for can do its work."""
+    """Notes on several seeds of a recorded load, and on whether a router has what it needs."""
     notes = {}
     if len(problem.seeds) > 1 and problem.traffic.recorded:
         said = "a recorded load is the same under every seed; seeds only break ties"

@@ -1,4 +1,4 @@
-"""`check_placer`: the contract of placers as one function, for anybody's placer."""
+"""`check_placer`: the contract of placers as one function, for any placer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def check_placer(make: Callable[[], Placer], *, seed: int = 0) -> None:
 
     The rules: equal fresh copies asked the same answer the same, deep copies too; the answer is a `Placement` with a
     count, not below 0, for each unit; it takes no more devices than are available; its price is that of its units, and
-    not below its bound; shares name buckets and units, and each bucket goes whole to units of its phase; where there
-    is none, CapacityError says so. Tried on small demands of the first sort that it takes: two buckets or one, units
-    of both phases or of each; a sort that it does not take is refused with a UserError.
+    not below its bound; shares name buckets and units, and each bucket is served by units of its phase; where there
+    is no placement, it raises CapacityError. Tried on small demands of the first sort that it takes: two buckets or
+    one, units of both phases or of each; a sort that it does not take is refused with a UserError.
     """
     both, _ = twins("placer", make)
     rng = random.Random(seed)
@@ -71,7 +71,7 @@ def _case(rng: random.Random, buckets: int, roles: tuple[Role, ...]) -> tuple[De
 
 
 def _ask(placer: Any, who: str, where: str, *given: Any) -> Placement | None:
-    """What it answers; None where it says that there is no placement, or that it does not take such a demand."""
+    """The placer's answer; None where there is no placement, or it does not take such a demand."""
     with asked(who, where):
         try:
             found: Placement = getattr(placer, SLOTS["placer"].verb)(*given)

@@ -1,4 +1,4 @@
-"""Whether accuracy fell: today's scores beside those of an earlier run."""
+"""Compares today's accuracy with that of an earlier run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_scores(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
     found = {}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict) or not all(name in row for name in (*_NAMES, "answered", "median_ape")):
-            raise UserError(f"--against {path}: entry {number} is no score; {cure}")
+            raise UserError(f"--against {path}: entry {number} is not a score; {cure}")
         found[(*(str(row[name]) for name in _NAMES), str(row.get("quality", "AB")))] = row
     return found
 

@@ -1,4 +1,4 @@
-"""How a run of InferenceX was set up, beyond what its result says: flags of its scripts, and the layout of its day."""
+"""The setup of a run of InferenceX, beyond its result file: flags of its scripts, and the layout of its day."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_inferencex(row: Row) -> bool:
 
 
 def setup_of(row: Row, model: Model, device: Device, weights: Format, clients: int) -> tuple[Setup, tuple[str, ...]]:
-    """How the run of `row` was set up, and what that assumes; the engine's defaults for all that is not InferenceX."""
+    """The setup of the run of `row`, and what that assumes; the engine's defaults for all that is not InferenceX."""
     if not of_inferencex(row):
         return UNKNOWN, ()
     day = found[1] if (found := _DAY.search(row.notes)) else ""
@@ -64,7 +64,7 @@ def _ranks(row: Row) -> int:
 
 
 def _layout(row: Row, run: Run) -> Layout | None:
-    """The one layout that fits what the row says; where drafting is all that differs, the one without, and where what
+    """The one layout that fits the row; where drafting is all that differs, the one without, and where what
     its workers admit is, nothing is known of that.
 
     Sources write the devices of a decode worker as its degree, or those of all workers together.

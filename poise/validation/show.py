@@ -1,4 +1,4 @@
-"""Scores as tables and sentences."""
+"""Prints scores as tables and sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show_scores(
     operators: Sequence[Score] = (),
     file: TextIO | None = None,
 ) -> None:
-    """Tables by source, device and operator, totals beside published errors, and what was not answered or assumed.
+    """Print tables by source, device and operator, totals with published errors, and what was not answered or assumed.
 
     Where there are only operators, only these.
     """

@@ -101,7 +101,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
     [
         ("{terms: nanoflw}", r"scenario.yaml:4: cost.terms: .*did you mean nanoflow"),
         ("{terms: [{nanoflow: {overlp: 1}}]}", r"nanoflow.overlp: .*did you mean overlap"),
-        ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is no part"),
+        ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is not a part"),
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
         ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half'; give a number, or nothing"),

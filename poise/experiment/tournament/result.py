@@ -1,4 +1,4 @@
-"""What a tournament came to, as data."""
+"""The results of a tournament, as data."""
 
 from __future__ import annotations
 

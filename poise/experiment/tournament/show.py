@@ -1,4 +1,4 @@
-"""A tournament as tables."""
+"""Prints a tournament as tables."""
 
 from __future__ import annotations
 

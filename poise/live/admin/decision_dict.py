@@ -1,4 +1,4 @@
-"""A decision as the page and `/decisions` tell it."""
+"""A routing decision as a dict, for the admin page and `/decisions`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from poise.live.admin.decisions import Decision, Reasons
 from poise.live.admin.merge import Json
 
 ENGINES: Final = 8
-"""Engines whose figures are told of one decision: the chosen, the shadow's, and those with most cached."""
+"""Engines listed for one decision: the chosen, the shadow's, and those with most cached."""
 
 
 def told(decision: Decision, models: Sequence[str], began: int) -> Json:
-    """One decision; `models` are names by number, `began` is when instants begin."""
+    """One decision as a dict; `models` are names by number, `began` is when instants begin."""
     said: Json = {
         "number": decision.number,
         "at": round((decision.at - began) / SECOND, 3),
@@ -33,7 +33,7 @@ def told(decision: Decision, models: Sequence[str], began: int) -> Json:
 
 
 def _engines(decision: Decision, grounds: Reasons) -> list[Json]:
-    """What was seen of the engines, in the order of their slots."""
+    """What the router saw of the engines, in the order of their slots."""
     cached = grounds.columns.get("cached_tokens") or (0,) * len(grounds.slots)
     places = range(len(grounds.slots))
     marked = [place for place in places if _marks(decision, grounds, place)]

@@ -1,4 +1,4 @@
-"""What the gateway was set up to do, as `/config` tells it: no key, no token, no header."""
+"""The gateway's configuration as `/config` shows it: without keys, tokens or headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poise.live.gateway.hints import Hints
 
 PLAIN = (bool, int, float, str)
 PARTS = tuple(SLOTS[slot].verb for slot in acting("gateway"))
-"""Methods by which a parameter is known to be a policy itself."""
+"""Methods that mark a parameter as a policy."""
 
 
 def resolved(gateway: Gateway) -> Json:
@@ -46,7 +46,7 @@ def _policies(control: Control, hints: Hints | None) -> Json:
 
 
 def policy(given: Any) -> Json:
-    """A policy's name and what it was built with, as far as these are plain values or policies."""
+    """A policy's name and its parameters, as far as these are plain values or policies."""
     given = plain(given)
     parameters: Json = {}
     for name in inspect.signature(type(given)).parameters:

@@ -1,6 +1,6 @@
-"""The gateway at one instant as plain data: what `/state` answers and what the page shows.
+"""A snapshot of the gateway as plain data: what `/state` answers and what the page shows.
 
-Seconds are floats, instants `*_at` seconds since the gateway's page was set up. What is not known is missing.
+Seconds are floats, instants `*_at` seconds since the gateway's page was set up. Unknown values are missing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from poise.live.gateway.proxied_request import HELD, ProxiedRequest
 from poise.live.telemetry.health import Circuit
 
 TENANTS: Final = 50
-"""Tenants that are shown, those with the most requests; the others are summed up."""
+"""Tenants shown, those with the most requests; the others are summed up."""
 TELL: Final = 0.95
-"""Share of an engine's prompt tokens that must be of answers that tell what was cached, for these to speak for all."""
+"""Least share of an engine's prompt tokens with reported cached tokens, for the hit rate to be taken from answers."""
 MINUTE: Final = 60.0
 
 
 class Load(NamedTuple):
-    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came (or 0)."""
+    """Requests that have not ended: all, those that no engine has, and when the oldest of these arrived (or 0)."""
 
     open: int
     held: int
@@ -36,7 +36,7 @@ class Load(NamedTuple):
 
 
 def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
-    """Everything, as it is at `now`; `began` is when instants begin (both picoseconds)."""
+    """The whole snapshot at `now`; `began` is when instants begin (both picoseconds)."""
     world = gateway.world
     proxied_requests = list(world.proxied_requests.values())
     followed = _followed(gateway)
@@ -92,7 +92,7 @@ def _loads(proxied_requests: Iterable[ProxiedRequest]) -> dict[str, Load]:
 
 
 def _tenants(rows: dict[str, CounterRow], loads: dict[str, Load], now: int) -> Json:
-    """The busiest by name, "" being nobody in particular; the rest as one. share: of all tokens."""
+    """The busiest by name, "" for requests without a tenant; the rest as one. share: of all tokens."""
     names = dict.fromkeys([*rows, *loads])
     told = {name: _tenant(rows.get(name) or CounterRow(), loads.get(name) or Load(0, 0, 0), now) for name in names}
     tokens = sum(each["prompt"] + each["output"] for each in told.values())
@@ -133,7 +133,7 @@ def _tenant(row: CounterRow, load: Load, now: int) -> Json:
 
 
 def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Json:
-    """One engine; what its last report said is missing where there was none."""
+    """One engine; the fields of its last report are missing where there was none."""
     state, slot = gateway.control.state, engine.slot
     told: Json = {
         "name": engine.name,
@@ -166,7 +166,7 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
 
 
 def _followed(gateway: Gateway) -> dict[int, Json]:
-    """Of engines that publish KV events: how far they are followed, and what went wrong."""
+    """For engines that publish KV events: how far they are followed, and their errors."""
     return {
         slot: {"kv_events": {"state": state, "counts": counts}}
         for slot, (state, counts) in gateway.caches.followed().items()
@@ -174,9 +174,9 @@ def _followed(gateway: Gateway) -> dict[int, Json]:
 
 
 def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
-    """Share of prompt tokens found cached: as answers' usage says where almost all tell, else by the engine's count.
+    """Share of prompt tokens found cached: from answers' usage where almost all have it, else from the engine's count.
 
-    None where neither says it of all requests: a few answers that tell may be of another kind than the rest.
+    None where neither covers all requests: the few answers that report it may differ from the rest.
     """
     row = gateway.stats.engines.get(engine.name)
     if row is not None and row.known_prompt >= TELL * row.prompt > 0:
@@ -191,7 +191,7 @@ def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
 
 
 def _bounds(counts: Sequence[int]) -> Json:
-    """Percentiles as bounds of buckets; without any where nothing was counted."""
+    """Percentiles as bounds of buckets; none where nothing was counted."""
     found = {f"p{round(100 * part)}": bound(counts, part) for part in PARTS}
     return {"count": sum(counts), **{name: value for name, value in found.items() if value is not None}}
 
@@ -208,7 +208,7 @@ def _rates(step: Totals) -> Json:
 
 
 def _series(recent: Recent, began: int) -> Json:
-    """The steps gone by; `end_at` is where the last one ended, and a step without values has no percentiles."""
+    """The past steps; `end_at` is where the last one ended, and a step without values has no percentiles."""
     steps = recent.steps
     return {
         "step_s": recent.step_s,
@@ -224,11 +224,11 @@ def _points(counts: Sequence[int]) -> list[float | None]:
     return [bound(counts, part) for part in PARTS] if any(counts) else []
 
 
-# What may be set up beside --------------------------------------------------------------------------------------------
+# Optional parts -----------------------------------------------------------------------------------------------------
 
 
 def _shadow(gateway: Gateway) -> Json:
-    """How far a shadow router agrees, where there is one; a gain of tokens is of prompt tokens waited for."""
+    """How often a shadow router agrees, where there is one; a gain of tokens is of prompt tokens waited for."""
     router = plain(gateway.control.router)
     agreement = getattr(router, "agreement", None)
     if not isinstance(agreement, Agreement):
@@ -241,7 +241,7 @@ def _shadow(gateway: Gateway) -> Json:
 
 
 def _recording(gateway: Gateway) -> Json:
-    """How the recording does, where there is one."""
+    """The state of the recording, where there is one."""
     recorder: Any = gateway.recorder
     names = ("path", "lines", "bytes", "dropped", "failed", "number")
     told = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}

@@ -35,7 +35,7 @@ def _one_two_five(most: int) -> list[int]:
 
 
 class Metrics:
-    """What has happened in one engine.
+    """Counts of one engine.
 
     model: the name in labels.  speed: engine seconds per second of the clients.
     block, blocks: tokens of a KV block, and how many there are.  context: tokens of the longest request.
@@ -79,7 +79,7 @@ class Metrics:
         self.answers = Histogram(sizes)
 
     def step(self, gap: int, tokens: int) -> None:
-        """So many requests made a further token, `gap` picoseconds after the one before."""
+        """A number of requests made a further token, `gap` picoseconds after the one before."""
         self.tokens += tokens
         self.between.observe(gap / self._per_second, tokens)
 

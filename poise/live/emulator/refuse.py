@@ -42,7 +42,7 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def _no_json(body: bytes) -> Refused:
-    """The refusal of a body that is no JSON, with the place and the words of Python's own reader."""
+    """The refusal of a body that is not valid JSON, with the place and the message of Python's own reader."""
     place, said = 0, "Expecting value"
     try:
         json.loads(body)

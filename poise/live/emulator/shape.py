@@ -12,10 +12,10 @@ DONE: Final = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
 PREFIXES: Final = {"chat": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "embedding": "embd-"}
-"""What ids of answers begin with."""
+"""Prefixes of answers' ids."""
 
 FINGERPRINT: Final = "vllm-0.32.0-emulated"
-"""In place of the version and build of a real one."""
+"""In place of the version and build of a real engine."""
 
 encode = msgspec.json.encode
 
@@ -29,7 +29,7 @@ def event(said: dict[str, Any]) -> bytes:
 
 
 def usage(ask: EngineRequest, made: int, cached: int | None) -> dict[str, Any]:
-    """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where this is not to be told."""
+    """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where it is not reported."""
     told: dict[str, Any] = _tokens(ask, made) | {"prompt_tokens_details": None, "completion_tokens_details": None}
     if cached is not None:
         created = max(0, ask.whole - cached) if ask.kind == "chat" else None
@@ -44,7 +44,7 @@ def _tokens(ask: EngineRequest, made: int) -> dict[str, Any]:
 
 
 class Frame:
-    """What all chunks of one stream share, made once: a chunk is then a join of three byte strings."""
+    """The common parts of all chunks of one stream, made once: a chunk is then a join of three byte strings."""
 
     __slots__ = ("_common", "ask", "head", "tail")
 
@@ -65,7 +65,7 @@ class Frame:
         return event(said | {"prompt_token_ids": None, "prompt_text": None})
 
     def content(self, text: str, finish: str | None, made: int = 0) -> bytes:
-        """A chunk with a piece of text, the last one if it says why it is. made: tokens so far, if they are told."""
+        """A chunk with a piece of text; the last one has a finish reason. made: tokens so far, if they are reported."""
         choice: dict[str, Any]
         if self.ask.kind == "chat":
             choice = {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}
@@ -83,7 +83,7 @@ class Frame:
         return event(said)
 
     def total(self, made: int, cached: int | None) -> bytes:
-        """The chunk that tells the tokens."""
+        """The chunk with the token counts."""
         told = _tokens(self.ask, made)
         if cached is not None:
             told["prompt_tokens_details"] = {"cached_tokens": cached}
@@ -128,7 +128,7 @@ def embeddings(asks: list[EngineRequest], name: str, created: int, vectors: list
 
 
 def response(ask: EngineRequest, name: str, created: int, made: int, cached: int | None, status: str) -> dict[str, Any]:
-    """The object of `/v1/responses`, at the start (`in_progress`) or at the end of its making."""
+    """The object of `/v1/responses`, at the start (`in_progress`) or at the end."""
     under_way = status == "in_progress"
     reason = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
@@ -170,7 +170,7 @@ def part(text: str) -> dict[str, Any]:
 
 
 def named(number: int, said: dict[str, Any]) -> bytes:
-    """One event of a streamed response; its type stands beside it too."""
+    """One event of a streamed response; its type is in the data too."""
     return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), encode({**said, "sequence_number": number}))
 
 

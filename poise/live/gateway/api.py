@@ -34,7 +34,7 @@ NAMED: Final = 100_000
 MODELS: Final = 1_000
 """Most model names that are accepted unverified, where engines list none; further ones have no number."""
 LONG: Final = 200
-"""Letters of a name that is kept as it is."""
+"""Letters of a name that is kept unhashed."""
 ANSWERS: Final = 100_000
 """Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
@@ -47,7 +47,7 @@ CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 class Api:
     """Receives client requests.
 
-    pieces: how prompts are cut into hashed pieces.  tenants: who may send requests; None: anybody, without a tenant.
+    pieces: how prompts are cut into hashed pieces.  tenants: who may send requests; None: any client, without a tenant.
     tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are accepted.
     exact: hashes prompts by their tokens, as engines' KV events do; None: by their text.
     proxied_requests: makes the proxied request for each kind of exchange.
@@ -146,7 +146,7 @@ class Api:
         return found is not None
 
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], ParsedRequest | BadRequest] | None:
-        """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
+        """The reader of a path in another spelling, which no engine may get: with escapes, an origin, a query."""
         reader = READERS.get(exchange.path.encode())
         if reader is not None:
             query = exchange.query.encode("latin-1")
@@ -200,7 +200,7 @@ class Api:
     def _send(
         self, exchange: Exchange, asked: ParsedRequest, model: int, lora: int, tenant: Tenant, prompt: Identity
     ) -> None:
-        """All that policies may know of a request is known: let them decide."""
+        """All attributes that policies may read are known: pass the request to control."""
         now = self.world.clock()
         number = self._next
         self._next = number + 1
@@ -239,7 +239,7 @@ class Api:
         return self.sessions.number(name if len(name) <= LONG else xxh3_128_hexdigest(name.encode()))
 
     def _remember(self, proxied: ProxiedRequest, data: bytes) -> None:
-        """An answer of /v1/responses begins: the engine that gives it alone can go on from it."""
+        """An answer of /v1/responses begins: only the engine that gives it can continue from it."""
         found = RESPONSE.search(data, 0, 4096)
         if found is not None and proxied.engine is not None:
             responses = self._responses
@@ -248,7 +248,7 @@ class Api:
                 responses.popitem(last=False)
 
     def _home(self, previous: str) -> int:
-        """Slot of the engine that gave a response; -1 where it is forgotten or gone."""
+        """Slot of the engine that gave a response; -1 where it is unknown or the engine has left."""
         engine = self._responses.get(previous)
         return engine.slot if engine is not None and self.world.fleet.slots[engine.slot] is engine else -1
 
@@ -270,9 +270,9 @@ class Api:
         return self._tenants.who(key, header(self._tenant_header) if self._tenant_header else None)
 
     def _ttft(self, exchange: Exchange, tenant: Tenant) -> int:
-        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never.
+        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else the setting; 0 for never.
 
-        A tenant's may be due no sooner than its `min_ttft_ms`, or else than what is set.
+        A tenant's deadline is not below its `min_ttft_ms`, or else not below the setting.
         """
         own = int(self.world.settings.ttft_s * 1e12)
         given = exchange.header(b"x-slo-ttft-ms")
@@ -300,7 +300,7 @@ class Api:
         return self.models.number(name), -1
 
     def _names(self) -> list[str]:
-        """What models and adapters engines say they serve."""
+        """The models and adapters that engines serve."""
         models = dict.fromkeys(name for engine in self.world.fleet for name in engine.models)
         return [*models, *sorted(self.adapters)]
 

@@ -6,7 +6,7 @@
 The client's own `traceparent` (W3C Trace Context) is the parent, and its sampling flag decides; without one `share`
 decides. Attributes follow the semantic conventions for generative AI and HTTP; never a prompt, key or body.
 Spans are sent as OTLP over HTTP by a thread of the SDK, which drops them when the collector is too slow.
-Needs the extra `otel`; nothing of it is loaded before traces are asked for.
+Needs the extra `otel`, which is loaded only when traces are enabled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CARRIED: Final = (b"traceparent", b"tracestate")
 
 
 class _Spans:
-    """Those of one request that have not ended."""
+    """The open spans of one request."""
 
     __slots__ = ("context", "engine", "gateway")
 
@@ -71,7 +71,7 @@ class Traces:
         world.sending = self.sending
 
     def close(self) -> None:
-        """Send what is left; it waits for the collector, so call it when nothing else waits."""
+        """Send what is left; it waits for the collector, so call it when no request waits."""
         self._world.sending = None
         self._provider.shutdown()
 
@@ -97,7 +97,7 @@ class Traces:
         proxied.exchange.headers = [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
 
     def ended(self, proxied: ProxiedRequest, status: int) -> None:
-        """A request is over for its client."""
+        """A request has ended for its client."""
         now = self._world.clock()
         spans = self._open.pop(proxied.view.id, None) or self._begin(proxied)
         self._end_engine(spans, proxied, now, str(status) if status >= 400 else "")
@@ -127,7 +127,7 @@ class Traces:
         return _Spans(span, self._api.set_span_in_context(span))
 
     def _end_engine(self, spans: _Spans, proxied: ProxiedRequest, now: int, wrong: str) -> None:
-        """An engine has the request no more; `wrong` is how it failed, empty for well."""
+        """An engine has the request no longer; `wrong` is how it failed, empty for success."""
         span, spans.engine = spans.engine, None
         if span is None:
             return

@@ -1,7 +1,7 @@
-"""A request router for Ray Serve that asks a Poise control (Ray 2.5x to 2.60: `RequestRouter`, an alpha interface).
+"""A request router for Ray Serve that uses a Poise control (Ray 2.5x to 2.60: `RequestRouter`, an alpha interface).
 
-Ray hands each call over and sends it itself; held calls wait in `choose_replicas`. Ray says when a replica has taken a
-call and when it is done, and nothing of tokens in between: `FirstToken` is never told, and output tokens count as 0.
+Ray hands each call over and sends it itself; held calls wait in `choose_replicas`. Ray reports when a replica has taken
+a call and when it is done, but no tokens in between: there is no `FirstToken`, and output tokens count as 0.
 Every process that calls a deployment (each proxy, each handle) has a router, and so a control, of its own.
 """
 
@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
     raise UserError(f"the Ray front needs {error.name}; pip install 'poise[ray]'") from None
 
 GRACE_S: Final = 1.0
-"""For so long after a call's end it may yet be told that a replica had taken it: both come from threads of Ray's."""
+"""Seconds after a call's end in which its acceptance may still be reported: both come from threads of Ray's."""
 
 log = logging.getLogger("poise.fronts")
 
@@ -51,7 +51,7 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
             return [candidate_replicas]
         pending_request.routing_context.should_backoff = True  # where none of them had room
         call, metadata = pending_request.metadata.internal_request_id, pending_request.metadata
-        self._done(call)  # Ray asks again: nobody took it
+        self._done(call)  # Ray asks again: no replica took it
         asked = asked_of(
             (*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*"
         )
@@ -89,7 +89,7 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
                 self._done(call)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """A replica is done with a call, or is dead, which Ray says next; or would not take it.
+        """A replica has finished or refused a call, or is dead, which Ray reports next.
 
         Then Ray asks again, or the caller has left.
         """

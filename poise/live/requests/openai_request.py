@@ -1,8 +1,8 @@
 """Parses an OpenAI request body: the fields that decisions need, and the bytes that identify its prompt.
 
-A body is decoded once and forwarded as the client sent it; fields that no decision needs are passed over. The text of a
+A body is decoded once and forwarded as the client sent it; fields that no decision needs are skipped. The text of a
 prompt is canonical, not rendered: tools first, then each message as role and content, so that a conversation's next
-turn begins with the bytes of this one. Pictures, sounds and files stand in it as a hash of themselves.
+turn begins with the bytes of this one. Pictures, sounds and files are replaced by a hash of themselves.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class ParsedRequest(Struct, gc=False):
     media: int
 
     def prompt_tokens(self, bytes_per_token: float = 4.0) -> int:
-        """Tokens of all prompts: counted where they are token ids, else guessed from their bytes, at least 1."""
+        """Tokens of all prompts: counted where they are token ids, else estimated from their bytes, at least 1."""
         each = 4.0 if self.token_ids else bytes_per_token
         return max(1, int(len(self.text) / each) + int(self.more / each))
 
 
 class BadRequest(NamedTuple):
-    """Why a request is refused, in OpenAI's words; `json` is the body that says so."""
+    """Why a request is refused, in OpenAI's format; `json` is the body."""
 
     status: int
     type: str
@@ -106,7 +106,7 @@ READERS: Final[dict[bytes, Callable[[bytes], ParsedRequest | BadRequest]]] = {
     b"/v1/responses": read_responses,
     b"/v1/embeddings": read_embeddings,
 }
-"""For each path that takes a prompt, how its body is read."""
+"""The body's reader, for each path that takes a prompt."""
 
 _CHAT = Decoder(bodies.Chat)
 _COMPLETION = Decoder(bodies.Completion)
@@ -218,7 +218,7 @@ def _conversation(messages: list[bodies.Message], tools: Raw) -> _Prompt:
 
 
 def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
-    """Decode what was kept raw; errors say of which field."""
+    """Decode what was kept raw; errors name the field."""
     try:
         return decoder.decode(raw)
     except ValidationError as error:
@@ -227,7 +227,7 @@ def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
 
 
 def _parts(parts: list[Raw], said: list[str]) -> int:
-    """Add the texts of a message's parts and the hashes of the others; how many of those there are."""
+    """Add the texts of a message's parts and the hashes of the others; returns the number of others."""
     media = 0
     for part in parts:
         text = _inner(_PART, part, "content").text

@@ -15,7 +15,7 @@ SESSIONS: Final = 65_536
 
 
 class Inner(Protocol):
-    """What is read of an engine's request (vLLM's `v1.request.Request`)."""
+    """The attributes read of an engine's request (vLLM's `v1.request.Request`)."""
 
     request_id: str
     num_prompt_tokens: int
@@ -63,7 +63,7 @@ class Seat:
         return self.request.prompt_tokens + self.produced
 
     def refresh(self) -> None:
-        """Read how far the engine is; a token that is being made counts, as in the engine's own figures."""
+        """Read the engine's progress; a token that is being made counts, as in the engine's own figures."""
         self.computed = self.inner.num_computed_tokens
         self.produced = self.inner.num_output_tokens + self.inner.num_output_placeholders
 
@@ -80,7 +80,7 @@ class RequestViews:
         self._count = 0
 
     def of(self, inner: Inner, now: int) -> Seat:
-        """The seat of a request; a new one if it is heard of for the first time, at instant `now`."""
+        """The view of a request; a new one if it is not known yet, at instant `now`."""
         seat = self._by_name.get(inner.request_id)
         if seat is None or seat.inner is not inner:
             seat = Seat(self._asked(inner, now), inner)
@@ -88,23 +88,23 @@ class RequestViews:
         return seat
 
     def known(self, inner: Inner) -> bool:
-        """Whether the request has a seat."""
+        """Whether the request has a view."""
         seat = self._by_name.get(inner.request_id)
         return seat is not None and seat.inner is inner
 
     def find(self, id: int) -> Seat | None:
-        """The seat with this id."""
+        """The view with this id."""
         return self._by_id.get(id)
 
     def leave(self, inner: Inner) -> Seat | None:
-        """The request has ended; its seat, if it had one."""
+        """The request has ended; drop its view, if it had one."""
         seat = self._by_name.pop(inner.request_id, None)
         if seat is not None:
             del self._by_id[seat.id]
         return seat
 
     def _asked(self, inner: Inner, now: int) -> RequestView:
-        """What policies may know of a request. A prompt's extents are the engine's own hashes of its full blocks."""
+        """The attributes that policies may read of a request. A prompt's extents are the engine's own block hashes."""
         told = getattr(inner.sampling_params, "extra_args", None) or {}
         session = _named(inner.session_id or told.get("poise_session"))
         turn, begun_at = self._turn(session, now)

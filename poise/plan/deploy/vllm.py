@@ -109,7 +109,7 @@ def _limits(pool: Pool, setting: Setting) -> Words:
 
 
 def _transfer(pool: Pool) -> str:
-    """KV goes from prefill to decode over NIXL; a request whose KV does not arrive fails, and the gateway tells it."""
+    """The KV transfer from prefill to decode over NIXL; a request whose KV does not arrive fails."""
     return _json({"kv_connector": CONNECTOR, "kv_role": ROLES[pool.role], "kv_load_failure_policy": "fail"})
 
 

@@ -1,4 +1,4 @@
-"""`poise train schedule`, `schedules` and `check` once their options are read."""
+"""The commands `poise train schedule`, `schedules` and `check` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class TrainOptions:
     """Parameters of the schedule as NAME=VALUE."""
     by: str | None = None
     costs_file: Path | None = None
-    """Times in place of all others."""
+    """Explicit times, in place of the others."""
 
     @property
     def costs(self) -> Costs:
-        """The durations that were given."""
+        """The given durations."""
         from poise.pipeline import Costs
 
         if self.costs_file is not None:
@@ -118,7 +118,7 @@ class Made:
         }
 
     def _certificate(self) -> dict[str, Any]:
-        """What was proven of it beyond that it runs, in the same units."""
+        """What was proven of it besides that it runs, in the same units."""
         from poise.pipeline.certified import Certified
 
         found, unit = self.schedule, self.timing.largest_f
@@ -130,7 +130,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What else is to be written of a schedule; `beside` are the names of others to draw with it on the page."""
+    """Files to write of a schedule; `beside` are the names of others to draw with it on the page."""
 
     csv: Path | None = None
     communications: bool = False
@@ -141,7 +141,7 @@ class Files:
 
 
 def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
-    """Make one schedule, prove and time it, print it and write what was asked for."""
+    """Make one schedule, prove and time it, print it and write its files."""
     from poise.pipeline.csv import write_csv
     from poise.pipeline.perfetto import timeline as trace
     from poise.scenario.write import put_json
@@ -169,7 +169,7 @@ def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
 
 
 def compare_schedules(options: TrainOptions) -> None:
-    """All schedules that can be made of the input, by makespan; why the others cannot is said."""
+    """Print all schedules that can be made of the input, by makespan, and why the others cannot."""
     from poise.pipeline import names
     from poise.pipeline.find import takes
     from poise.scenario.write import put_json
@@ -197,7 +197,7 @@ def compare_schedules(options: TrainOptions) -> None:
 
 
 def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> None:
-    """Prove the schedule in a file, or raise with its fault."""
+    """Prove the schedule in a file, or raise an error with its fault."""
     from poise.pipeline import check
     from poise.pipeline.text import read_file
     from poise.scenario.write import put_json
@@ -259,7 +259,7 @@ def _weights(schedule: Schedule) -> float:
 
 
 def _training(schedule: Schedule) -> str:
-    """Whether gradients are those of a single process, and why not."""
+    """Whether gradients equal those of a single process, and why not."""
     if schedule.updates != "flush":
         return "stale weights"
     return "exact" if schedule.paths is None else "skips stages"

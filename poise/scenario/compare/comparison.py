@@ -1,4 +1,4 @@
-"""What a comparison came to: figures with intervals for each policy and load, and who is better."""
+"""The results of a comparison: figures with intervals for each policy and load, and which policy is better."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Comparison(Compared[Study, Cell]):
-    """The cells of a study that are done, and the requests of each load.
+    """The finished cells of a study, and the requests of each load.
 
     offered: for each load the summary of its first seed's requests (`Workload.summary`) with their source.
     collapses: for each policy, up to which load it carries the traffic.  sought: whether that load was searched for.
@@ -49,7 +49,7 @@ class Comparison(Compared[Study, Cell]):
 
     @property
     def blind(self) -> dict[str, str]:
-        """The policies that match prefixes where the requests have none, and what they go by instead."""
+        """The policies that match prefixes where the requests have none, and what they use instead."""
         return blind(self.study.policies, next(iter(self.offered.values()), {}))
 
     def result(self, policy: str, load: float) -> dict[str, Any]:
@@ -62,8 +62,8 @@ class Comparison(Compared[Study, Cell]):
         return self._results[policy, load]
 
     def growth(self, policy: str, load: float = 1.0) -> Interval:
-        """By which share of the arrivals the backlog grows (see `backlog_growth`); seeds give it an interval, and where
-        there is one recording, what a run may show by chance.
+        """The share of the arrivals by which the backlog grows (see `backlog_growth`); seeds give it an interval, or,
+        where there is one recording, the chance within its run.
         """
         cells = self.of(policy, load)
         growths = [cell.growth for cell in cells]

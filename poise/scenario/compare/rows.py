@@ -27,7 +27,7 @@ def curve(comparison: Comparison, policy: str, figure: str) -> list[Point]:
     deciding(figure)
     if policy not in comparison.study.policies:
         known = ", ".join(comparison.study.policies)
-        raise UserError(f"{policy!r} is no policy of this comparison; give one of {known}")
+        raise UserError(f"{policy!r} is not a policy of this comparison; give one of {known}")
     loads = sorted({place.load for place in comparison.cells if place.policy == policy})
     told = []
     for load in loads:

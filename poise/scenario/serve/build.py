@@ -55,11 +55,11 @@ from poise.scenario.serve.share import with_tenants
 from poise.scenario.slots import check_acts
 
 GATE = tuple(slot for slot in acting("gateway") if slot in CONTROL)
-"""Slots that a gateway's `Control` asks; what `cache` says is told to engines."""
+"""Slots of a gateway's `Control`; the answers of `cache` are sent to engines."""
 SPARE = 8
-"""Slots beside those of the engines named, where engines may come."""
+"""Spare slots, in addition to those of the engines named, where engines may join."""
 GRACE = 60 * SECOND
-"""Picoseconds that engines outlive the DNS name that told of them."""
+"""Picoseconds that engines outlive the DNS name that listed them."""
 MIB = 1 << 20
 
 
@@ -67,7 +67,7 @@ MIB = 1 << 20
 class Plan:
     """Everything that `poise serve` needs before it opens a socket.
 
-    asked: the file as it is written.  loaded: the same with what the key file says of tenants.
+    asked: the file as it is written.  loaded: the same with the tenants of the key file.
     """
 
     asked: GatewaySection
@@ -85,14 +85,14 @@ class Plan:
     cache: Cache | None
 
     def tenants_as(self, other: Plan) -> bool:
-        """Whether the same may ask as by another plan, with the same keys and limits."""
+        """Whether another plan has the same clients, with the same keys and limits."""
         return self.tenants is other.tenants is None or (self.tenants is not None and self.tenants.same(other.tenants))
 
 
 def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
-    """Build all that can be wrong before anything is opened; UserError for the first thing that is.
+    """Build and check everything before anything is opened; UserError for the first error.
 
-    before: what is in force, where a gateway serves already: its tenants keep their numbers.
+    before: the current plan, where a gateway serves already: its tenants keep their numbers.
     """
     gateway = loaded.gateway
     engines = [_engine(loaded, each, ("engines", at)) for at, each in enumerate(gateway.engines)]
@@ -141,7 +141,7 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
 
 
 def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies that an exchange names, with the shadow of the file beside its router."""
+    """The policies that an exchange replaces, with the file's shadow on its router."""
     made = make_named(told)
     if "router" in made and loaded.gateway.shadow is not None:
         made["router"] = shadowed(made["router"], _shadow(loaded))
@@ -149,7 +149,7 @@ def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gateway_of(plan: Plan) -> Gateway:
-    """The gateway; to be called where its loop runs."""
+    """The gateway; call it where its loop runs."""
     section = plan.loaded.gateway
     gateway = Gateway(
         plan.control, plan.settings,
@@ -184,7 +184,7 @@ def traces_of(plan: Plan, gateway: Gateway) -> Traces | None:
 
 
 def record(plan: Plan, gateway: Gateway, now: int) -> None:
-    """Have the gateway recorded from now (picoseconds) on, if the file asks for it."""
+    """Have the gateway recorded from now (picoseconds) on, if the file says so."""
     section = plan.loaded.gateway.record
     if section is None:
         return
@@ -202,7 +202,7 @@ def record(plan: Plan, gateway: Gateway, now: int) -> None:
 
 
 def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, Any]:
-    """What a recording says before its first event."""
+    """The header of a recording."""
     control, section = plan.control, plan.loaded.gateway
     engines = [
         {"name": "" if engine is None else engine.name, "url": "" if engine is None else _url(engine.at.place)}
@@ -264,7 +264,7 @@ def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> l
 
 
 def _cache(loaded: LoadedGateway) -> Cache | None:
-    """The policy that says what engines are told of KV; None where none of them is told."""
+    """The policy for KV hints; None where no engine takes hints."""
     gateway, places = loaded.gateway, loaded.places
     hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
     if not hinted:
@@ -312,7 +312,7 @@ def _engine(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> En
 
 
 def _rate(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> float:
-    """Prompt tokens per second at a full token budget, by the roofline; 0 where nothing says what the engine is."""
+    """Prompt tokens per second at a full token budget, by the roofline; 0 for an unknown engine."""
     if section.model is None or section.device is None:
         return 0.0
     try:
@@ -324,7 +324,7 @@ def _rate(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> floa
 
 
 def _secret(loaded: LoadedGateway, name: str | None, path: DataPath) -> str:
-    """The value of an environment variable, which must be there if it is named."""
+    """The value of an environment variable, which must be set if it is named."""
     if name is None:
         return ""
     value = os.environ.get(name)
@@ -401,7 +401,7 @@ def _tls(loaded: LoadedGateway) -> ssl.SSLContext | None:
     key = None if listen.tls_key is None else loaded.file(listen.tls_key, ("listen", "tls_key"))
     for file, name in ((cert, "tls_cert"), (key, "tls_key")):
         if file is not None and not file.is_file():
-            raise loaded.places.error(("listen", name), f"{str(file)!r} is no file; give a PEM file")
+            raise loaded.places.error(("listen", name), f"{str(file)!r} is not a file; give a PEM file")
     try:
         context.load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The gateway file's section `envoy`: its endpoint picker, opened beside the gateway's own port."""
+"""The gateway file's section `envoy`: its endpoint picker, opened next to the gateway's own port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def open_envoy(plan: Plan, gateway: Gateway) -> ExtProc | None:
-    """Listen for Envoy once the engines are known; None if the file asks for no such thing."""
+    """Listen for Envoy once the engines are known; None if the file has no such section."""
     section = plan.loaded.gateway.envoy
     if section is None:
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from poise.scenario.override import Override
 
 BASIS = "step.json"
-"""What the cells of a folder depend on."""
+"""The inputs of a folder's cells."""
 
 
 def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None) -> bool:
@@ -79,7 +79,7 @@ def simulate_step(options: SimulateOptions) -> bool:
 
 
 def _refuse(file: Path, given: dict[str, Any]) -> None:
-    """UserError for an option that means nothing here."""
+    """UserError for an option that has no meaning here."""
     for option, value in given.items():
         if value:
             raise UserError(f"{option}: has no part in a step of training, which {file} is; leave it")
@@ -94,7 +94,7 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
 
 
 def _check_places(json: str | None, out: Path | None) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
     if out is not None:
@@ -127,7 +127,7 @@ def _before(file: Path) -> dict[str, Any]:
 
 
 def _basis(asked: StepQuestion) -> dict[str, Any]:
-    """What the figures of a cell depend on beside its layout, setting and seed."""
+    """The inputs of a cell's figures besides its layout, setting and seed."""
     told = asked.file.model_dump(mode="json", exclude={"layout", "schedule", "run", "compare"})
     return {"poise": version(), **told}
 

@@ -1,4 +1,4 @@
-"""Steps as tables and as data."""
+"""Prints steps as tables and as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 2**30
 
 
 def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
-    """Print what a step is, what ± means, and a table with its verdict for each setting."""
+    """Print the job, the meaning of ±, and a table with its verdict for each setting."""
     out, study = file or sys.stdout, comparison.study
     out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
     if comparison.interrupted:
@@ -52,7 +52,7 @@ def title(asked: StepQuestion) -> str:
 
 
 def chance_line(comparison: Comparison) -> str:
-    """What ± means, or that there is no chance."""
+    """The meaning of ±, or that there is no chance."""
     count = len(comparison.study.seeds)
     if not comparison.study.chance:
         return "There is no chance in these steps: figures are what the model says, and differences are exact."

@@ -1,4 +1,4 @@
-"""A tournament file, read and checked."""
+"""Reads and checks a tournament file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIND = Kind("a tournament (examples/tournament.yaml is one)", "at least the sect
 
 @dataclass(frozen=True, slots=True)
 class TournamentQuestion:
-    """A checked tournament. places: where its values stand.  folder: that of the file."""
+    """A checked tournament. places: the lines of its values.  folder: that of the file."""
 
     file: TournamentFile
     factors: tuple[Factor, ...]
@@ -37,12 +37,12 @@ class TournamentQuestion:
 
     @property
     def contest(self) -> Contest:
-        """What is asked, without what it is asked of."""
+        """The contest, without its world."""
         screen = self.file.screen
         return Contest(self.factors, tuple(self.names()), tuple(self.file.loads), screen.runs, screen.seed)
 
     def data(self, names: Sequence[str]) -> tuple[dict[str, Any], Places]:
-        """The scenario of a block, what all share under what each of its names adds, and where its values stand."""
+        """The scenario of a block, the common part with what each of its names adds, and the lines of its values."""
         layers = [("scenario",), *(("blocks", kind, name) for kind, name in zip(self.file.blocks, names, strict=True))]
         data: dict[str, Any] = {}
         places = Places(f"{self.places.name} (block {' / '.join(names)})")
@@ -60,7 +60,7 @@ def _below(layer: DataPath, known: Mapping[DataPath, At]) -> dict[DataPath, At]:
 
 
 def is_tournament(path: Path) -> bool:
-    """Whether the file says that it is one: it has factors at its top."""
+    """Whether the file is a tournament: it has factors at its top."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -151,7 +151,7 @@ def test_every_section_is_among_them() -> None:
         ("[{name: a}]", r"keys\.yaml:1: needs just one of key and sha256"),
         ("- {name: a, key: b}\n- {name: c, key: b}", r"keys\.yaml:2: has the key of 'a'"),
         ("[{name: a, key: b, weight: 0}]", r"keys\.yaml:1: weight is 0"),
-        ("[{name: a, key: b, concurrency: -1}]", r"keys\.yaml:1: concurrency is no such number"),
+        ("[{name: a, key: b, concurrency: -1}]", r"keys\.yaml:1: concurrency is not a valid number"),
         ("[{name: a, key: b, color: c}]", r"keys\.yaml:1: unknown field"),
     ],
 )
