@@ -30,36 +30,36 @@ def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
 
     UserError where a part is missing, given twice, not finished, or of something else than the first.
     """
-    told = [_read(part) for part in parts]
-    _check(parts, told)
+    marks = [_read(part) for part in parts]
+    _check(parts, marks)
     for part in parts:
         for file in sorted(part.rglob("*")):
             place = out / file.relative_to(part)
             if file.is_file() and not file.name.startswith(".") and file.name not in (PART, LEDGER):
                 _bring(file, place)
     _bring_runs([part / LEDGER for part in parts], out / LEDGER)
-    asked: dict[str, Any] = told[0]["asked"]
+    asked: dict[str, Any] = marks[0]["asked"]
     return asked
 
 
 def _read(part: Path) -> dict[str, Any]:
     file = part / PART
     try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(
             f"{part}: is not a finished part ({PART} is missing); run it to its end with --shard and --resume"
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None
-    return told
+    return fields
 
 
-def _check(parts: Sequence[Path], told: Sequence[Mapping[str, Any]]) -> None:
+def _check(parts: Sequence[Path], marks: Sequence[Mapping[str, Any]]) -> None:
     """UserError where the parts are not all of one experiment, each once."""
-    count, first = told[0]["of"], flat(told[0]["asked"])
+    count, first = marks[0]["of"], flat(marks[0]["asked"])
     home: dict[int, Path] = {}
-    for part, each in zip(parts, told, strict=True):
+    for part, each in zip(parts, marks, strict=True):
         if each["of"] != count:
             raise UserError(
                 f"{part}: is one of {each['of']} parts, and {parts[0]} one of {count}; give parts of one run"

@@ -60,10 +60,10 @@ class Processes(Generic[Task, Done]):
             self._hand_out(map(_Job, tasks), done)
             return
         for task in tasks:
-            came = None if self._stop.is_set() else self._do(task, self._stop.is_set)
-            if came is None:
+            outcome = None if self._stop.is_set() else self._do(task, self._stop.is_set)
+            if outcome is None:
                 return
-            done(came)
+            done(outcome)
 
     def _hand_out(self, errands: Iterator[_Job], done: Callable[[Done], None]) -> None:
         under_way: dict[Future[Done | None], _Job] = {}
@@ -88,7 +88,7 @@ class Processes(Generic[Task, Done]):
                 return
 
     def _renew(self, again: list[_Job]) -> None:
-        """Discard the processes, so that new ones start; PoiseError where none ever did, or a task was lost too often."""
+        """Discard the processes so that new ones start; PoiseError if none ever did, or a task was lost too often."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -116,12 +116,12 @@ def _collect(
     for each in ended:
         job = under_way.pop(each)
         try:
-            came = each.result()
+            outcome = each.result()
         except BrokenProcessPool:
             again.append(job)
             continue
-        if came is not None:
-            done(came)
+        if outcome is not None:
+            done(outcome)
 
 
 def _emptied(again: list[_Job]) -> Iterator[_Job]:
@@ -153,11 +153,11 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(told: Any, begun: Any) -> None:
+def _begin(stop: Any, begun: Any) -> None:
     """The initializer of a process: it ignores Ctrl-C, and ends when its parent does."""
     global _told_to_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _told_to_stop = told.is_set
+    _told_to_stop = stop.is_set
     threading.Thread(target=_follow, daemon=True).start()
     begun.set()
 

@@ -54,9 +54,9 @@ class RayPool(Generic[Task, Done]):
         while pending and not self._stop.is_set():
             ended, pending = self._ray.wait(pending, timeout=POLL_S)
             for each in ended:
-                came = self._result(each)
-                if came is not None:
-                    done(came)
+                outcome = self._result(each)
+                if outcome is not None:
+                    done(outcome)
             if not self._stop.is_set():
                 pending += [self._begun(task) for task in islice(left, len(ended))]
         for each in pending:
@@ -68,13 +68,15 @@ class RayPool(Generic[Task, Done]):
     def _result(self, ref: Any) -> Done | None:
         errors = self._ray.exceptions
         try:
-            came: Done | None = self._ray.get(ref)
+            outcome: Done | None = self._ray.get(ref)
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:
-            said = str(error).strip().splitlines()[0]
-            raise PoiseError(f"a simulation was lost {LOST} times with its worker on the Ray cluster: {said}") from None
-        return came
+            message = str(error).strip().splitlines()[0]
+            raise PoiseError(
+                f"a simulation was lost {LOST} times with its worker on the Ray cluster: {message}"
+            ) from None
+        return outcome
 
 
 @contextmanager
@@ -96,8 +98,8 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(**where, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = str(error).splitlines()[0]
-        raise UserError(f"--ray {address}: no cluster answers ({said}); give its address, or local") from None
+        message = str(error).splitlines()[0]
+        raise UserError(f"--ray {address}: no cluster answers ({message}); give its address, or local") from None
     try:
         yield ray
     finally:

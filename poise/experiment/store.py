@@ -162,12 +162,12 @@ def _arrays(file: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise _broken(file, error) from None
-    return told
+    return fields
 
 
 def _broken(file: Path, error: Exception) -> UserError:

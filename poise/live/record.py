@@ -139,9 +139,9 @@ class Recorder:
         self._file = place.open("xb", buffering=0)
         self._texts = place.with_suffix(".text.jsonl").open("xb", buffering=0) if self.text else None
         facts = self._header()
-        told = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
+        fields = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
         began = {**facts.get("began", {}), "at": self._began}
-        written = msgspec.json.encode({**facts, **told, "began": began}, order="sorted") + b"\n"
+        written = msgspec.json.encode({**facts, **fields, "began": began}, order="sorted") + b"\n"
         self._file.write(written)
         self._size = len(written)
 

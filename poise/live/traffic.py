@@ -200,16 +200,16 @@ Said = dict[tuple[int, int], str]
 
 def prompt(workload: Workload, row: int, answers: Mapping[tuple[int, int], str] = MappingProxyType({})) -> str:
     """The text of a request's prompt, in which `answers` are repeated."""
-    tokens, said, start = int(workload.prompt[row]), [], 0
+    tokens, pieces, start = int(workload.prompt[row]), [], 0
     known = workload.prefixes
     if known is not None:
         for place in range(known.offsets[row], known.offsets[row + 1]):
             extent, end = int(known.ids[place]), min(int(known.ends[place]), tokens)
             answer = answers.get((extent, start))
-            said.append(words(extent, end - start) if answer is None else answer)
+            pieces.append(words(extent, end - start) if answer is None else answer)
             start = end
-    said.append(words(~row, tokens - start))
-    return "".join(said)
+    pieces.append(words(~row, tokens - start))
+    return "".join(pieces)
 
 
 def spoken(stream: bytes) -> str | None:
@@ -234,8 +234,8 @@ _chunk = msgspec.json.Decoder(_Chunk).decode
 
 def words(seed: int, count: int) -> str:
     """`count` words derived from `seed`."""
-    last, said = mix(seed & (1 << 64) - 1), []
+    last, chosen = mix(seed & (1 << 64) - 1), []
     for _ in range(count):
         last = last * 0x5851F42D4C957F2D + 0x14057B7EF767814F & (1 << 64) - 1
-        said.append(WORDS[last >> 54])
-    return "".join(said)
+        chosen.append(WORDS[last >> 54])
+    return "".join(chosen)

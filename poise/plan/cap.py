@@ -59,6 +59,6 @@ def _watts(part: str, value: str, device: Device) -> float:
     except ValueError:
         raise UserError(f"--cap-w {part}: {value!r} is not a number; give watts, as in H100=500") from None
     if not least < watts <= most:
-        said = f"above {least:g} W, which it draws idle, and at most {most:g} W, its TDP" if most else "known a TDP of"
-        raise UserError(f"--cap-w {part}: a cap of {device.name} must be {said}; give such watts, or none")
+        text = f"above {least:g} W, which it draws idle, and at most {most:g} W, its TDP" if most else "known a TDP of"
+        raise UserError(f"--cap-w {part}: a cap of {device.name} must be {text}; give such watts, or none")
     return watts

@@ -88,12 +88,12 @@ def _break_even(best: Trial, trials: Sequence[Trial], goal: Goal) -> dict[str, f
 def _looser(best: Trial, trials: Sequence[Trial], goal: Goal) -> Iterator[tuple[str, float, dict[str, float]]]:
     """Fleets that are better but exceed limits by no more than `LOOSER`; the best of each set of limits."""
     limits = {name: value for name in PARTS if (value := getattr(goal.slo, name)) is not None}
-    told: set[frozenset[str]] = set()
+    seen: set[frozenset[str]] = set()
     for trial in sorted(trials, key=lambda each: (each.value(goal), -each.attainment)):
         reached = {name: getattr(trial, name) for name in limits}
         if trial.value(goal) >= best.value(goal) or any(value is None for value in reached.values()):
             continue
         over = {name: value for name, value in reached.items() if value > limits[name]}
-        if over and frozenset(over) not in told and all(over[name] <= LOOSER * limits[name] for name in over):
-            told.add(frozenset(over))
+        if over and frozenset(over) not in seen and all(over[name] <= LOOSER * limits[name] for name in over):
+            seen.add(frozenset(over))
             yield trial.fleet.written, trial.value(goal), over

@@ -68,12 +68,12 @@ def plan_fleet(options: PlanOptions) -> bool:
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     workers, places = workers_of(options.jobs, options.ray), _places(options)
-    asked = ask(options)
+    question = ask(options)
     with Bars() as bars:
         ways = SearchOptions(
             workers, options.time_s, None if options.quiet else bars, None if options.quiet else Better()
         )
-        found = plan(asked, ways)
+        found = plan(question, ways)
     _show(options, found)
     _write(options, found, places)
     if found.best is None and not found.found.interrupted:

@@ -60,22 +60,22 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
     if len(first) < 2 or first.concurrency or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
     stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
-    told = stretches.pop(3 * (len(stretches) - 1) // 4)
+    chosen = stretches.pop(3 * (len(stretches) - 1) // 4)
     notes = []
-    if len(told) < len(first):
-        notes.append(f"sized for the busiest {len(told)} requests of {len(first)} ({span_s(told):.4g} s)")
+    if len(chosen) < len(first):
+        notes.append(f"sized for the busiest {len(chosen)} requests of {len(first)} ({span_s(chosen):.4g} s)")
     return Demand(
-        rate=len(told) / span_s(told),
-        prompt=float(told.prompt.mean()),
-        output=float(told.output.mean()),
-        long_prompt=float(np.percentile(told.prompt, 99, method="inverted_cdf")),
-        longest=int((told.prompt.astype(np.int64) + told.output).max()),
-        hit=told.reachable_hit_rate() if told.prefixes is not None else 0.0,
-        stretches=(told,),
+        rate=len(chosen) / span_s(chosen),
+        prompt=float(chosen.prompt.mean()),
+        output=float(chosen.output.mean()),
+        long_prompt=float(np.percentile(chosen.prompt, 99, method="inverted_cdf")),
+        longest=int((chosen.prompt.astype(np.int64) + chosen.output).max()),
+        hit=chosen.reachable_hit_rate() if chosen.prefixes is not None else 0.0,
+        stretches=(chosen,),
         fresh=tuple(stretches),
         whole=first,
         notes=tuple(notes),
-        turns=_turns(told),
+        turns=_turns(chosen),
     )
 
 

@@ -207,8 +207,8 @@ class _Stage:
         own = (where >= first) & (where < first + pool.replicas) & (since >= 0) & (until >= since)
         edges = np.linspace(0, run.ended_at, 1 + max(1, round(run.ended_at / ps(60.0))))
         held = _held(since[own], until[own], edges)
-        came = np.histogram(since[own], edges)[0] / (np.diff(edges) / SECOND)
-        return float(held.max()) / pool.replicas, float(came.max()) / pool.replicas
+        arrivals = np.histogram(since[own], edges)[0] / (np.diff(edges) / SECOND)
+        return float(held.max()) / pool.replicas, float(arrivals.max()) / pool.replicas
 
 
 def _dearest(fleet: Fleet) -> int | None:

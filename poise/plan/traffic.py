@@ -45,8 +45,8 @@ class Source:
         """An error about a trace without mention of the scenario around it, which the user has not written."""
         if self.file is None or self.file.suffix in SCENARIOS:
             return error
-        said = str(error).removeprefix(f"{self.file}: workload.trace: ")
-        return UserError(said.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
+        text = str(error).removeprefix(f"{self.file}: workload.trace: ")
+        return UserError(text.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
 
     def load(self, device: Device) -> Loaded:
         """A scenario with these requests; `device` is its cluster where it names none."""

@@ -70,13 +70,13 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "fleet"}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "fleet"}
         fleet = self.fleet
         about = {
             "fleet": fleet.written, "router": fleet.router, "devices": fleet.by_device,
             "price_per_hour": fleet.price_per_hour, "power_w": fleet.power_w,
         }  # fmt: skip
-        return {**about, **told}
+        return {**about, **fields}
 
 
 @dataclass(frozen=True, slots=True)

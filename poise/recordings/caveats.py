@@ -17,27 +17,27 @@ BIASED = 0.1
 
 def of_the_recording(day: Recorded) -> list[str]:
     """What the recording lacks, or changed."""
-    said = list(day.notes)
+    lines = list(day.notes)
     total = sum(day.counts[name] for name in STATUS)
     missing = total - len(day.workload)
     if missing > MISSING * total:
-        said.append(
+        lines.append(
             f"{missing:,} of {total:,} requests have no end whose tokens are known; they are not simulated, and the "
             "load is less than it was"
         )
     if names := unknown(day.header):
         what = "how the engines batch" if len(names) == len(BATCHING) else f"the engines' {', '.join(names)}"
-        said.append(f"the recording does not say {what}; vLLM's defaults stand in")
-    return said
+        lines.append(f"the recording does not say {what}; vLLM's defaults stand in")
+    return lines
 
 
 def of_the_cost(calibration: Calibration | None) -> list[str]:
     """Coefficients that the load did not identify, and engines that differ from the others."""
     if calibration is None:
         return []
-    said = [f"{name} could not be told from the recording: {why}" for name, why in calibration.kept.items()]
+    lines = [f"{name} could not be told from the recording: {why}" for name, why in calibration.kept.items()]
     for replica, ratio in calibration.bias.items():
         if abs(ratio - 1) > BIASED:
             much = f"{significant(100 * abs(1 / ratio - 1), 2)} % {'slower' if ratio < 1 else 'faster'}"
-            said.append(f"replica {replica} is {much} than simulated: the fit knows one kind of engine")
-    return said
+            lines.append(f"replica {replica} is {much} than simulated: the fit knows one kind of engine")
+    return lines

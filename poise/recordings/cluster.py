@@ -41,8 +41,8 @@ def cluster_of(
 
 def present(specs: Sequence[ReplicaSpec], faults: Sequence[Fault]) -> list[int]:
     """The replicas that were present, or joined: a gateway has slots for more."""
-    came = {fault.replica for fault in faults if fault.kind == "join"}
-    return [replica for replica, spec in enumerate(specs) if spec.up or replica in came]
+    joined = {fault.replica for fault in faults if fault.kind == "join"}
+    return [replica for replica, spec in enumerate(specs) if spec.up or replica in joined]
 
 
 def unknown(header: Mapping[str, Any]) -> list[str]:

@@ -120,7 +120,7 @@ def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
 
 def whatif_file(options: RecordingOptions) -> bool:
     """Answer the what-if of a recording, print and write it; returns whether it was interrupted."""
-    asked = _asked(options)
+    question = _question(options)
     _check_places(options.json, options.out)
     cost = None if options.cost is None else load_fitted(options.cost)
     calibration: Calibration | None = None
@@ -131,7 +131,7 @@ def whatif_file(options: RecordingOptions) -> bool:
             cost = calibration.cost
         else:
             day = recorded(read_recording(options.recording))
-        found = whatif(day, asked, cost, calibration, progress)
+        found = whatif(day, question, cost, calibration, progress)
     if not options.quiet and options.json != "-":
         from poise.recordings.show import show_calibration, show_day, show_whatif
 
@@ -152,7 +152,7 @@ def _fitted(path: Path, prior: Fitted | None, progress: Meter | None) -> tuple[R
     return day, calibrate(day, prior=prior, progress=progress)
 
 
-def _asked(options: RecordingOptions) -> WhatIfQuestion:
+def _question(options: RecordingOptions) -> WhatIfQuestion:
     from poise.experiment.workers import workers_of
 
     if not options.routers and not options.policies and options.replicas is None:

@@ -178,8 +178,8 @@ class _Reading:
         faults, notes = self._faults(start)
         for each in self.exchanged:
             which, at = ", ".join(each.policies), seconds(each.at - start)
-            said = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
-            notes.append(f"{said}, and the part of the recording that begins there can be asked alone")
+            text = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
+            notes.append(f"{text}, and the part of the recording that begins there can be asked alone")
         workload, odd = workload_of(known, start, self.trace.header.get("models", []))
         if odd:
             notes.append(f"{odd} prompts have extents that do not fit together; they count as unshared from there on")

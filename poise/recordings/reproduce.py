@@ -77,8 +77,8 @@ def _off(seen: tuple[Rows, Picoseconds], made: tuple[Rows, Picoseconds]) -> Rela
 
 
 def _figures(latencies: dict[str, tuple[Rows, Picoseconds]]) -> dict[str, float | None]:
-    told: dict[str, float | None] = {}
+    fields: dict[str, float | None] = {}
     for kind in KINDS:
         each = summary(latencies[kind][1])
-        told |= {f"{kind}_s.{part}": getattr(each, part) for part in ("mean", "p50", "p90", "p95", "p99")}
-    return told
+        fields |= {f"{kind}_s.{part}": getattr(each, part) for part in ("mean", "p50", "p90", "p95", "p99")}
+    return fields

@@ -96,15 +96,15 @@ class WhatIf:
         much = f"{'+' if gap.value > 0 else '−'}{write(abs(gap.value), by.kind, 3)}"
         if gap.half is None:
             return f"{candidate}: {by.label} {much}; {gap.why}."
-        said = f"{by.label} {much} ± {write(gap.half, by.kind, 2)}"
+        text = f"{by.label} {much} ± {write(gap.half, by.kind, 2)}"
         if by.kind != "share" and base:
-            said += f" ({'+' if gap.value > 0 else '−'}{significant(100 * abs(gap.value / base), 2)} %)"
+            text += f" ({'+' if gap.value > 0 else '−'}{significant(100 * abs(gap.value / base), 2)} %)"
         if not gap.apart:
             times = gap.longer
             more = f"; about {significant(times, 2)} times as long might tell" if times and times < REACH else ""
-            return f"{candidate}: no difference told apart by {said}{more}."
+            return f"{candidate}: no difference told apart by {text}{more}."
         better = {"more": gap.value > 0, "less": gap.value < 0}.get(by.better)
-        return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {said}."
+        return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {text}."
 
     def warnings(self) -> list[str]:
         """The caveats of the figures."""
@@ -137,10 +137,10 @@ class WhatIf:
             "reproduction": self.reproduction.as_dict(),
             "warnings": self.warnings(),
             "recorded": self.comparison.result(RECORDED, 1.0),
-            "candidates": {name: self._told(name) for name in self.candidates},
+            "candidates": {name: self._candidate(name) for name in self.candidates},
         }
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _candidate(self, name: str) -> dict[str, Any]:
         from poise.recordings.show import FIGURES
 
         gaps = {figure.name: self.difference(name, figure) for figure in (self.asked.by, *FIGURES)}
@@ -198,15 +198,15 @@ def recorded_policies(day: Recorded) -> Policies:
     return Policies(**{slot: policy_of(day.header, slot) for slot in SCENARIO if slot not in FLEET})
 
 
-def _setting(day: Recorded, cost: Fitted, replicas: int | None, asked: WhatIfQuestion) -> Setting:
+def _setting(day: Recorded, cost: Fitted, replicas: int | None, question: WhatIfQuestion) -> Setting:
     belief = belief_of(day.header)
     cluster, specs = cluster_of(day.replicas, day.header, day.faults, replicas)
-    return Setting(cluster, cost, belief, asked.slo, seconds(day.edges[0]), told=tuple(specs))
+    return Setting(cluster, cost, belief, question.slo, seconds(day.edges[0]), told=tuple(specs))
 
 
-def _task(day: Recorded, asked: WhatIfQuestion, setting: Setting, name: str, policies: Policies) -> Task:
+def _task(day: Recorded, question: WhatIfQuestion, setting: Setting, name: str, policies: Policies) -> Task:
     place = Place(1.0, name, _seed(day))
-    return Task(place, setting, day.workload, policies, cut=True, draw=asked.draw, timeline=asked.draw)
+    return Task(place, setting, day.workload, policies, cut=True, draw=question.draw, timeline=question.draw)
 
 
 def _seed(day: Recorded) -> int:

@@ -46,11 +46,11 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArr
         arrived, ended, begun = arrived[alone], ended[alone], begun[alone]
     half = (last - start) // 2
     middle = last - half
-    came, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)
-    late = int((came & (arrived >= middle)).sum())
+    counted, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)
+    late = int((counted & (arrived >= middle)).sum())
     if half <= 0 or not early.any() or not late:
         return Interval(None)
-    then, now = int((came & (arrived < middle) & (ended > middle)).sum()), int((came & (ended > last)).sum())
+    then, now = int((counted & (arrived < middle) & (ended > middle)).sum()), int((counted & (ended > last)).sum())
     answering = np.where(begun >= 0, ended - begun, 0)[early]
     lasting = float(np.clip(answering - half, 0, half).mean()) / half
     growth = (now - then) / late - lasting

@@ -51,8 +51,8 @@ class Cause:
 
 def causes(parts: Mapping[str, float]) -> dict[str, float]:
     """Seconds by cause, from seconds by part."""
-    told = {name: seconds for name, seconds in parts.items() if name not in ("link_wait", "transfer")}
-    return told | {"link": parts["link_wait"] + parts["transfer"]}
+    fields = {name: seconds for name, seconds in parts.items() if name not in ("link_wait", "transfer")}
+    return fields | {"link": parts["link_wait"] + parts["transfer"]}
 
 
 def first_cause(before: Mapping[str, float], after: Mapping[str, float]) -> Cause | None:

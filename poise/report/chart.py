@@ -191,8 +191,8 @@ def _line(line: Line, across: Axis, up: Axis, dots: bool, steps: bool) -> str:
 
 
 def _dot(x: float, y: float, tint: str, said: str) -> str:
-    told = f' data-said="{escape(said)}"' if said else ""
-    return f'<circle class="d {tint}" cx="{x:.1f}" cy="{y:.1f}" r="3"{told}/>'
+    text = f' data-said="{escape(said)}"' if said else ""
+    return f'<circle class="d {tint}" cx="{x:.1f}" cy="{y:.1f}" r="3"{text}/>'
 
 
 def _places(values: Sequence[float], axis: Axis) -> list[int | None]:

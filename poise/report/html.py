@@ -146,13 +146,13 @@ def _in_short(tree: Mapping[str, object], most: int = 4) -> str:
 
 def _notes(cases: Sequence[Case]) -> str:
     """Notes of the results on missing or doubtful figures; a note that all cases share is printed once."""
-    said: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for case in cases:
         for name, why in case.result.get("notes", {}).items():
-            said.setdefault(f"{name}: {why}", []).append(case.name)
-    if not said:
+            fields.setdefault(f"{name}: {why}", []).append(case.name)
+    if not fields:
         return ""
-    lines = [text if len(places) == len(cases) else f"{text} ({', '.join(places)})" for text, places in said.items()]
+    lines = [text if len(places) == len(cases) else f"{text} ({', '.join(places)})" for text, places in fields.items()]
     items = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
     return section("Notes", fold(f"{len(lines)} notes", items) if len(lines) > FEW else items, anchor="notes")
 

@@ -92,11 +92,11 @@ class Metrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists and numbers, ready for JSON; optional fields only where the run has them."""
-        told = asdict(self)
+        data = asdict(self)
         for name in ("blame", "scaling", "program_s", "programs"):
-            if told[name] is None:
-                del told[name]
-        return told
+            if data[name] is None:
+                del data[name]
+        return data
 
 
 def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:

@@ -8,8 +8,8 @@ from html import escape
 
 def section(title: str, *parts: str, anchor: str, names: str = "") -> str:
     """A section with a heading that the contents lead to; `names` is for the script."""
-    told = f' data-names="{escape(names)}"' if names else ""
-    return f'<section id="{anchor}"{told}><h2>{escape(title)}</h2>{"".join(parts)}</section>'
+    text = f' data-names="{escape(names)}"' if names else ""
+    return f'<section id="{anchor}"{text}><h2>{escape(title)}</h2>{"".join(parts)}</section>'
 
 
 def grid(figures: Sequence[str], *, pairs: bool = False) -> str:

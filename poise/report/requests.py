@@ -100,14 +100,14 @@ def requests_frame(run: Run, workload: Workload | None = None) -> DataFrame:
 
 def _clients(workload: Workload, chosen: NDArray[np.signedinteger[Any]]) -> dict[str, Any]:
     """Model, tenant, session and the turn in it (from 1) of the chosen rows, where the workload has them."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if workload.model is not None:
-        told["model"] = [workload.models[each] for each in workload.model[chosen]]
+        fields["model"] = [workload.models[each] for each in workload.model[chosen]]
     if workload.tenant is not None:
-        told["tenant"] = workload.tenant[chosen]
+        fields["tenant"] = workload.tenant[chosen]
     if workload.session is not None:
-        told["session"], told["turn"] = workload.session[chosen], _turns(workload.session)[chosen]
-    return told
+        fields["session"], fields["turn"] = workload.session[chosen], _turns(workload.session)[chosen]
+    return fields
 
 
 def _turns(session: NDArray[np.int32]) -> NDArray[np.int64]:

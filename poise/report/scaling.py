@@ -119,14 +119,14 @@ def _cold_waits(run: Run, cluster: Cluster, warmup_s: float) -> NDArray[np.int64
 
 def pool_curves(run: Run, names: Sequence[str]) -> dict[str, dict[str, Curve]]:
     """Steps over time of each pool, by `POOL` and its name (slashes are dashes): a line for each of `SHOWN`."""
-    told = {}
+    fields = {}
     for pool, notes in _pools(run).items():
         spans = _spans(run, notes)
         kept = (
             spans if len(spans) <= POINTS else [spans[at] for at in np.linspace(0, len(spans) - 1, POINTS).astype(int)]
         )
-        told[POOL + names[pool].replace("/", "-")] = {name: _steps(kept, run.ended_at, name) for name in SHOWN}
-    return told
+        fields[POOL + names[pool].replace("/", "-")] = {name: _steps(kept, run.ended_at, name) for name in SHOWN}
+    return fields
 
 
 def _steps(spans: Sequence[tuple[int, int, Scaled]], end: int, name: str) -> Curve:
@@ -140,14 +140,14 @@ def scaling_section(cases: Sequence[Case]) -> str:
     drawn = [case for case in cases if case.timeline and any(name.startswith(POOL) for name in case.timeline)]
     if not drawn:
         return ""
-    said = (
+    text = (
         "Of the first seed: the target size of each pool, and how many replicas served, started, drained or were "
         "pre-warmed. Wanted above serving: replicas that the load waits for."
     )
     legend = "".join(swatch(name, style) for style, name in enumerate(SHOWN.values()))
     folds = [(some[0].at, grid([each for case in some for each in _charts(case)])) for some in by_load(drawn).values()]
     return section(
-        "Size of the pools", f'<p class="soft">{escape(said)}</p>', f'<div class="legend">{legend}</div>',
+        "Size of the pools", f'<p class="soft">{escape(text)}</p>', f'<div class="legend">{legend}</div>',
         fold_all(folds), anchor="pools",
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ def effective_size(values: NDArray[Any]) -> float:
 
 
 def independent(run: Run, warmup_s: float = 0.0) -> float:
-    """The effective number of independent requests of a run: by its latency with the longest correlation; at least 1."""
+    """The effective number of independent requests of a run, by its most correlated latency; at least 1."""
     found = latencies(run, warmup_s)
     columns = [each.astype(np.float64) for each in (found.ttft, found.tpot, found.e2e) if len(each)]
     return max(min(map(effective_size, columns), default=1.0), 1.0)

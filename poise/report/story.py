@@ -43,12 +43,12 @@ class Story:
         whole, usual = sum(self.parts.values()), sum(self.typical.values())
         if not self.finished:
             return f"Its {duration(whole)}: {_listed(self.parts, {})}; no request finished to compare it with."
-        told = f"Its {duration(whole)} (mean of {self.finished:,} finished requests: {duration(usual)}): "
-        told += _listed(self.parts, self.typical)
+        text = f"Its {duration(whole)} (mean of {self.finished:,} finished requests: {duration(usual)}): "
+        text += _listed(self.parts, self.typical)
         most = max(PARTS, key=lambda part: abs(self.parts[part] - self.typical[part]))
         by = self.parts[most] - self.typical[most]
         far = f"; furthest from the mean: {most}, {duration(abs(by))} {'more' if by > 0 else 'less'}" if by else ""
-        return f"{told}{far}."
+        return f"{text}{far}."
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -87,10 +87,10 @@ def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s:
     arrived = row["arrival_s"]
     last = -1
     for number, happening in enumerate(happenings):
-        said = teller.tell(happening)
+        line = teller.tell(happening)
         at, last = seconds(happening.at), happening.replica if happening.replica >= 0 else last
-        if said:
-            yield StoryLine(at, at - arrived, _place(happening.replica), said)
+        if line:
+            yield StoryLine(at, at - arrived, _place(happening.replica), line)
         if happening.what in _UNSETTLED and all(each.at > happening.at for each in happenings[number + 1 :][:1]):
             yield StoryLine(at, at - arrived, _place(-1), "waits: no replica can take it, or others are held before it")
     at = ended_s if row["ended_s"] is None else row["ended_s"]  # unfinished, or lost and held to the end

@@ -15,10 +15,10 @@ def summary_section(cases: Sequence[Case], findings: Findings | None) -> str:
     """For a comparison a table with a verdict for each load; for a run its figures."""
     if findings is None:
         many = any(case.result.get("interval") for case in cases)
-        said = '<p class="soft">Means over seeds; ± is half of a 95 % t-interval.</p>' if many else ""
-        return section("Summary", said, *map(_tiles, cases), anchor="summary")
-    said = f'<p class="soft">{escape(findings.intervals)}</p>'
-    return section("Summary", said, _verdicts(findings), _table(cases, findings), anchor="summary")
+        text = '<p class="soft">Means over seeds; ± is half of a 95 % t-interval.</p>' if many else ""
+        return section("Summary", text, *map(_tiles, cases), anchor="summary")
+    text = f'<p class="soft">{escape(findings.intervals)}</p>'
+    return section("Summary", text, _verdicts(findings), _table(cases, findings), anchor="summary")
 
 
 def _tiles(case: Case) -> str:

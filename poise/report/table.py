@@ -145,8 +145,8 @@ def show_load(
         for case in cases
     ]
     show(title, ("policy", by.label, "to the best", *(figure.label for figure in rest)), rows, out)
-    if said := str(verdict):
-        out.write(said + "\n")
+    if text := str(verdict):
+        out.write(text + "\n")
     notes = [dict(case.result.get("notes", {})) for case in cases]
     shared = {name: why for name, why in (notes[0] if notes else {}).items() if all(n.get(name) == why for n in notes)}
     _say_notes({"notes": shared}, out)

@@ -65,7 +65,7 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told = {
+        fields = {
             name: {"difference": each.value, "interval": each.half, "why": each.why}
             for name, each in self.differences.items()
         }
@@ -75,7 +75,7 @@ class Verdict:
             "winner": self.winner,
             "indistinguishable": list(self.tied),
             "unknown": list(self.unknown),
-            "against_best": told,
+            "against_best": fields,
         }
 
     def __str__(self) -> str:
@@ -90,8 +90,8 @@ class Verdict:
             return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
         if all(self.differences[name].why == EXACT for name in self.tied):
             return f"Equal by {self.by.label}: {', '.join((self.best, *self.tied))}."
-        said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
-        return f"{said}{self._more()}."
+        text = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
+        return f"{text}{self._more()}."
 
     def _lead(self) -> str:
         """The distance of the runner-up."""
@@ -102,12 +102,12 @@ class Verdict:
         """The bound within which they are equal, and what it would take to distinguish them, if within reach."""
         gaps = [self.differences[name] for name in self.tied]
         within = max(abs(gap.value or 0) + (gap.half or 0) for gap in gaps)
-        said = f"equal to within {write(within, self.by.kind, 2)}"
+        text = f"equal to within {write(within, self.by.kind, 2)}"
         known = [gap.longer for gap in gaps if gap.longer is not None]
         if known and max(known) <= REACH:
             much = self.length.times(max(known)) if self.length else f"{math.ceil(max(known))} times as many requests"
-            said += f"; about {much} might tell them apart"
-        return f" ({said})"
+            text += f"; about {much} might tell them apart"
+        return f" ({text})"
 
 
 def _gap(gap: Interval, by: Figure) -> str:

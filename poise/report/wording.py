@@ -50,12 +50,12 @@ def write(value: float | None, kind: Kind, digits: int = 4) -> str:
 
 def belief_line(belief: Belief) -> str:
     """The control side's belief settings, in one line that says whether they are the default."""
-    told = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
+    text = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
     late = f"{duration(belief.delay_s)} late" if belief.delay_s else "at once"
     flight = "counted" if belief.in_flight else "not counted"
     usual = " (the default)" if belief == Belief() else ""
     shared = f"; {belief.gateways} gateways" if belief.gateways > 1 else ""
-    return f"Belief{usual}: {told}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
+    return f"Belief{usual}: {text}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
 
 
 def slo_line(slo: Slo) -> str:

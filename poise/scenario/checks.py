@@ -43,8 +43,8 @@ def source_of(workload: WorkloadSection) -> str:
 def _workload(workload: WorkloadSection, places: Places) -> None:
     given = [name for name in SOURCES if getattr(workload, name) is not None]
     if len(given) != 1:
-        said = "names no source" if not given else f"names {' and '.join(given)}"
-        raise places.error(("workload",), f"{said}; give exactly one of {', '.join(SOURCES)}")
+        text = "names no source" if not given else f"names {' and '.join(given)}"
+        raise places.error(("workload",), f"{text}; give exactly one of {', '.join(SOURCES)}")
     source = given[0]
     if source != "trace":
         _trace_only(workload, source, places)
@@ -78,8 +78,8 @@ def _generated(source: Generated | ServegenSection, path: Path, places: Places) 
 
 def _diurnal(source: DiurnalSection, path: Path, places: Places) -> None:
     if (source.points is None) == (source.counts is None):
-        said = "has neither points nor counts" if source.points is None else "has both points and counts"
-        raise places.error(path, f"{said}; give one, to say how the rate changes")
+        text = "has neither points nor counts" if source.points is None else "has both points and counts"
+        raise places.error(path, f"{text}; give one, to say how the rate changes")
     for name in ("begin_s", "lasting_s"):
         if source.points is not None and name in source.model_fields_set:
             raise places.error((*path, name), "belongs to counts, and the profile is given by points; remove it")
@@ -140,9 +140,9 @@ def _roles(scenario: Scenario, places: Places) -> None:
     """A prefill pool needs a decode pool for the same model and tenants, and the other way round."""
     pools = scenario.cluster.pools
     for role, other in (("prefill", "decode"), ("decode", "prefill")):
-        partners = {asked for pool in pools if pool.role == other for asked in _asked(scenario, pool)}
+        partners = {asked for pool in pools if pool.role == other for asked in _served(scenario, pool)}
         for at, pool in enumerate(pools):
-            alone = [asked for asked in _asked(scenario, pool) if asked not in partners]
+            alone = [asked for asked in _served(scenario, pool) if asked not in partners]
             if pool.role == role and alone:
                 model, tenant = alone[0]
                 whose = "" if tenant is None else f" and tenant {tenant}"
@@ -152,7 +152,7 @@ def _roles(scenario: Scenario, places: Places) -> None:
                 )
 
 
-def _asked(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int | None]]:
+def _served(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int | None]]:
     """The model and each tenant that a pool serves; None for those without a pool of their own."""
     model = pool.model or scenario.model
     return [(model, tenant) for tenant in pool.tenants] or [(model, None)]
@@ -174,14 +174,14 @@ def _faults(scenario: Scenario, places: Places) -> None:
         _fault(rate, path, places)
         for place, replica in enumerate(rate.replicas):
             if not 0 <= replica < replicas:
-                said = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
-                raise places.error((*path, "replicas", place), said)
+                text = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
+                raise places.error((*path, "replicas", place), text)
         _devices(scenario, rate, rate.replicas or range(replicas), path, places)
         if rate.back_s and rate.kind not in ("lost", "reclaimed"):
             raise places.error((*path, "back_s"), f"belongs to a replica that goes, and this is {rate.kind}; remove it")
         if rate.back_s and choices(scenario.policies.scaler) != [None]:
-            said = "a scaler decides who starts in the place of one that is gone; remove it"
-            raise places.error((*path, "back_s"), said)
+            text = "a scaler decides who starts in the place of one that is gone; remove it"
+            raise places.error((*path, "back_s"), text)
         if not rate.for_s and rate.kind in TIMED:
             raise places.error((*path, "for_s"), f"of a {rate.kind} that comes again is 0; give the seconds it lasts")
 
@@ -211,8 +211,8 @@ def _devices(
     have = [pool.tensor * pool.pipeline * pool.data for pool in pools for _ in range(_slots(pool))]
     for replica in replicas:
         if fault.devices > have[replica]:
-            said = f"{fault.devices} are more than the {have[replica]} of replica {replica}; give 1 to {have[replica]}"
-            raise places.error((*path, "devices"), said)
+            text = f"{fault.devices} are more than the {have[replica]} of replica {replica}; give 1 to {have[replica]}"
+            raise places.error((*path, "devices"), text)
 
 
 def _slots(pool: PoolSection) -> int:
@@ -234,20 +234,20 @@ def _scaling(scenario: Scenario, places: Places) -> None:
     if fixed and not all(map(_converts, names)):
         raise places.error(path, "no pool may change its size; give one max_replicas, as in 8")
     if scenario.belief.gateways > 1:
-        said = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
-        raise places.error(("belief", "gateways"), said)
+        text = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
+        raise places.error(("belief", "gateways"), text)
     for at, fault in enumerate(scenario.cluster.faults):
         if fault.kind == "join":
-            said = "join cannot be where a scaler decides who is there; remove the fault"
-            raise places.error(("cluster", "faults", at, "kind"), said)
+            text = "join cannot be where a scaler decides who is there; remove the fault"
+            raise places.error(("cluster", "faults", at, "kind"), text)
 
 
 def _nobody_scales(scenario: Scenario, places: Places) -> None:
     for at, pool in enumerate(scenario.cluster.pools):
         for name in ("min_replicas", "max_replicas", "prewarmed"):
             if getattr(pool, name):
-                said = "nobody changes how many there are; name a policies.scaler, as in apa, or remove it"
-                raise places.error(("cluster", "pools", at, name), said)
+                text = "nobody changes how many there are; name a policies.scaler, as in apa, or remove it"
+                raise places.error(("cluster", "pools", at, name), text)
 
 
 def _converts(name: str) -> bool:

@@ -130,8 +130,8 @@ def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None
     if options.out is not None:
         files = write_folder(problem, outcome, options.out)
         if not options.quiet:
-            told = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
-            print(told, file=sys.stderr if options.json == "-" else sys.stdout)
+            text = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:

@@ -102,9 +102,9 @@ def read_requests(file: Path) -> DataFrame:
     try:
         frame = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise UserError(
-            f"{file}: is not a Parquet file ({said}); give one that `poise simulate --out DIR` wrote"
+            f"{file}: is not a Parquet file ({message}); give one that `poise simulate --out DIR` wrote"
         ) from None
     if not {"request", "status", "prompt_tokens"} <= set(frame.columns):
         raise UserError(f"{file}: has no rows of requests; give one that `poise simulate --out DIR` wrote")

@@ -93,8 +93,8 @@ def sentence(path: Path, finding: Mapping[str, Any], root: type[Section] = Scena
     if kind == "missing":
         return f"is missing; give {_cure(path, root)}"
     if kind == "value_error":
-        said = str(limits["error"])
-        return said if "; " in said else f"{said}; give {_cure(path, root)}"
+        text = str(limits["error"])
+        return text if "; " in text else f"{text}; give {_cure(path, root)}"
     if kind in _BOUNDS:
         rule, name = _BOUNDS[kind]
         return f"{short(value)} {rule} {limits[name]:g}; give {_cure(path, root)}"

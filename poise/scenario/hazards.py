@@ -20,9 +20,9 @@ TIMED = ("slow", "device_lost", "link_slow", "link_lost")
 def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None) -> Cluster:
     """The cluster with the faults of its rates in addition to its own, as long as requests arrive."""
     for fault in cluster.faults:
-        said = fault_error(fault, cluster)
-        if said:
-            raise ScenarioError(f"cluster.faults: {said}")
+        problem = fault_error(fault, cluster)
+        if problem:
+            raise ScenarioError(f"cluster.faults: {problem}")
     if not cluster.fault_rates:
         return cluster
     if until_s is None:

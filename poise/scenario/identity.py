@@ -35,8 +35,8 @@ def blind_line(found: Mapping[str, str]) -> str:
     parts = [
         f"{' and '.join(names)} {'go' if len(names) > 1 else 'goes'} by {instead}" for instead, names in by.items()
     ]
-    said = "The requests have no prefix identity"
-    return f"{said}: {', '.join(parts)}, and no prompt hits a cache. To compare by prefix, {CURE}."
+    text = "The requests have no prefix identity"
+    return f"{text}: {', '.join(parts)}, and no prompt hits a cache. To compare by prefix, {CURE}."
 
 
 def _instead(policies: Policies) -> str:

@@ -44,8 +44,8 @@ def check_idle(problem: Problem) -> None:
     sections += [(("cluster", "pools", at, "engine"), pool.engine) for at, pool in enumerate(scenario.cluster.pools)]
     for path, section in sections:
         if "host_kv_gb" in section.model_fields_set and section.host_kv_gb:
-            said = "nothing is swapped out there; give engine.preemption: swap, or remove it"
-            raise places.error((*path, "host_kv_gb"), said)
+            text = "nothing is swapped out there; give engine.preemption: swap, or remove it"
+            raise places.error((*path, "host_kv_gb"), text)
 
 
 def check_asked(bundles: Sequence[Policies], cluster: Cluster) -> None:

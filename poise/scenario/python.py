@@ -179,8 +179,8 @@ class Result:
         timeline(self.run, path, cluster=self.cluster)
 
     def __repr__(self) -> str:
-        told = self._whole
-        return f"<Result: {told.finished} of {told.requests} requests finished in {told.duration_s:.6g} s>"
+        metrics = self._whole
+        return f"<Result: {metrics.finished} of {metrics.requests} requests finished in {metrics.duration_s:.6g} s>"
 
 
 def simulate(

@@ -95,16 +95,18 @@ def _broken(error: Any, name: str, text: str) -> str:
     """One line about YAML that cannot be parsed."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    said = str(error.problem or error.context or "cannot be parsed")
+    message = str(error.problem or error.context or "cannot be parsed")
     row = (text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]
-    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
+    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in message:
         return f"{name}:{line}: a tab indents the line; YAML needs spaces, so write two for each level"
-    if said.startswith("found duplicate key"):
-        key = said.split('"')[1] if '"' in said else "?"
+    if message.startswith("found duplicate key"):
+        key = message.split('"')[1] if '"' in message else "?"
         return f"{name}:{line}: {key}: stands twice in the same mapping; keep one of them"
-    if "another document" in said:
+    if "another document" in message:
         return f"{name}:{line}: a second document begins; a file has one, so remove the `---`"
-    return f"{name}:{line}: is not valid YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
+    return (
+        f"{name}:{line}: is not valid YAML ({_one_line(message)}); check quotes, brackets, colons and indentation there"
+    )
 
 
 def _tag(value: Any) -> str | None:

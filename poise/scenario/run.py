@@ -78,8 +78,8 @@ def only_bundle(problem: Problem) -> tuple[str, Policies]:
         return problem.bundles[0]
     section, places = problem.loaded.scenario.policies, problem.loaded.places
     slot = next(slot for slot in SCENARIO if isinstance(value := getattr(section, slot), list) and len(value) > 1)
-    said = f"lists {len(getattr(section, slot))} policies, and a run has one"
-    raise places.error(("policies", slot), f"{said}; compare them with `poise compare`, or name one")
+    text = f"lists {len(getattr(section, slot))} policies, and a run has one"
+    raise places.error(("policies", slot), f"{text}; compare them with `poise compare`, or name one")
 
 
 def first_seed(
@@ -148,10 +148,10 @@ def _notes(problem: Problem, label: str, policies: Policies, offered: Mapping[st
     """Notes on several seeds of a recorded load, and on whether a router has what it needs."""
     notes = {}
     if len(problem.seeds) > 1 and problem.traffic.recorded:
-        said = "a recorded load is the same under every seed; seeds only break ties"
-        notes["seeds"] = f"{said}, so they say nothing of other traffic"
-    asked = problem.loaded.scenario.policies.model_fields_set & {"router", "order"}
-    if asked and (found := blind({label: policies}, offered)):
+        text = "a recorded load is the same under every seed; seeds only break ties"
+        notes["seeds"] = f"{text}, so they say nothing of other traffic"
+    given = problem.loaded.scenario.policies.model_fields_set & {"router", "order"}
+    if given and (found := blind({label: policies}, offered)):
         notes["prefix_hit_rate"] = note(found[label])
     return notes
 

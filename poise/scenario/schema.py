@@ -246,11 +246,11 @@ class ClusterSection(Section):
 
 def _given(slot: Slot) -> str:
     """The cure for a slot."""
-    said = f"{slot.purpose}, as in {slot.example}"
+    text = f"{slot.purpose}, as in {slot.example}"
     if slot.needed:
-        return f"{said}; this and all below may be a list to compare"
+        return f"{text}; this and all below may be a list to compare"
     many = "; several at once: {all: [ceiling, early_reject]}" if slot.several else ""
-    return f"{said}{many}; null: {slot.without}"
+    return f"{text}{many}; null: {slot.without}"
 
 
 def _policies_fields() -> dict[str, Any]:

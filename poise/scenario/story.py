@@ -97,8 +97,8 @@ def _bundle(problem: Problem, path: Path, router: str | None) -> tuple[str, Poli
         return problem.bundles[0]
     if router in labels:
         return problem.bundles[labels.index(router)]
-    said = f"has no router {router}" if router is not None else "lists several policies"
-    raise UserError(f"{path}: {said}; name one with --router: {', '.join(labels)}")
+    text = f"has no router {router}" if router is not None else "lists several policies"
+    raise UserError(f"{path}: {text}; name one with --router: {', '.join(labels)}")
 
 
 def _unknown(path: Path, request: int, rows: int) -> UserError:

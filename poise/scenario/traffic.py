@@ -109,8 +109,8 @@ class Traffic:
         try:
             return make(*given, **named)
         except UserError as error:
-            said = str(error).replace("or pass skip_bad=True", "or set skip_bad: true (--skip-bad)")
-            raise self.loaded.places.error(("workload", *path), said) from None
+            text = str(error).replace("or pass skip_bad=True", "or set skip_bad: true (--skip-bad)")
+            raise self.loaded.places.error(("workload", *path), text) from None
 
     def _generated(self, source: str, seed: int, load: float) -> Workload:
         if self._given is None:
@@ -184,18 +184,18 @@ class Traffic:
         served = list(dict.fromkeys(pool.model.name for pool in self.cluster.pools))
         if not workload.models:
             if len(served) > 1:
-                said = (
+                text = (
                     f"the pools serve {' and '.join(served)}, but the workload does not say which model a request wants"
                 )
                 cure = "give a trace with a column `model`, or one model to all pools"
-                raise self.loaded.places.error(("workload",), f"{said}; {cure}")
+                raise self.loaded.places.error(("workload",), f"{text}; {cure}")
             return
         workload.models = tuple(_canonical(name) for name in workload.models)
         lacking = [name for name in workload.models if name not in served]
         if lacking:
-            said = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
+            text = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
             cure = "add a pool with that model, or set workload.ignore_model: true"
-            raise self.loaded.places.error(path, f"{said} (they serve {', '.join(served)}); {cure}")
+            raise self.loaded.places.error(path, f"{text} (they serve {', '.join(served)}); {cure}")
 
 
 def _given(section: Any) -> dict[str, Any]:

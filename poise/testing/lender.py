@@ -61,11 +61,11 @@ def _check(twins: Twins, answer: Any, loans: Loans) -> None:
 
 def _granted(rng: random.Random, loans: Loans, answer: list[Lend]) -> dict[tuple[int, int], int]:
     """The loans afterwards, granted and given back in whole, in part or not at all."""
-    told = dict(loans)
+    fields = dict(loans)
     for debtor, creditor, blocks in answer:
-        left = told.get((debtor, creditor), 0) + int(blocks * rng.choice((0, 0.5, 1)))
-        told[debtor, creditor] = min(max(left, 0), _BLOCKS)
-    return {pair: blocks for pair, blocks in told.items() if blocks}
+        left = fields.get((debtor, creditor), 0) + int(blocks * rng.choice((0, 0.5, 1)))
+        fields[debtor, creditor] = min(max(left, 0), _BLOCKS)
+    return {pair: blocks for pair, blocks in fields.items() if blocks}
 
 
 def _replica(rng: random.Random, first: int, now: int) -> ReplicaColumns:

@@ -55,19 +55,19 @@ def _placed(
 
 
 def _case(rng: random.Random, buckets: int, roles: tuple[Role, ...]) -> tuple[Demand, list[Unit], dict[str, int]]:
-    told = [Bucket(rng.choice((100, 2000)), rng.choice((50, 400)), rng.choice((0.5, 3.0))) for _ in range(buckets)]
+    sizes = [Bucket(rng.choice((100, 2000)), rng.choice((50, 400)), rng.choice((0.5, 3.0))) for _ in range(buckets)]
     units = []
     for role in roles:
         for device, price in (("small", 1.0), ("large", 3.0)):
-            rates = tuple(rng.choice((1.0, 2.5)) * price for _ in told)
-            tenancies = tuple(Tenancy(0.1, 0.2, 0.2, 0.1) for _ in told)
+            rates = tuple(rng.choice((1.0, 2.5)) * price for _ in sizes)
+            tenancies = tuple(Tenancy(0.1, 0.2, 0.2, 0.1) for _ in sizes)
             units.append(
                 Unit(
                     f"{role} {device}", price, rates, device, role=role, latency_s=5.0 / price, energy_j=price,
                     tenancies=tenancies,
                 )
             )  # fmt: skip
-    return Demand(tuple(told)), units, rng.choice(({}, {"small": 3}, {"small": 1, "large": 1}))
+    return Demand(tuple(sizes)), units, rng.choice(({}, {"small": 3}, {"small": 1, "large": 1}))
 
 
 def _ask(placer: Any, who: str, where: str, *given: Any) -> Placement | None:

@@ -63,7 +63,7 @@ def _play(twins: Twins, needs: tuple[str, ...], beat: int, pools: int, rng: rand
 
 def _checked(twins: Twins, answer: Any, asks: Sequence[int], view: ClusterColumns) -> list[int]:
     """The target sizes now; checks the form of the answer."""
-    told = list(asks)
+    targets = list(asks)
     if not isinstance(answer, list | tuple) or any(type(each) not in (Scale, Convert) for each in answer):
         raise RuleBroken(f"{twins.who} answers {answer!r}; it must be a list of Scale or Convert; {twins.where}")
     turned = [each.replica for each in answer if type(each) is Convert]
@@ -79,8 +79,8 @@ def _checked(twins: Twins, answer: Any, asks: Sequence[int], view: ClusterColumn
     for pool, replicas, warm in sizes:
         if type(replicas) is not int or type(warm) is not int or warm < 0:
             raise RuleBroken(f"{twins.who} answers {answer!r}; sizes are ints, and warm is not below 0; {twins.where}")
-        told[pool] = min(max(replicas, 0), _REPLICAS)
-    return told
+        targets[pool] = min(max(replicas, 0), _REPLICAS)
+    return targets
 
 
 def _events(rng: random.Random, number: int, since: int, until: int) -> list[Event]:

@@ -38,7 +38,7 @@ def worse(today: Sequence[Score], before: dict[tuple[str, ...], dict[str, Any]])
 
     Groups that only one of the two has, or with other rows, and those of quality C, are not compared.
     """
-    said = []
+    lines = []
     for score in today:
         old = before.get((score.source, score.device, score.model, score.engine, score.metric, score.quality))
         if old is None or old.get("n") != score.n or score.quality == "C":
@@ -46,7 +46,7 @@ def worse(today: Sequence[Score], before: dict[tuple[str, ...], dict[str, Any]])
         name = " ".join((score.source, score.device, score.model, score.engine, score.metric))
         was, now = old["median_ape"], score.median_ape
         if was is not None and now is not None and now > was + TOLERANCE:
-            said.append(f"{name}: median error {was:.1%}, now {now:.1%}")
+            lines.append(f"{name}: median error {was:.1%}, now {now:.1%}")
         if old["answered"] > score.answered:
-            said.append(f"{name}: {old['answered']} answered, now {score.answered} of {score.n}")
-    return said
+            lines.append(f"{name}: {old['answered']} answered, now {score.answered} of {score.n}")
+    return lines

@@ -93,12 +93,12 @@ def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Met
 
 
 def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Told]] | None:
-    told = []
+    answers = []
     for condition in batch.conditions:
         if stopped():
             return None
-        told.append(work_out(condition))
-    return batch.begin, told
+        answers.append(work_out(condition))
+    return batch.begin, answers
 
 
 def work_out(condition: Condition) -> Told:

@@ -156,15 +156,15 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
     if _silent(weights):
         weights = stated[1] if stated else format_spelled(row.model) or weights
     try:
-        found, said = named_format(weights)
+        found, text = named_format(weights)
         kept, _ = named_format(kv)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
     if _silent(weights) and row.source.startswith("mlperf"):
-        found, said = narrowest(device)
+        found, text = narrowest(device)
     elif _silent(weights) and (published := published_format(row.model)) != "bf16":
-        found, said = published, f"precision not stated: {published}, as {row.model} is published"
-    assumed += filter(None, (said,))
+        found, text = published, f"precision not stated: {published}, as {row.model} is published"
+    assumed += filter(None, (text,))
     if _silent(kv):
         kept = _silent_kv(row, found, defaults)
         assumed.append(f"KV values in {kept}, not stated")

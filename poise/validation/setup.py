@@ -43,20 +43,20 @@ def setup_of(row: Row, model: Model, device: Device, weights: Format, clients: i
     day = found[1] if (found := _DAY.search(row.notes)) else ""
     lengths = int(row.prompt), int(row.output)
     layout = _layout(row, Run(row.engine, model.name, device.name, weights, row.version, day, *lengths, clients))
-    said = []
+    lines = []
     if layout is not None and row.disagg:
-        said.append("the layout is that of InferenceX's configuration for such a run")
+        lines.append("the layout is that of InferenceX's configuration for such a run")
     if layout is not None and layout.drafts:
-        said.append(f"{layout.drafts} tokens drafted a step, as InferenceX's configuration for such a run says")
+        lines.append(f"{layout.drafts} tokens drafted a step, as InferenceX's configuration for such a run says")
     if row.disagg:
-        return Setup(layout=layout), tuple(said)
+        return Setup(layout=layout), tuple(lines)
     shared = layout is not None and layout.decode.shared
     recipe = recipe_for(
         row.engine, model.name, device.name, weights, day=day, prompt=row.prompt, clients=clients, tensor=_ranks(row)
     )
     if recipe != PLAIN:
-        said.append("flags of InferenceX's script for such a run")
-    return Setup(recipe, layout, shared), tuple(said)
+        lines.append("flags of InferenceX's script for such a run")
+    return Setup(recipe, layout, shared), tuple(lines)
 
 
 def _ranks(row: Row) -> int:

@@ -100,8 +100,8 @@ def _best(peers: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {error:.0%}" for name, error in ranked[:3]) or MISSING
 
 
-def _list(title: str, said: Sequence[str], out: TextIO) -> None:
-    counts = Counter(said).most_common()
+def _list(title: str, lines: Sequence[str], out: TextIO) -> None:
+    counts = Counter(lines).most_common()
     if not counts:
         return
     out.write(f"{title}:\n")

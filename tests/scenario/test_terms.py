@@ -101,7 +101,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
     [
         ("{terms: nanoflw}", r"scenario.yaml:4: cost.terms: .*did you mean nanoflow"),
         ("{terms: [{nanoflow: {overlp: 1}}]}", r"nanoflow.overlp: .*did you mean overlap"),
-        ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is not a part"),
+        ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is no part"),
         ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes'; give a value like"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1; give a value like False"),
         ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half'; give a number, or nothing"),
@@ -121,7 +121,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{hybrid_partition: {tensors: 2+2}}]}", r"hybrid_partition: tensors '2\+2' names no stages"),
         ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
         ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
-        ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
+        ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is not a known engine"),
         ("{terms: nanoflow, of: {terms: token_weave}}", r"cost"),
         ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),
     ],

@@ -72,8 +72,8 @@ class Fit:
     def predicted(self, chosen: Combination, pairs: Iterable[tuple[Term, int, int]] = ()) -> float:
         """The predicted gain of a combination over the average one, by main effects and the significant `pairs`."""
         main = sum(float(self.effects[at,][level]) for at, level in enumerate(chosen))
-        told = [(term, one, two) for term, one, two in pairs if (chosen[term[0]], chosen[term[1]]) == (one, two)]
-        return main + sum(float(self.effects[term][one, two]) for term, one, two in told)
+        active = [(term, one, two) for term, one, two in pairs if (chosen[term[0]], chosen[term[1]]) == (one, two)]
+        return main + sum(float(self.effects[term][one, two]) for term, one, two in active)
 
 
 def fit(rows: Sequence[Row], levels: Sequence[int], *, interactions: bool = True) -> Fit:

@@ -40,5 +40,5 @@ def every(factors: Sequence[Factor]) -> list[Combination]:
 
 def label(factors: Sequence[Factor], chosen: Combination) -> str:
     """A combination in words: its differences from the reference, `reference` where there are none."""
-    told = [each.levels[level] for each, level in zip(factors, chosen, strict=True) if level]
-    return " + ".join(told) or "reference"
+    changed = [each.levels[level] for each, level in zip(factors, chosen, strict=True) if level]
+    return " + ".join(changed) or "reference"

@@ -46,8 +46,8 @@ class Finals:
 
     def together(self) -> list[str]:
         """The best finalist and those that are not significantly worse."""
-        told = self.standings()
-        return [each.name for each in told if each is told[0] or not each.to_best.apart]
+        standings = self.standings()
+        return [each.name for each in standings if each is standings[0] or not each.to_best.apart]
 
     def by_block(self) -> dict[str, dict[str, float]]:
         """The deciding figure of each finalist in each block, the mean over its loads."""

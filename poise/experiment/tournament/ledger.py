@@ -46,8 +46,8 @@ def opened(folder: Path | None, *, resume: bool) -> Ledger:
         )
     for number, line in enumerate(lines, start=1):
         try:
-            told = json.loads(line)
-            ledger.rows[told["print"]] = told
+            row = json.loads(line)
+            ledger.rows[row["print"]] = row
         except (ValueError, KeyError, TypeError):
             if number < len(lines):
                 raise UserError(f"{file}:{number}: is not a run; remove that line, and it is simulated again") from None

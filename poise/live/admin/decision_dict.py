@@ -15,7 +15,7 @@ ENGINES: Final = 8
 
 def told(decision: Decision, models: Sequence[str], began: int) -> Json:
     """One decision as a dict; `models` are names by number, `began` is when instants begin."""
-    said: Json = {
+    fields: Json = {
         "number": decision.number,
         "at": round((decision.at - began) / SECOND, 3),
         "request": decision.request,
@@ -25,11 +25,11 @@ def told(decision: Decision, models: Sequence[str], began: int) -> Json:
         "waited_s": round(decision.waited / SECOND, 3),
         "outcome": decision.outcome,
     }
-    said |= {name: getattr(decision, name) for name in ("engine", "decode", "reason") if getattr(decision, name)}
+    fields |= {name: getattr(decision, name) for name in ("engine", "decode", "reason") if getattr(decision, name)}
     if decision.grounds is not None:
-        said["candidates"] = len(decision.grounds.slots)
-        said["engines"] = _engines(decision, decision.grounds)
-    return said
+        fields["candidates"] = len(decision.grounds.slots)
+        fields["engines"] = _engines(decision, decision.grounds)
+    return fields
 
 
 def _engines(decision: Decision, grounds: Reasons) -> list[Json]:
@@ -43,11 +43,11 @@ def _engines(decision: Decision, grounds: Reasons) -> list[Json]:
 
 def _engine(decision: Decision, grounds: Reasons, place: int) -> Json:
     measured = grounds.measured_at[place]
-    said: Json = {"name": grounds.names[place]}
-    said |= {name: column[place] for name, column in grounds.columns.items()}
+    fields: Json = {"name": grounds.names[place]}
+    fields |= {name: column[place] for name, column in grounds.columns.items()}
     if measured:
-        said["age_s"] = round((decision.at - measured) / SECOND, 3)
-    return said | _marks(decision, grounds, place)
+        fields["age_s"] = round((decision.at - measured) / SECOND, 3)
+    return fields | _marks(decision, grounds, place)
 
 
 def _marks(decision: Decision, grounds: Reasons, place: int) -> Json:

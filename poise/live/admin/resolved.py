@@ -40,9 +40,9 @@ def _policies(control: Control, hints: Hints | None) -> Json:
     if control.scaling is not None:
         slots |= {"scaler": control.scaling.scaler, "forecast": control.scaling.forecast}
     slots["cache"] = hints and hints.cache
-    told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
-    told["admission"] = [policy(each) for each in control.admission]
-    return told
+    fields: Json = {name: policy(each) for name, each in slots.items() if each is not None}
+    fields["admission"] = [policy(each) for each in control.admission]
+    return fields
 
 
 def policy(given: Any) -> Json:

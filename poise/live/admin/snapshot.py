@@ -42,7 +42,7 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
     followed = _followed(gateway)
     at = Counter(slot for proxied in proxied_requests for slot in proxied.slots)
     sums = totals(now, gateway.stats.engines.values(), proxied_requests)
-    told: Json = {
+    fields: Json = {
         "at": _s(now - began),
         "ready": not gateway.draining and bool(world.fleet.serving),
         "draining": gateway.draining,
@@ -59,8 +59,10 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
         "policy": {"errors": world.policy_errors, "last": world.policy_error[:500]},
         "clients": {"connected": gateway.server.connections, "refused": dict(gateway.server.causes)},
     }
-    told |= {name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value}
-    return told
+    fields |= {
+        name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value
+    }
+    return fields
 
 
 def _s(duration: int) -> float:
@@ -72,10 +74,10 @@ def _s(duration: int) -> float:
 
 def _requests(proxied_requests: Sequence[ProxiedRequest], now: int) -> Json:
     held = [proxied.view.arrived_at for proxied in proxied_requests if proxied.state == HELD]
-    told: Json = {"open": len(proxied_requests), "held": len(held)}
+    fields: Json = {"open": len(proxied_requests), "held": len(held)}
     if held:
-        told["oldest_wait_s"] = _s(now - min(held))
-    return told
+        fields["oldest_wait_s"] = _s(now - min(held))
+    return fields
 
 
 def _loads(proxied_requests: Iterable[ProxiedRequest]) -> dict[str, Load]:
@@ -94,16 +96,16 @@ def _loads(proxied_requests: Iterable[ProxiedRequest]) -> dict[str, Load]:
 def _tenants(rows: dict[str, CounterRow], loads: dict[str, Load], now: int) -> Json:
     """The busiest by name, "" for requests without a tenant; the rest as one. share: of all tokens."""
     names = dict.fromkeys([*rows, *loads])
-    told = {name: _tenant(rows.get(name) or CounterRow(), loads.get(name) or Load(0, 0, 0), now) for name in names}
-    tokens = sum(each["prompt"] + each["output"] for each in told.values())
-    for each in told.values():
+    fields = {name: _tenant(rows.get(name) or CounterRow(), loads.get(name) or Load(0, 0, 0), now) for name in names}
+    tokens = sum(each["prompt"] + each["output"] for each in fields.values())
+    for each in fields.values():
         each["share"] = round((each["prompt"] + each["output"]) / tokens, 4) if tokens else 0.0
-    if len(told) <= TENANTS:
-        return told
-    named = [name for name in told if name != OTHERS]
-    ranked = sorted(named, key=lambda name: (-told[name]["held"], -told[name]["requests"], name))
-    shown = {name: told[name] for name in ranked[: TENANTS - 1]}
-    rest = [told[name] for name in (*ranked[TENANTS - 1 :], OTHERS) if name in told]
+    if len(fields) <= TENANTS:
+        return fields
+    named = [name for name in fields if name != OTHERS]
+    ranked = sorted(named, key=lambda name: (-fields[name]["held"], -fields[name]["requests"], name))
+    shown = {name: fields[name] for name in ranked[: TENANTS - 1]}
+    rest = [fields[name] for name in (*ranked[TENANTS - 1 :], OTHERS) if name in fields]
     shown[OTHERS] = _together(rest)
     return shown
 
@@ -114,7 +116,7 @@ def _together(tenants: Sequence[Json]) -> Json:
 
 
 def _tenant(row: CounterRow, load: Load, now: int) -> Json:
-    told: Json = {
+    fields: Json = {
         "open": load.open,
         "held": load.held,
         "requests": sum(row.statuses.values()),
@@ -125,8 +127,8 @@ def _tenant(row: CounterRow, load: Load, now: int) -> Json:
         "output": row.output,
     }
     if load.oldest:
-        told["oldest_wait_s"] = _s(now - load.oldest)
-    return told
+        fields["oldest_wait_s"] = _s(now - load.oldest)
+    return fields
 
 
 # Engines --------------------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def _tenant(row: CounterRow, load: Load, now: int) -> Json:
 def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Json:
     """One engine; the fields of its last report are missing where there was none."""
     state, slot = gateway.control.state, engine.slot
-    told: Json = {
+    fields: Json = {
         "name": engine.name,
         "address": f"{engine.at.place.host}:{engine.at.place.port}",
         "state": engine.status,
@@ -147,22 +149,22 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
     }
     visit = gateway.prober.visits.get(slot)
     if engine.down_at >= 0:
-        told["down_at"] = _s(engine.down_at - began)
+        fields["down_at"] = _s(engine.down_at - began)
     if visit is not None:
         circuit = gateway.prober.health.circuit(slot)
         if circuit is not Circuit.CLOSED:
-            told["circuit"] = circuit.value
+            fields["circuit"] = circuit.value
     if visit is not None and visit.reading is not None:
         columns, blocks = visit.reading.columns, visit.reading.total_blocks
-        told |= {name: columns[name] for name in ("waiting", "running", "queued_tokens") if name in columns}
+        fields |= {name: columns[name] for name in ("waiting", "running", "queued_tokens") if name in columns}
         if blocks and "free_blocks" in columns:
-            told["kv_used"] = round(1 - columns["free_blocks"] / blocks, 4)
+            fields["kv_used"] = round(1 - columns["free_blocks"] / blocks, 4)
     if state.measured_at[slot]:
-        told["measured_at"] = _s(state.measured_at[slot] - began)
+        fields["measured_at"] = _s(state.measured_at[slot] - began)
     rate = _hit_rate(gateway, engine)
     if rate is not None:
-        told["hit_rate"] = round(rate, 4)
-    return told
+        fields["hit_rate"] = round(rate, 4)
+    return fields
 
 
 def _followed(gateway: Gateway) -> dict[int, Json]:
@@ -244,5 +246,5 @@ def _recording(gateway: Gateway) -> Json:
     """The state of the recording, where there is one."""
     recorder: Any = gateway.recorder
     names = ("path", "lines", "bytes", "dropped", "failed", "number")
-    told = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}
-    return {name: str(value) if name == "path" else value for name, value in told.items()}
+    fields = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}
+    return {name: str(value) if name == "path" else value for name, value in fields.items()}

@@ -101,8 +101,8 @@ def _tree(text: str, name: str) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        said = _without_what_it_found(str(error.problem))
-        raise UserError(f"{name}{line}: is not valid YAML ({said}); check quotes, colons and indentation") from None
+        message = _without_what_it_found(str(error.problem))
+        raise UserError(f"{name}{line}: is not valid YAML ({message}); check quotes, colons and indentation") from None
     except RecursionError:
         raise UserError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
     except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -142,14 +142,14 @@ class WholeReply(Reply):
 
     def close(self) -> None:
         """Send everything."""
-        made, told = self.made, (self.ask, self.name, self.created)
+        made, head = self.made, (self.ask, self.name, self.created)
         if self.ask.kind == "chat":
-            body = shape.chat(*told, self.cached)
+            body = shape.chat(*head, self.cached)
         elif self.ask.kind == "completion":
-            body = shape.completion(*told, self.cached)
+            body = shape.completion(*head, self.cached)
         else:
             status = "completed" if self.ask.speech.stops else "incomplete"
-            body = shape.encode(shape.response(*told, made, self.cached, status))
+            body = shape.encode(shape.response(*head, made, self.cached, status))
         self.exchange.answer(200, body)
 
 
@@ -171,11 +171,11 @@ class StreamedReply(Reply):
         if not place:
             self._open()
         if place == self._last:
-            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._told()))
+            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._reported_cached()))
         elif self._plain:
             self.exchange.write(frame.head + _WORDS[speech.place(place)] + frame.tail)
         else:
-            self.exchange.write(frame.content(speech.word(place), None, self._told()))
+            self.exchange.write(frame.content(speech.word(place), None, self._reported_cached()))
 
     def close(self) -> None:
         """Send the usage, if it was requested, and the end."""
@@ -190,7 +190,7 @@ class StreamedReply(Reply):
         elif self.ask.echo:
             self.exchange.write(self._frame.content(self.ask.echo, None))
 
-    def _told(self) -> int:
+    def _reported_cached(self) -> int:
         return self.made if self.ask.continuous else 0
 
 
@@ -203,9 +203,9 @@ class Events(Reply):
         """Send the head and the event that the response is created."""
         self._number = 0
         self.exchange.start(200, _STREAM)
-        said = shape.response(self.ask, self.name, self.created, 0, None, "in_progress")
-        self._send("response.created", response=said)
-        self._send("response.in_progress", response=said)
+        response = shape.response(self.ask, self.name, self.created, 0, None, "in_progress")
+        self._send("response.created", response=response)
+        self._send("response.in_progress", response=response)
 
     def say(self, place: int) -> None:
         """Send a token."""
@@ -220,8 +220,8 @@ class Events(Reply):
         self._of_part("response.output_text.done", text=text, logprobs=[])
         self._of_part("response.content_part.done", part=shape.part(text))
         self._send("response.output_item.done", output_index=0, item=shape.message(self.name, text, "completed"))
-        said = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
-        self._send("response.completed", response=said)  # also where its status is another one, as in vLLM
+        response = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
+        self._send("response.completed", response=response)  # also where its status is another one, as in vLLM
         self.exchange.end()
 
     def _of_part(self, kind: str, **said: Any) -> None:

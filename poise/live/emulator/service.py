@@ -208,8 +208,8 @@ class Service:
 
     def _tokenize(self, exchange: Exchange) -> None:
         tokens = self.reader.tokens(read_json(exchange.body)).tolist()
-        said = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
-        exchange.answer(200, shape.encode(said))
+        fields = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
+        exchange.answer(200, shape.encode(fields))
 
     def _detokenize(self, exchange: Exchange) -> None:
         tokens = read_json(exchange.body).get("tokens")

@@ -33,5 +33,5 @@ def error_event(path: str, status: int, message: str, events: int) -> bytes:
     """
     if path != RESPONSES:
         return b"\n\ndata: " + error_body(status, "server_error", message) + b"\n\n"
-    told = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}
-    return b"\n\nevent: error\ndata: " + msgspec.json.encode(told) + b"\n\n"
+    fields = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}
+    return b"\n\nevent: error\ndata: " + msgspec.json.encode(fields) + b"\n\n"

@@ -134,12 +134,12 @@ def _wrong(options: FanOut, shared: dict[str, Raw], most: int) -> BadRequest | N
         return _bad(f"fan_out.items has {len(options.items)} items; give 1 to {most}")
     if ITEM not in options.template:
         return _bad(f"fan_out.template has no {ITEM}; put it where the item belongs")
-    if _said(shared, "stream") not in (b"false", b"null") or _said(shared, "n") not in (b"1", b"null"):
+    if _field_text(shared, "stream") not in (b"false", b"null") or _field_text(shared, "n") not in (b"1", b"null"):
         return _bad("fan_out gives one answer with a choice for each item; leave out stream and n")
     return None
 
 
-def _said(shared: dict[str, Raw], name: str) -> bytes:
+def _field_text(shared: dict[str, Raw], name: str) -> bytes:
     return bytes(shared.get(name, b"null"))
 
 
@@ -149,8 +149,8 @@ def _around(shared: dict[str, Raw]) -> tuple[bytes, bytes] | BadRequest:
     given = shared.pop(last, None)
     try:
         if last == "messages":
-            said = [b"%b," % bytes(each) for each in _MESSAGES.decode(given or b"")]
-            before, behind = b"[" + b"".join(said) + b'{"role":"user","content":"', b'"}]}'
+            pieces = [b"%b," % bytes(each) for each in _MESSAGES.decode(given or b"")]
+            before, behind = b"[" + b"".join(pieces) + b'{"role":"user","content":"', b'"}]}'
         else:
             before, behind = b'"' + _written("" if given is None else _TEXT.decode(given)), b'"}'
     except msgspec.ValidationError:

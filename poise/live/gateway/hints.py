@@ -141,8 +141,8 @@ def hinted(body: bytes, keep: int) -> bytes:
     """
     control = {"type": "ephemeral", "ttl": f"{-(-keep // SECOND)}s"}
     if FIELD not in body:
-        told = msgspec.json.encode({"cache_control": control})
-        return body.rstrip()[:-1] + b"," + FIELD + b":" + told + b"}"
+        encoded = msgspec.json.encode({"cache_control": control})
+        return body.rstrip()[:-1] + b"," + FIELD + b":" + encoded + b"}"
     try:
         own = fields(fields(body).get("nvext", b"{}"))
         return replaced(body, {"nvext": {"cache_control": control, **own}})

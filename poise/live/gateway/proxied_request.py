@@ -200,10 +200,10 @@ class ProxiedRequest:
             status, headers = self._head
             self._answer(status, headers, self._error)
             return
-        recorded, told = self._why
+        recorded, message = self._why
         busy = retry_after or (self.engine is None and not self._world.control.state.hopeless(self.view))
         status, kind = (429, "rate_limit_exceeded") if busy else (503, "server_error")
-        self.answer_error(status, kind, told if reason == recorded else reason, retry_after)
+        self.answer_error(status, kind, message if reason == recorded else reason, retry_after)
 
     def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:
         """An error of the gateway's own; 503 always says when to try again."""

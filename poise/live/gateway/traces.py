@@ -84,7 +84,7 @@ class Traces:
             self._span("queue", spans.context, "INTERNAL", proxied.view.arrived_at, {}).end(self._at(now))
         self._end_engine(spans, proxied, now, "refused")
         attributes = {
-            **self._asked(proxied),
+            **self._attributes(proxied),
             "server.address": engine.at.place.host,
             "server.port": engine.at.place.port,
             "poise.engine": engine.name,
@@ -116,7 +116,7 @@ class Traces:
         exchange = proxied.exchange
         carrier = {name.decode(): value.decode("latin-1") for name, value in exchange.headers if name in CARRIED}
         attributes = {
-            **self._asked(proxied),
+            **self._attributes(proxied),
             "http.request.method": exchange.method,
             "url.path": exchange.path,
             "poise.request": proxied.view.id,
@@ -138,16 +138,16 @@ class Traces:
                 span.set_attributes(_used(proxied))
         span.end(self._at(now))
 
-    def _asked(self, proxied: ProxiedRequest) -> dict[str, Any]:
+    def _attributes(self, proxied: ProxiedRequest) -> dict[str, Any]:
         path, view = proxied.exchange.path, proxied.view
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "gen_ai.operation.name": next((name for part, name in PATHS if part in path), "text_completion"),
             "gen_ai.provider.name": "poise",
             "gen_ai.request.model": self._models.name(view.model),
         }
         if view.max_tokens:
-            told["gen_ai.request.max_tokens"] = view.max_tokens
-        return told
+            fields["gen_ai.request.max_tokens"] = view.max_tokens
+        return fields
 
     def _span(self, name: str, parent: Any, kind: str, at: int, attributes: dict[str, Any]) -> Any:
         kinds = self._api.SpanKind
@@ -165,9 +165,9 @@ class Traces:
 def _used(proxied: ProxiedRequest) -> dict[str, Any]:
     """Token attributes, as reported by the engine or counted."""
     usage = proxied.usage
-    told = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
-    told = {name: value for name, value in told.items() if value >= 0}
-    return told | {"gen_ai.usage.output_tokens": usage.tokens} if proxied.first_at >= 0 else told
+    fields = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
+    fields = {name: value for name, value in fields.items() if value >= 0}
+    return fields | {"gen_ai.usage.output_tokens": usage.tokens} if proxied.first_at >= 0 else fields
 
 
 def _provider(share: float) -> Any:

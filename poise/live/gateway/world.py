@@ -98,9 +98,9 @@ class World:
     def policy_failed(self, at: str, error: Exception) -> None:
         """A policy raised an exception in the call named by `at`."""
         self.policy_errors += 1
-        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
-        self.policy_error = said
-        log.error("a policy failed at %s: %s", at, said, exc_info=error if self.policy_errors == 1 else None)
+        text = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        self.policy_error = text
+        log.error("a policy failed at %s: %s", at, text, exc_info=error if self.policy_errors == 1 else None)
 
     def _decided_nothing(self, event: Event, error: Exception) -> None:
         """A policy failed to decide on an event."""

@@ -52,11 +52,9 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
         pending_request.routing_context.should_backoff = True  # where none of them had room
         call, metadata = pending_request.metadata.internal_request_id, pending_request.metadata
         self._done(call)  # Ray asks again: no replica took it
-        asked = asked_of(
-            (*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*"
-        )
+        body = asked_of((*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*")
         decided = asyncio.Event()
-        handed = self._handed[call] = self._choices.ask(asked, decided.set)
+        handed = self._handed[call] = self._choices.ask(body, decided.set)
 
         def settled(future: asyncio.Future[Any]) -> None:
             if future.cancelled():  # its caller left

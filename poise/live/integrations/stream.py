@@ -91,9 +91,9 @@ class Stream:
         elif self._mode == BUFFERED:
             self._say(_HEADERS_ON)
         elif self._mode != DUPLEX:
-            said = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
-            log.error("Envoy does not show request bodies: %s", said)
-            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {said}"))
+            text = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
+            log.error("Envoy does not show request bodies: %s", text)
+            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {text}"))
 
     def _request_body(self, part: Any, message: Any) -> None:
         if self._passage is not None or self._size < 0:

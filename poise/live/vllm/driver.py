@@ -218,5 +218,5 @@ class Driver:
         if ended:
             self._served(seat.request, seat.produced, self.lane.now)
 
-    def _wrong(self, said: str) -> PolicyError:
-        return PolicyError(f"{type(self._batcher).__name__} {said}")
+    def _wrong(self, text: str) -> PolicyError:
+        return PolicyError(f"{type(self._batcher).__name__} {text}")

@@ -156,8 +156,8 @@ class InsideLane:
         UserError where no cost model is configured.
         """
         if self._step is None:
-            said = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
-            raise UserError(f"poise inside vLLM: {said}")
+            text = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
+            raise UserError(f"poise inside vLLM: {text}")
         if decodes == ALL:
             decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
         piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0)).at(context)

@@ -11,8 +11,8 @@ from poise.core.policy import Bundle
 
 def refuse(scheduler: Any, policies: Bundle) -> None:
     """UserError for the first thing that the view cannot provide, or that a policy needs and vLLM cannot do."""
-    for said, why in _reasons(scheduler, policies):
-        if said:
+    for message, why in _reasons(scheduler, policies):
+        if message:
             raise UserError(f"poise inside vLLM: {why}")
 
 

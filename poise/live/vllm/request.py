@@ -83,7 +83,7 @@ class RequestViews:
         """The view of a request; a new one if it is not known yet, at instant `now`."""
         seat = self._by_name.get(inner.request_id)
         if seat is None or seat.inner is not inner:
-            seat = Seat(self._asked(inner, now), inner)
+            seat = Seat(self._view(inner, now), inner)
             self._by_name[inner.request_id] = self._by_id[seat.id] = seat
         return seat
 
@@ -103,13 +103,13 @@ class RequestViews:
             del self._by_id[seat.id]
         return seat
 
-    def _asked(self, inner: Inner, now: int) -> RequestView:
+    def _view(self, inner: Inner, now: int) -> RequestView:
         """The attributes that policies may read of a request. A prompt's extents are the engine's own block hashes."""
-        told = getattr(inner.sampling_params, "extra_args", None) or {}
-        session = _named(inner.session_id or told.get("poise_session"))
+        extra = getattr(inner.sampling_params, "extra_args", None) or {}
+        session = _named(inner.session_id or extra.get("poise_session"))
         turn, begun_at = self._turn(session, now)
         hashes = inner.block_hashes[: inner.num_prompt_tokens // self._block] if self._prefixes else ()
-        deadline_s = told.get("poise_deadline_s", 0)
+        deadline_s = extra.get("poise_deadline_s", 0)
         request = RequestView(
             self._count,
             now,
@@ -118,11 +118,11 @@ class RequestViews:
             tuple(int.from_bytes(each[:8], "big") >> 1 for each in hashes),
             tuple(self._block * (place + 1) for place in range(len(hashes))),
             session=session,
-            tenant=_named(told.get("poise_tenant")),
+            tenant=_named(extra.get("poise_tenant")),
             lora=getattr(inner.lora_request, "lora_int_id", -1),
             priority=inner.priority,
             deadline_at=now + round(deadline_s * SECOND) if deadline_s else 0,
-            predicted_tokens=int(told.get("poise_predicted_tokens", 0)),
+            predicted_tokens=int(extra.get("poise_predicted_tokens", 0)),
             turn=turn,
             begun_at=begun_at,
         )

@@ -56,8 +56,8 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
         pinned = None if cache is None else Pinned(cache, inside, now)
         self._tokens: dict[str, int] = {}
         self._driver = Driver(inside, InsideLane(inside, engine, layers, queue, step), policies, pinned)
-        said = policies.batcher, queue or "first come first served", policies.preempt, cache or "LRU"
-        log.info("poise decides: %s, %s, %s, %s", *said)
+        names = policies.batcher, queue or "first come first served", policies.preempt, cache or "LRU"
+        log.info("poise decides: %s, %s, %s, %s", *names)
 
     def add_request(self, request: Any) -> None:
         """A request has arrived."""

@@ -118,5 +118,5 @@ def _events(spot: Spot) -> str:
     return _json({"enable_kv_cache_events": True, "publisher": "zmq", **endpoints})
 
 
-def _json(told: dict[str, Any]) -> str:
-    return json.dumps(told, separators=(",", ":"))
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))

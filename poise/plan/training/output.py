@@ -51,8 +51,8 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
     body += section("Time against memory", listed(HEAD, [cells(each) for each in found.frontier]), anchor="memory-time")
     if others is not None:
         body += _beside(others)
-    said = [*settings.files, *(f"not for {name}: {why}" for name, why in settings.refused.items())]
-    return document(title, body + section("Settings", _lines(said), anchor="settings"), style=STYLE)
+    lines = [*settings.files, *(f"not for {name}: {why}" for name, why in settings.refused.items())]
+    return document(title, body + section("Settings", _lines(lines), anchor="settings"), style=STYLE)
 
 
 def _beside(others: Schedules) -> str:
@@ -65,11 +65,11 @@ def _beside(others: Schedules) -> str:
         )
         for timing in others.timings
     ]  # fmt: skip
-    told = (
+    text = (
         f"There is room for {float(others.room):.2f} activations of full stages. The fastest that fits, "
         f"{others.fastest.graph.schedule.name}, is written as schedule.json, which `poise train run` takes."
     )
-    return section("Its schedule beside others", _lines([told]), listed(heads, rows), anchor="schedules") + drawn(
+    return section("Its schedule beside others", _lines([text]), listed(heads, rows), anchor="schedules") + drawn(
         others.timings, "ms", 1e-3 / GRAIN
     )
 

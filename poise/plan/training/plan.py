@@ -192,9 +192,9 @@ def shares(best: Prediction) -> str:
 def binding(best: Prediction, job: Job) -> str:
     """The largest loss besides arithmetic, and memory where less than a tenth is left."""
     name, lost = max(((n, s) for n, s in best.parts.items() if n != "compute"), key=lambda part: part[1])
-    said = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
+    text = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
     free = 1 - best.memory / job.device.memory_bytes
-    return f"{said}, and memory ({free:.1%} free)" if free < 0.1 else said
+    return f"{text}, and memory ({free:.1%} free)" if free < 0.1 else text
 
 
 def cells(each: Prediction) -> Sequence[str]:

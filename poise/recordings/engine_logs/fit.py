@@ -147,9 +147,9 @@ def _too_few(log: Log, name: str, count: int) -> str:
 
 
 def _no_prompts(name: str, of: str, alike: bool) -> str:
-    said = "are in so few variants that" if alike else "are in none, so"
+    text = "are in so few variants that" if alike else "are in none, so"
     return (
-        f"{name}: prompts {said} the {of} do not tell what a prompt token takes; log while requests come, with the "
+        f"{name}: prompts {text} the {of} do not tell what a prompt token takes; log while requests come, with the "
         "prefix cache off, or give an earlier cost by --prior FILE"
     )
 

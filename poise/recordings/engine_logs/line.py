@@ -116,45 +116,49 @@ def line_of(text: str) -> Line | None:
             return _iteration(text, found.end())
     except (KeyError, ValueError):
         return UNREADABLE
-    return _said(text)
+    return _setting(text)
 
 
 def _vllm(text: str) -> Line:
     found = _VLLM.search(text)
     assert found is not None
-    told = _fields(text[found.end() :])
+    fields = _fields(text[found.end() :])
     return Window(
         str(int(found[1] or 0)),
-        int(_number(told["Running"], " reqs")),
-        _number(told["Avg generation throughput"], " tokens/s"),
-        _number(told["Avg prompt throughput"], " tokens/s"),
-        usage=_number(told["GPU KV cache usage"], "%") / 100 if "GPU KV cache usage" in told else None,
-        hits=_number(told["Prefix cache hit rate"], "%") / 100 if "Prefix cache hit rate" in told else 0.0,
-        preempted=any(not told.get(name, "0").startswith("0") for name in ("Preemptions", "Swapped")),
+        int(_number(fields["Running"], " reqs")),
+        _number(fields["Avg generation throughput"], " tokens/s"),
+        _number(fields["Avg prompt throughput"], " tokens/s"),
+        usage=_number(fields["GPU KV cache usage"], "%") / 100 if "GPU KV cache usage" in fields else None,
+        hits=_number(fields["Prefix cache hit rate"], "%") / 100 if "Prefix cache hit rate" in fields else 0.0,
+        preempted=any(not fields.get(name, "0").startswith("0") for name in ("Preemptions", "Swapped")),
         engines=int(found[2] or 1),
     )
 
 
 def _sglang(text: str, found: re.Match[str]) -> Line:
-    told = _fields(text[found.end() :])
+    fields = _fields(text[found.end() :])
     rank = _RANK.search(text)
     engine = rank[1].strip() if rank else ""
     if found[1] == "Prefill":
-        if not (requests := _whole(told["#new-seq"])):
+        if not (requests := _whole(fields["#new-seq"])):
             raise ValueError("a batch of nothing")
         return Prompts(
-            engine, requests, _whole(told["#new-token"]), _whole(told["#cached-token"]), _whole(told["#running-req"])
+            engine,
+            requests,
+            _whole(fields["#new-token"]),
+            _whole(fields["#cached-token"]),
+            _whole(fields["#running-req"]),
         )
-    tokens = told.get("#token", told.get("#full token"))
+    tokens = fields.get("#token", fields.get("#full token"))
     # Of several pools the share is not that of the tokens told.
-    usage = told.get("token usage")
+    usage = fields.get("token usage")
     return Window(
         engine,
-        _whole(told["#running-req"]),
-        _number(told["gen throughput (token/s)"]),
+        _whole(fields["#running-req"]),
+        _number(fields["gen throughput (token/s)"]),
         tokens=None if tokens is None else _whole(tokens),
         usage=None if usage is None else _number(usage),
-        speculative="accept len" in told and _number(told["accept len"]) != 1,
+        speculative="accept len" in fields and _number(fields["accept len"]) != 1,
     )
 
 
@@ -169,7 +173,7 @@ def _iteration(text: str, begin: int) -> Line | None:
     return Iteration(str(int(core[1] if core else 0)), counts[1], counts[2], counts[3], float(found[5]) / 1000)
 
 
-def _said(text: str) -> Said | None:
+def _setting(text: str) -> Said | None:
     for name, pattern in _SAID:
         if found := pattern.search(text):
             return Said(name, int((found[1] or "1").replace(",", "") or 1))

@@ -122,7 +122,7 @@ class _Reading:
                 self.log.left["unreadable"] += 1
                 self._begin()
             case Said():
-                self._said(line)
+                self._add(line)
             case Prompts():
                 self.prompts.setdefault(line.engine, []).append(line)
             case Iteration():
@@ -131,7 +131,7 @@ class _Reading:
                 self.log.engine = "sglang" if line.prompts is None else "vllm"
                 self._window(line)
 
-    def _said(self, said: Said) -> None:
+    def _add(self, said: Said) -> None:
         match said.name:
             case "capacity":
                 self.log.capacity = said.value

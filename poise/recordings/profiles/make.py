@@ -148,12 +148,12 @@ def replace_tables(tables: Tables, kept: Iterable[Table]) -> Tables:
 
 def save(tables: Tables, path: Path) -> None:
     """Write tables as JSON, one table a line."""
-    told: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
-    told["devices"] = [
+    fields: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
+    fields["devices"] = [
         {"name": each.name, "vendor": each.vendor, **{name: getattr(each, name) for name in FIGURES}}
         for each in tables.devices.values()
     ]
-    head = json.dumps(told, ensure_ascii=False, indent=1)
+    head = json.dumps(fields, ensure_ascii=False, indent=1)
     rows = ",\n".join(json.dumps(_row(table), ensure_ascii=False, separators=(",", ":")) for table in tables.tables)
     path.write_text(f'{head[:-2]},\n "tables": [\n{rows}\n]\n}}\n', encoding="utf-8")
 

@@ -68,8 +68,8 @@ def _loads(names: Sequence[str], carried: dict[str, float]) -> str:
             groups.setdefault(carried[name], []).append(name)
     if not any(groups):
         return " No load that was tried is carried." if groups else ""
-    said = [f"{f'load {significant(load)}' if load else 'none'} ({_and(some)})" for load, some in groups.items()]
-    return f" Highest load carried: {', '.join(said)}."
+    lines = [f"{f'load {significant(load)}' if load else 'none'} ({_and(some)})" for load, some in groups.items()]
+    return f" Highest load carried: {', '.join(lines)}."
 
 
 def _at(loads: Sequence[float]) -> str:

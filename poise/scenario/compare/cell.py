@@ -76,13 +76,13 @@ class Cell:
 
     def curves(self, kind: str) -> dict[str, Any]:
         """`latency`: curves by name.  `timeline`: curves by what they show and by line."""
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, points in self.arrays.items():
             first, *parts = name.split("/", 2)
             if first == kind:
-                home = told if len(parts) == 1 else told.setdefault(parts[0], {})
+                home = fields if len(parts) == 1 else fields.setdefault(parts[0], {})
                 home[parts[-1]] = (points[0].tolist(), points[1].tolist())
-        return told
+        return fields
 
     def blame(self) -> dict[str, Means] | None:
         """Latency attribution (see `blame.samples`); None where it was not recorded."""

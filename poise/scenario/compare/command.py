@@ -101,8 +101,8 @@ def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bo
     if not interrupted:
         finish_part(options, shard, options.out)
     if not options.quiet:
-        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
+        text = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
+        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {text}.")
     return interrupted
 
 
@@ -183,5 +183,5 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        said = about(problem, comparison.provenance)
-        html_report(folder / "report.html", comparison.cases(), said, findings(comparison))
+        conclusions = about(problem, comparison.provenance)
+        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison))

@@ -58,7 +58,7 @@ class Comparison(Compared[Study, Cell]):
         if not cells:
             return {}
         if (policy, load) not in self._results:
-            self._results[policy, load] = self._told(policy, load, cells)
+            self._results[policy, load] = self._result(policy, load, cells)
         return self._results[policy, load]
 
     def growth(self, policy: str, load: float = 1.0) -> Interval:
@@ -72,7 +72,7 @@ class Comparison(Compared[Study, Cell]):
         halves = [cell.growth_half for cell in cells if cell.growth_half is not None]
         return Interval(mean(growths), max(halves, default=None))
 
-    def _told(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
+    def _result(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
         result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])
         result["backlog_growth"] = self.growth(policy, load).value
         result["per_seed"] = [
@@ -178,13 +178,13 @@ class Comparison(Compared[Study, Cell]):
         """The results as reports take them, with curves of the first seed; loads tried in search of a collapse too."""
         from poise.report.figures import Case
 
-        told = []
+        found = []
         for load in sorted({place.load for place in self.cells}):
             for name in self.policies(load):
                 result, rate, first = self.result(name, load), self.rate(load), self.of(name, load)[0]
                 if load not in self.study.loads:
-                    told.append(Case(name, result, load, rate, probe=True))
+                    found.append(Case(name, result, load, rate, probe=True))
                     continue
                 drawn = first.curves("latency"), first.curves("timeline"), first.worst(), first.blame()
-                told.append(Case(name, result, load, rate, *drawn))
-        return told
+                found.append(Case(name, result, load, rate, *drawn))
+        return found

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def findings(comparison: Comparison, one: str = "") -> Findings:
     """Verdicts and limits in words. one: the meaning of load 1, where it is not the workload's own."""
     loads = [load for load in comparison.study.loads if comparison.policies(load)]
-    said = collapse_lines(comparison)
+    lines = collapse_lines(comparison)
     return Findings(
         [Judged(load, load_title(comparison, load), comparison.best(load)) for load in loads],
-        [_limit(name, each) for name, each in comparison.collapses.items()] if said else [],
-        [] if one else said,
+        [_limit(name, each) for name, each in comparison.collapses.items()] if lines else [],
+        [] if one else lines,
         interval_line(comparison),
         one or _own(comparison),
         partial_line(comparison),

@@ -47,8 +47,8 @@ def basis(facts: dict[str, Any]) -> dict[str, Any]:
     scenario = facts["scenario"]
     kept = {name: value for name, value in scenario.items() if name not in _OWN}
     kept["run"] = {name: value for name, value in kept["run"].items() if name != "seeds"}
-    told = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
-    plain: dict[str, Any] = json.loads(json.dumps(told))
+    data = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
+    plain: dict[str, Any] = json.loads(json.dumps(data))
     return plain
 
 

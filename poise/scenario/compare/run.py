@@ -128,7 +128,7 @@ class _Serving:
                 raise ScenarioError("workload: the arrivals have no end; give requests or duration_s, or `until`")
             workload = workload.endless(until_s)
         if seed == self._first and load not in self.comparison.offered:
-            self._told(load, workload)
+            self._note(load, workload)
         return workload
 
     @property
@@ -144,12 +144,12 @@ class _Serving:
             elif load not in still:
                 self._made(load, self._first)
 
-    def _told(self, load: float, workload: Workload) -> None:
+    def _note(self, load: float, workload: Workload) -> None:
         block_tokens = self.study.setting.cluster.pools[0].engine.block_tokens
-        told: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
-        self.comparison.offered[load] = told
+        fields: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
+        self.comparison.offered[load] = fields
         if self.store is not None:
-            self.store.say(load, told)
+            self.store.say(load, fields)
 
 
 def _collapses(comparison: Comparison) -> dict[str, Collapse]:

@@ -49,8 +49,8 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     out.writelines(f"{line}\n" for line in lines if line)
     if partial := partial_line(comparison):
         out.write(f"Interrupted: {partial}.\n")
-    if said := answer(comparison):
-        out.write(f"{said}\n")
+    if sentence := answer(comparison):
+        out.write(f"{sentence}\n")
     out.write("\n")
     for load in study.loads:
         if comparison.policies(load):
@@ -124,11 +124,11 @@ def collapse_lines(comparison: Comparison) -> list[str]:
     if unclear:
         loads = ", ".join(map(significant, sorted(unclear)))
         lines.append(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.")
-    asked, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
+    criterion, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
     if comparison.study.setting.slo == Slo():
-        asked = chance = ""
+        criterion = chance = ""
     kept = write(GROWTH, "share")
-    lines.append(f"A load is carried when {asked}the queue keeps no more than {kept} of what arrives{chance}.")
+    lines.append(f"A load is carried when {criterion}the queue keeps no more than {kept} of what arrives{chance}.")
     return lines
 
 

@@ -23,7 +23,7 @@ class Store(store.Store):
 
     def save(self, cell: Cell) -> None:
         """Write a cell."""
-        told = {
+        fields = {
             **cell.place._asdict(),
             "backlog_growth": cell.growth,
             "backlog_growth_half": cell.growth_half,
@@ -33,7 +33,7 @@ class Store(store.Store):
             "independent": cell.independent,
             "figures": cell.figures,
         }
-        self.write(cell.place, told, cell.arrays, {} if cell.rows is None else {ROWS: cell.rows})
+        self.write(cell.place, fields, cell.arrays, {} if cell.rows is None else {ROWS: cell.rows})
 
     def find(self, place: Place, *, requests: bool = False) -> Cell | None:
         """The cell, if it is there whole, with its rows where `requests` are wanted; see `Store.read`."""

@@ -140,9 +140,9 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
     )  # fmt: skip
 
 
-def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
+def _made(loaded: LoadedGateway, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The policies that an exchange replaces, with the file's shadow on its router."""
-    made = make_named(told)
+    made = make_named(fields)
     if "router" in made and loaded.gateway.shadow is not None:
         made["router"] = shadowed(made["router"], _shadow(loaded))
     return made
@@ -246,21 +246,23 @@ def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> l
     if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
     if getattr(scaler, "converts", ()):
-        said = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
-        raise places.error(("policies", "scaler"), said)
+        text = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
+        raise places.error(("policies", "scaler"), text)
     if sections and scaler is None:
         raise places.error(("pools",), "nobody decides on them; name policies.scaler, or leave them out")
-    told = []
+    pools = []
     for at, each in enumerate(sections):
         if each.role in [other.role for other in sections[:at]]:
             raise places.error(("pools", at, "role"), f"{each.role} has a pool already; give each role one")
         if each.min_replicas > each.max_replicas:
-            said = f"{each.min_replicas} is above max_replicas {each.max_replicas}; lower it"
-            raise places.error(("pools", at, "min_replicas"), said)
+            text = f"{each.min_replicas} is above max_replicas {each.max_replicas}; lower it"
+            raise places.error(("pools", at, "min_replicas"), text)
         here = sum(engine.role == each.role for engine in engines)
         start = min(max(here, each.min_replicas), each.max_replicas)
-        told.append(PoolSpec(each.name or each.role, start, each.min_replicas, each.max_replicas, start_s=each.start_s))
-    return told
+        pools.append(
+            PoolSpec(each.name or each.role, start, each.min_replicas, each.max_replicas, start_s=each.start_s)
+        )
+    return pools
 
 
 def _cache(loaded: LoadedGateway) -> Cache | None:
@@ -269,8 +271,8 @@ def _cache(loaded: LoadedGateway) -> Cache | None:
     hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
     if not hinted:
         if gateway.policies.cache is not None:
-            said = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
-            raise places.error(("policies", "cache"), f"{said}, as in {{url: URL, hints: dynamo}}, or leave it out")
+            text = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
+            raise places.error(("policies", "cache"), f"{text}, as in {{url: URL, hints: dynamo}}, or leave it out")
         return None
     if gateway.envoy is not None:
         cure = "a proxy sends requests on itself; leave out hints, or envoy"
@@ -370,8 +372,8 @@ def _exact(loaded: LoadedGateway) -> Exact | None:
 def _settings(loaded: LoadedGateway) -> Settings:
     limits = loaded.gateway.limits
     if limits.bodies_mb < limits.body_mb:
-        said = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
-        raise loaded.places.error(("limits", "bodies_mb"), f"{said}; give more, or less limits.body_mb")
+        text = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
+        raise loaded.places.error(("limits", "bodies_mb"), f"{text}; give more, or less limits.body_mb")
     return Settings(
         held_s=limits.held_s,
         held=limits.held,

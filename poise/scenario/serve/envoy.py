@@ -36,6 +36,6 @@ def _tls(plan: Plan) -> tuple[bytes, bytes] | None:
         try:
             found.append(plan.loaded.file(text, ("envoy", name)).read_bytes())
         except OSError as error:
-            said = f"{text!r} cannot be read ({error.strerror}); give a PEM file"
-            raise plan.loaded.places.error(("envoy", name), said) from None
+            message = f"{text!r} cannot be read ({error.strerror}); give a PEM file"
+            raise plan.loaded.places.error(("envoy", name), message) from None
     return found[0], found[1]

@@ -56,8 +56,8 @@ class Reload:
         acting = [path for path in changed if self._acts(path)]
         acting = self._follow(fresh, acting)
         self._warn(fresh, [path for path in changed if path not in acting])
-        said = ", ".join(map(_dotted, acting)) or "nothing"
-        log.info("the gateway file was read again; it names %d engines; changed: %s", len(fresh.engines), said)
+        text = ", ".join(map(_dotted, acting)) or "nothing"
+        log.info("the gateway file was read again; it names %d engines; changed: %s", len(fresh.engines), text)
 
     def _acts(self, path: Path) -> bool:
         """Whether a field applies while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
@@ -78,11 +78,11 @@ class Reload:
             log.error("the policies stay as they were, for a new one failed: %s", gateway.world.policy_error)
             acting = [path for path in acting if path[0] != "policies"]
         self._roll.list(fresh.engines)
-        asked = plan.asked
+        current = plan.asked
         for path in acting:
-            asked = _with(asked, path, fresh.asked)
+            current = _with(current, path, fresh.asked)
         self.plan = replace(
-            plan, asked=asked, loaded=replace(fresh.loaded, gateway=asked), settings=settings, tenants=tenants,
+            plan, asked=current, loaded=replace(fresh.loaded, gateway=current), settings=settings, tenants=tenants,
             engines=fresh.engines, policies=dict(gateway.named),
         )  # fmt: skip
         return acting

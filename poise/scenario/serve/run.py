@@ -72,8 +72,8 @@ async def _open(plan: Plan, gateway: Gateway) -> int:
     try:
         return await gateway.start(listen.host, listen.port, plan.tls)
     except OSError as error:
-        said = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
-        raise plan.loaded.places.error(("listen", "port"), f"{said}; choose another port or address") from None
+        text = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
+        raise plan.loaded.places.error(("listen", "port"), f"{text}; choose another port or address") from None
 
 
 async def _open_page(plan: Plan, admin: Admin) -> int:
@@ -82,9 +82,9 @@ async def _open_page(plan: Plan, admin: Admin) -> int:
     try:
         return await admin.start(section.host, section.port or 0)
     except OSError as error:
-        said = f"{section.host}:{section.port} cannot be listened on ({error.strerror or error})"
+        text = f"{section.host}:{section.port} cannot be listened on ({error.strerror or error})"
         cure = "choose another port, or null for no page"
-        raise plan.loaded.places.error(("admin", "port"), f"{said}; {cure}") from None
+        raise plan.loaded.places.error(("admin", "port"), f"{text}; {cure}") from None
 
 
 def _watching(plan: Plan, roll: Roll) -> Iterator[Coroutine[Any, Any, None]]:

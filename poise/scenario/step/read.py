@@ -99,8 +99,8 @@ def _seeds(file: StepFile, places: Places) -> tuple[int, ...]:
     seeds = file.run.seeds
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
-        said = f"{seeds}: give how many there are, as in 5, or different ones, as in [3, 7]"
-        raise places.error(("run", "seeds"), said)
+        text = f"{seeds}: give how many there are, as in 5, or different ones, as in [3, 7]"
+        raise places.error(("run", "seeds"), text)
     return chosen
 
 
@@ -135,9 +135,9 @@ def _given(layout: LayoutSection, schedule: str) -> dict[str, Any]:
 def _labels(file: StepFile) -> list[str]:
     """The labels of cases: their names, or the fields in which layouts differ, and the schedule where there are
     several."""
-    told = [each.model_dump(exclude={"name"}, exclude_unset=True) for each in file.layout]
-    names = list(dict.fromkeys(name for each in told for name in each))
-    apart = [name for name in names if len({str(each.get(name)) for each in told}) > 1] or names
+    fields = [each.model_dump(exclude={"name"}, exclude_unset=True) for each in file.layout]
+    names = list(dict.fromkeys(name for each in fields for name in each))
+    apart = [name for name in names if len({str(each.get(name)) for each in fields}) > 1] or names
     layouts = [
         each.name or " ".join(f"{name} {value}" for name in apart if (value := getattr(each, name)) is not None)
         for each in file.layout

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | None = None) -> bool:
     """Run the tournament of a file, print and write it; returns whether it was interrupted."""
     _check(options)
-    asked = read(options.scenario, options.sets)
+    question = read(options.scenario, options.sets)
     with Bars() as bars:
         outcome = play(
-            asked,
+            question,
             workers=workers,
             shard=shard,
             folder=options.out,

@@ -81,9 +81,9 @@ def read(path: Path, overrides: Sequence[str] = ()) -> TournamentQuestion:
         file = TournamentFile.model_validate(data)
     except ValidationError as error:
         raise first_mistake(error.errors(include_url=False), places, TournamentFile) from None
-    asked = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
-    _check(asked)
-    return asked
+    question = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
+    _check(question)
+    return question
 
 
 def _factors(file: TournamentFile, places: Places) -> list[Factor]:
@@ -98,17 +98,17 @@ def _factors(file: TournamentFile, places: Places) -> list[Factor]:
     return found
 
 
-def _check(asked: TournamentQuestion) -> None:
-    loads = asked.file.loads
+def _check(question: TournamentQuestion) -> None:
+    loads = question.file.loads
     if len(set(loads)) < len(loads):
-        raise asked.places.error(("loads",), f"{loads} names a load twice; give each load once")
-    if "policies" in asked.file.scenario and set(asked.file.scenario["policies"]) & set(asked.file.factors):
-        name = next(name for name in asked.file.scenario["policies"] if name in asked.file.factors)
-        raise asked.places.error(("scenario", "policies", name), "is a factor too; remove one of the two")
-    least = len(asked.names()) * len(loads) * len(alone(asked.factors))
-    if asked.file.screen.runs < least:
-        said = f"{asked.file.screen.runs} is less than the {least:,} that change one factor at a time in every block"
-        raise asked.places.error(("screen", "runs"), f"{said}; give more runs, or fewer levels, blocks or loads")
+        raise question.places.error(("loads",), f"{loads} names a load twice; give each load once")
+    if "policies" in question.file.scenario and set(question.file.scenario["policies"]) & set(question.file.factors):
+        name = next(name for name in question.file.scenario["policies"] if name in question.file.factors)
+        raise question.places.error(("scenario", "policies", name), "is a factor too; remove one of the two")
+    least = len(question.names()) * len(loads) * len(alone(question.factors))
+    if question.file.screen.runs < least:
+        text = f"{question.file.screen.runs} is less than the {least:,} that change one factor at a time in every block"
+        raise question.places.error(("screen", "runs"), f"{text}; give more runs, or fewer levels, blocks or loads")
 
 
 def _merged(below: Any, above: Any) -> Any:
