@@ -1,4 +1,4 @@
-"""What a model is made of: the shape that decides its bytes, its FLOPs and its KV cache."""
+"""The description of a model: the shape that decides its bytes, its FLOPs and its KV cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster is: devices, links, pools of replicas, engines and the service asked of them. All frozen."""
+"""The description of a cluster: devices, links, pools of replicas, engines and SLOs. All frozen."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """How a replica comes to serve: stages that follow one another, in seconds.
+    """The start-up of a replica: consecutive stages, in seconds.
 
     provision_s: until its devices and its host are there.  image_s: until its image is.  engine_s: until the engine's
     process runs, without a model.  weights_s: until the weights are in device memory.  capture_s: warm-up, with CUDA
@@ -181,12 +181,12 @@ class Pool:
 FaultKind = Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"]
 
 LIFE: tuple[FaultKind, ...] = ("lost", "reclaimed", "drain", "join", "device_lost")
-"""Kinds by which replicas come and go."""
+"""The kinds of faults and joins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens to a replica at `at_s` after the start of the run.
+    """An event of a replica at `at_s` after the start of the run.
 
     lost: gone at once, with its queue and KV.  reclaimed: drains from `at_s`, gone after `notice_s`.
     drain: takes no new requests and leaves when empty.  join: a replica that was absent until then, or gone, starts.
@@ -242,7 +242,7 @@ class Cluster:
 
     @property
     def absent(self) -> set[int]:
-        """Replicas that are not there at the start: the first that happens to them is that they join."""
+        """Replicas that are absent at the start: the first event of theirs is that they join."""
         first: dict[int, Fault] = {}
         for fault in sorted(self.faults, key=lambda fault: fault.at_s):
             if fault.kind in LIFE:
@@ -251,7 +251,7 @@ class Cluster:
 
     @property
     def returning(self) -> set[int]:
-        """Replicas that come again after they were gone, as far as the faults given say."""
+        """Replicas that return after they were lost, by the given faults."""
         joins = [fault.replica for fault in self.faults if fault.kind == "join"]
         for replica in self.absent:
             joins.remove(replica)
@@ -273,7 +273,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """The service level asked for, in seconds; a request meets it when it meets every part given.
+    """The service level objective, in seconds; a request meets it when it meets every part given.
 
     program_s: from the first arrival of its program to its last end; all requests of a program meet it or none.
     """
@@ -286,7 +286,7 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How the control side learns of its replicas: reports every `period_s` (0: before each decision), `delay_s` late.
+    """The control side's knowledge of its replicas: reports every `period_s` (0: before each decision), `delay_s` late.
 
     in_flight: its own dispatches count at once, not only when a report shows them.
     prefix: what it knows of prefix caches: `own` (an index of what it sent where), `reported` (the replicas' caches
@@ -302,7 +302,7 @@ class Belief:
 
 
 class ReplicaSpec(NamedTuple):
-    """What the control side is told of a replica beforehand.
+    """The control side's prior knowledge of a replica.
 
     model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
     cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
@@ -331,7 +331,7 @@ class ReplicaSpec(NamedTuple):
 
 
 class PoolSpec(NamedTuple):
-    """What the control side is told of a pool beforehand: a name, how many replicas it has and how many it may have.
+    """The control side's prior knowledge of a pool: a name, how many replicas it has and how many it may have.
 
     warm: pre-warmed slots that it has.  start_s: the typical seconds until a new replica serves, 0 for unknown; a
     pre-warmed one takes `warm_start_s`.

@@ -153,7 +153,7 @@ class _Reading:
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (ReplicaLost, ReplicaJoined, Draining, ReplicaLeft):
             moved = item.at, type(item).__name__, item.replica
-            if moved not in self.away:  # each of several gateways is told
+            if moved not in self.away:  # several gateways record it
                 self.away.append(moved)
 
     # Results ----------------------------------------------------------------------------------------------------------

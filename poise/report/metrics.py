@@ -102,7 +102,7 @@ class Metrics:
 def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
     """Which rows arrived after warm-up and met every part of `slo`; compared as integers.
 
-    Only a finished request can meet it; a part that is None is no limit, and an output of one token has no TPOT.
+    Only a finished request can meet it; a part that is None has no limit, and an output of one token has no TPOT.
     """
     records, good = run.records, finished(run, warmup_s)
     arrived, first, ended = (

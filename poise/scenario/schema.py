@@ -119,7 +119,7 @@ NamedDevice = Annotated[
 
 
 class StartupSection(Section):
-    """How a new instance comes to serve, stage by stage; medians in seconds."""
+    """The start-up of a new instance, stage by stage; medians in seconds."""
 
     provision_s: float = Field(default=0.0, ge=0, description="the seconds until host and devices are there")
     image_s: float = Field(default=0.0, ge=0, description="the seconds until the image is there")

@@ -1,4 +1,4 @@
-"""What the replicas report of themselves, when, and only what somebody reads."""
+"""Reports of the replicas: when they are made, and which columns they have, only those that are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reports:
             self.listen(number)
 
     def listen(self, number: int) -> None:
-        """Hear of a replica's cache, where caches are reported; of one that is new, nothing is known yet."""
+        """Listen to a replica's cache, where caches are reported; nothing is known of a new one yet."""
         if self._caches:
             self._changes = {key: entered for key, entered in self._changes.items() if key[0] != number}
             self._replicas[number].pool.listener = self._listener(number, self._oracle)
@@ -47,7 +47,7 @@ class Reports:
         return self.always or self._caches
 
     def refresh(self, now: int, passed: Callable[[int], bool]) -> None:
-        """Bring all caches up to `now`, so that the index shows what they hold."""
+        """Bring all caches up to `now`, so that the index is exact."""
         if self._caches:
             for number, replica in enumerate(self._replicas):
                 if not replica.closed:

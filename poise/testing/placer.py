@@ -28,8 +28,8 @@ def check_placer(make: Callable[[], Placer], *, seed: int = 0) -> None:
 
     The rules: equal fresh copies asked the same answer the same, deep copies too; the answer is a `Placement` with a
     count, not below 0, for each unit; it takes no more devices than are available; its price is that of its units, and
-    not below its bound; shares name buckets and units, and each bucket is served by units of its phase; where there
-    is no placement, it raises CapacityError. Tried on small demands of the first sort that it takes: two buckets or
+    not below its bound; shares name buckets and units, and each bucket is served by units of its phase; without
+    a placement it raises CapacityError. Tried on small demands of the first sort that it takes: two buckets or
     one, units of both phases or of each; a sort that it does not take is refused with a UserError.
     """
     both, _ = twins("placer", make)

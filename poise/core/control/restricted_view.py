@@ -10,7 +10,7 @@ from poise.core.request import RequestView
 
 
 class RestrictedView:
-    """A `ClusterView` of `state` in which these replicas, and no others, are able; all else is as the state has it.
+    """A `ClusterView` of `state` in which only these replicas are able; all else is as in the state.
 
     stage: `decode` for the second half of a P/D pair, else `serve`.
     """

@@ -1,4 +1,4 @@
-"""What comes of a replica's turn, for each sequence that it concerns."""
+"""The outcomes of a replica's turn, for each sequence that it concerns."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class SwapSpace:
-    """One replica's side of it.
+    """One replica's swapping.
 
     host_bytes: host memory that is left.  how: what copies are like.  copies: running requests of which the host keeps
     a copy (`Sequence.kept`), the oldest first.  flying: `(at, who comes back or None, blocks that become free)` in the
-    order of their ends; empty when nothing is on its way, which is all that the hot path asks.
+    order of their ends; empty when nothing is on its way, which is all that the hot path checks.
     """
 
     __slots__ = ("_free_at", "copies", "flying", "host_bytes", "how", "replica")
@@ -93,7 +93,7 @@ class SwapSpace:
             sequence.account.swap = time
 
     def land(self, now: int) -> bool:
-        """End the copies that end by `now`, between two steps; whether anything came of it."""
+        """End the copies that end by `now`, between two steps; returns whether there were any."""
         replica, landed = self.replica, False
         while self.next_at <= now:
             _, sequence, blocks = self.flying.popleft()
@@ -118,7 +118,7 @@ class SwapSpace:
         return False
 
     def end(self, sequence: Sequence) -> None:
-        """A request is gone from here, and what the host has of it."""
+        """A request has left; free its host memory."""
         if sequence.swapped:
             self.host_bytes += self.replica.estimator.kv_bytes(sequence.swapped)
             sequence.swapped = 0
@@ -133,14 +133,14 @@ class SwapSpace:
         return replica.estimator.swap(replica.estimator.kv_bytes(tokens - kept), runs)
 
     def _fly(self, time: int, sequence: Sequence | None, blocks: int) -> int:
-        """Queue a copy on the link; when it will end."""
+        """Queue a copy on the link; returns when it will end."""
         self._free_at = at = max(self._free_at, self.replica.space.now) + time
         self.flying.append((at, sequence, blocks))
         self.replica.odd = True
         return at
 
     def _arrived(self, sequence: Sequence) -> None:
-        """The KV is back: the host forgets it, or keeps the blocks that will not change any more."""
+        """The KV is back: the host drops it, or keeps the blocks that will not change any more."""
         kv_bytes, block = self.replica.estimator.kv_bytes, self.replica.pool.block
         tokens, sequence.swapped = sequence.swapped, 0
         sequence.kept = tokens // block * block if self.how.keeps else 0

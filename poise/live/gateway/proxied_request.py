@@ -343,7 +343,7 @@ class ProxiedRequest:
         world, engine = self._world, self.engine
         self.call = None
         stale = why.kind == "stale"
-        if stale:  # engines close idle connections, which is no failure; but this one may have read the request
+        if stale:  # engines close idle connections, which is not a failure; but this one may have read the request
             self._fresh = True
         else:
             engine.failed(why.kind, True, self.sent_at)

@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How connections to one engine are kept and waited for; a time of 0 is no limit.
+    """How connections to one engine are kept and waited for; a time of 0 means no limit.
 
     idle: unused connections kept.  idle_s: how long, less than the engine keeps them (uvicorn: 5 s).
     connect_s: for a connection.  head_s: from the request to the answer's first byte.  stall_s: between two reads of

@@ -150,7 +150,7 @@ def _sglang(text: str, found: re.Match[str]) -> Line:
             _whole(fields["#running-req"]),
         )
     tokens = fields.get("#token", fields.get("#full token"))
-    # Of several pools the share is not that of the tokens told.
+    # Of several pools the share is not that of the tokens given.
     usage = fields.get("token usage")
     return Window(
         engine,

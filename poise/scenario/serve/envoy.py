@@ -16,7 +16,7 @@ async def open_envoy(plan: Plan, gateway: Gateway) -> ExtProc | None:
     section = plan.loaded.gateway.envoy
     if section is None:
         return None
-    from poise.live.integrations.ext_proc import ExtProc  # gRPC, which nobody else needs
+    from poise.live.integrations.ext_proc import ExtProc  # gRPC, which is needed only here
 
     front = ExtProc(gateway)
     await front.start(section.host, section.port, _tls(plan))
