@@ -303,8 +303,8 @@ class Preempt(Protocol):
     A class may have any of
 
     - `swapping`: what copies are like, a `Swapping`;
-    - `review(lane) -> (victims, step)`: which are preempted between two steps although there is room, so that others run, and
-      at which decode step of the lane it is called again; first called before the first;
+    - `review(lane) -> (victims, step)`: which are preempted between two steps although there is room, so that others
+      run, and at which decode step of the lane it is called again; first called before the first;
     - `place(sequence)`, a queue's: then it orders the queue where no queue policy does, anew after each review.
     """
 
