@@ -411,7 +411,7 @@ WORKLOADS = [
     ),
     (
         "{poisson: {rate: 5, requests: 9}, sessions: {}, recorded_sessions: {trace: u.csv}}",
-        ["workload.recorded_sessions: stands beside sessions; give one or the other"],
+        ["workload.recorded_sessions: conflicts with sessions; give one or the other"],
     ),
     (
         "{trace: t.csv, recorded_sessions: {trace: u.csv}}",

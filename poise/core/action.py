@@ -19,7 +19,7 @@ class Route(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A router's answer: keep the request at the gateway; it is asked again when capacity frees, or at `wake_at`."""
+    """A router's answer: keep the request at the gateway, until capacity frees or until `wake_at`."""
 
     reason: str
     wake_at: int = 0

@@ -93,7 +93,7 @@ class Chance:
             values = [column(replica) for replica in able]
         elif len(able) == len(column):
             whole = True
-            values = column  # type: ignore[assignment]  # every replica is able: the column as it stands
+            values = column  # type: ignore[assignment]  # every replica is able: the whole column
         else:
             values = [column[replica] for replica in able]
         least = min(values)

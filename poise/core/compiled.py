@@ -15,7 +15,7 @@ CORE: Final = "compiled" if SOURCES else "interpreted"
 
 
 def check(core: str) -> None:
-    """ImportError where a source beside this package's folder `core`, or in it, is not what was compiled."""
+    """ImportError where a source in this package's folder `core`, or next to it, is not what was compiled."""
     if not SOURCES:
         return
     from pathlib import Path

@@ -36,9 +36,10 @@ class Router(Protocol):
 class Order(Protocol):
     """The order in which the gateway sends what it holds: requests queue in flows, and one flow goes first.
 
-    `needs`, as a router's, may name columns. A class may have `observe(event)` as well, and two methods that tell, with
-    `taken`, who waits: `joined(request)`, when a request begins to wait for its turn (again, where it was sent and came
-    back), and `ended(request)`, once for each that joined, however it ends: finished, failed, turned away or given up.
+    `needs`, as a router's, may name columns. A class may have `observe(event)` as well, and two methods that track the
+    waiting requests, with `taken`: `joined(request)`, when a request begins to wait for its turn (again, where it was
+    sent and came back), and `ended(request)`, once for each that joined, however it ends: finished, failed, refused or
+    given up.
     """
 
     def flow(self, request: RequestView) -> Hashable:
@@ -94,7 +95,7 @@ class Predictor(Protocol):
 class Mover(Protocol):
     """Which requests change their replica after they were sent. A router may have this method too.
 
-    A class may set `eager = True` to be asked after each arrival as well, not only after reports and wakes.
+    A class may set `eager = True` to be called after each arrival as well, not only after reports and wakes.
     """
 
     @property
@@ -116,7 +117,7 @@ class Lender(Protocol):
         ...
 
     def lend(self, cluster: ClusterView) -> Sequence[Lend]:
-        """The loans to make or to give back now; `cluster.loans` shows those that stand.
+        """The loans to make or to give back now; `cluster.loans` shows the current ones.
 
         A creditor grants what is free or evictable when it is asked, which may be less, and refuses while it borrows or
         requests wait there; who lends does not borrow.
@@ -137,9 +138,9 @@ class Hedger(Protocol):
         ...
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
-        """In how many picoseconds to ask for a second replica, if there is no first token by then; 0: never.
+        """Picoseconds after which `second` is called, if there is no first token by then; 0: never.
 
-        Asked when the request was sent, and again whenever `second` answered None.
+        Called when the request was sent, and again whenever `second` answered None.
         """
         ...
 
@@ -193,7 +194,7 @@ class Recovery(Protocol):
     """What is done with the requests of a replica that will be lost.
 
     `needs`, as a router's, names the columns that it reads. Requests that are still there when it is lost are routed
-    again in any case. A class may have `patience_s`: KV that has not arrived after so many seconds on its way from one
+    again in any case. A class may have `patience_s`: KV that has not arrived after these seconds on its way from one
     replica to another is given up; what was to be decoded with it is computed again where it should have arrived, and
     what was moving stays.
     """
@@ -219,8 +220,8 @@ class Recovery(Protocol):
 class Queue(Protocol):
     """The order in which an engine admits waiting requests.
 
-    A class may have `place(sequence)` as well, which is asked instead: so the order can tell who was preempted, or
-    whose session has KV pinned. It is asked once for each time that the request begins to wait. One with `charge` is a
+    A class may have `place(sequence)` as well, called instead: so the order can see which were preempted, or
+    whose session has KV pinned. It is called each time that the request begins to wait. One with `charge` is a
     `FlowQueue`.
     """
 
@@ -232,8 +233,8 @@ class Queue(Protocol):
 class FlowQueue(Queue, Protocol):
     """A queue whose order follows what was served: requests queue in flows, and the flow of the least rank goes first.
 
-    What `charge` and `joined` tell is brought up to date when who waits, runs or computes a prompt has changed; ranks
-    must change with what they tell, and with `now`, alone.
+    `charge` and `joined` are called when the set of requests that wait, run or compute a prompt has changed; ranks
+    must change with these calls, and with `now`, alone.
     """
 
     def flow(self, request: RequestView) -> Hashable:
@@ -252,18 +253,18 @@ class FlowQueue(Queue, Protocol):
         ...
 
     def charge(self, request: RequestView, prompt_tokens: int, output_tokens: int) -> None:
-        """So many tokens of a request's prompt were admitted (once), or so many of its output were made."""
+        """A number of tokens of a request's prompt were admitted (once), or of its output were made."""
         ...
 
 
 class Batcher(Protocol):
     """Which work shares the next step of a lane.
 
-    A class may set `decodes_alone = True`: where no prompt waits or is under way it always answers with all decodes,
-    held until something changes. It is then not even asked, which is where most of the time would go.
+    A class may set `decodes_alone = True`: where no prompt waits or is being computed it always answers with all
+    decodes, held until something changes. It is then not even called, which saves most of the time.
     One that fills a token budget just as `policies.batch.chunked` does may set `budgeted = True` in its own body (a
     subclass does not inherit it), with `tokens`, the budget of a step (0: the engine's own), and `long_prefill`, the
-    most of one prompt (0: no cap), both fixed. It is then asked only where room may be short (`core/engine/plain.py`).
+    most of one prompt (0: no cap), both fixed. It is then called only where room may be short (`core/engine/plain.py`).
     One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is called for each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
     One that keeps its own order of the waiting requests, and must not scan the whole queue in each step, has
@@ -287,7 +288,7 @@ class Victim(NamedTuple):
 class Swapping(NamedTuple):
     """How KV is copied to host memory and back.
 
-    run_blocks: KV blocks that lie side by side, which one copy takes of each layer.  beside: copies go on beside the
+    run_blocks: adjacent KV blocks, which one copy takes of each layer.  beside: copies run in parallel to the
     steps, which wait for one only where they need its blocks; otherwise they lengthen a step.  keeps: what came back is
     kept in host memory too while there is room, so that only what is new goes out the next time.
     """
@@ -309,7 +310,7 @@ class Preempt(Protocol):
     """
 
     def preempt(self, lane: LaneView) -> Victim:
-        """One of the lane's running requests; asked until the step fits."""
+        """One of the lane's running requests; called until the step fits."""
         ...
 
 
@@ -320,14 +321,15 @@ RankExtent = Callable[[Any, int, int], Any]
 class Cache(Protocol):
     """How long the KV of a request that ended stays pinned.
 
-    A pin goes when a request of its session is admitted; while one waits it does not expire. A class may have any of
+    A pin is released when a request of its session is admitted; while one waits it does not expire. A class may have
+    any of
 
     - `returned(request, now)`: called for each request that arrives at this replica, before it queues;
     - `admitted(sequence, now)`: called for each that begins to run here, not again after a preemption;
     - `gives_way(request)`: the place of its pin among those that go when room is needed, the least first, instead of
       the first to expire;
     - `rank(sequence, extent, blocks)`: the value of an extent that is no longer held (-1: blocks without identity),
-      the least evicted first, instead of least recently used first; `sequence` held it last. Asked once each time.
+      the least evicted first, instead of least recently used first; `sequence` held it last. Called once each time.
     - `reveal(truth)`: handed, by the simulator, a function from a request's id to the picoseconds from its end until
       the next request of its session arrives, -1 for none.
     """
@@ -407,5 +409,5 @@ class Bundle:
         return copy.deepcopy({name: getattr(self, name) for name in asked_by(side) if name in SCENARIO})
 
     def for_engine(self) -> Self:
-        """The same with copies of the policies that an engine asks, for each engine has its own."""
+        """The same with copies of the engine's policies, because each engine has its own."""
         return replace(self, **self.copies("engine"))

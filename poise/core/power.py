@@ -55,7 +55,7 @@ class Power:
     def mean(self, share: float, use: float, prompts: float) -> float:
         """Mean power under a cap at `share` of the TDP, as a part of it: a step draws no more than the cap.
 
-        use: the share of time with a step under way, of which the part `prompts` has prompt work.
+        use: the share of time with a running step, of which the part `prompts` has prompt work.
         """
         prefill, decode = min(share, self.prefill), min(share, self.decode)
         return self.idle + use * (prompts * prefill + (1 - prompts) * decode - self.idle)

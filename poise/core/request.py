@@ -20,7 +20,7 @@ class Phase:
     DECODE: Final = 3  # one token a step
     PULLING: Final = 4  # its KV cache is on its way to this replica
     SENDING: Final = 5  # done here; its KV cache stays until another replica has fetched it
-    MOVING: Final = 6  # it stands still while the last of its KV cache goes to another replica
+    MOVING: Final = 6  # it is paused while the last of its KV cache goes to another replica
     ENDED: Final = 7
 
     NAMES: Final = ("held", "waiting", "prefill", "decode", "pulling", "sending", "moving", "ended")
@@ -48,7 +48,7 @@ class RequestView(NamedTuple):
     max_tokens: the client's limit, 0 for none.
     arrived_at, deadline_at: picoseconds; `deadline_at` is 0 for none.  priority: lower goes first.
     predicted_tokens: predicted output tokens, 0 where there is no prediction.
-    home: the replica that alone knows what the request goes on from, -1 for none; another is sent it only if that one
+    home: the only replica with the request's previous state, -1 for none; another one gets it only if that one
     is not able.
     turn: how many requests of its session come before it.  stage: which step of its program it is, by the workload's
     index, -1 where unknown.  begun_at: when the first request of its session arrived (itself without a session).
@@ -86,7 +86,7 @@ class Sequence:
     request: its known attributes.  output_tokens: after how many it ends (the engine finds out; no policy reads it).
     computed: tokens whose KV is here.  produced: output tokens made so far, earlier replicas' included.
     cached: prompt tokens found in the prefix cache when it was admitted first.
-    chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
+    chunk, layer: the running prompt chunk and the layers it has passed, 0 when there is none.
     nodes, shared: runs of prefix extents held, and how many of its blocks lie in them.  own: blocks that it left in the
     cache when it was preempted, which it alone can find.  path: its prompt's extents, once they are needed.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.

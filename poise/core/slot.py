@@ -58,8 +58,8 @@ class Slot:
 
     name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
     the built-in policies under `poise/policies`.  purpose: what it decides, in a few words.
-    asked: when.  hears: the events upon which the method may be asked; a planner and an engine ask without events.
-    on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: who asks it.
+    asked: when.  hears: the events upon which the method may be called; a planner and an engine call it without events.
+    on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: its caller.
     example, without: a policy for it, and what holds where none is given.
     default: the policy that a bundle has for it unless another is given, "" for none.
     also: further methods and attributes that a class must have.  hooks: those it may have, each with what it is for.
@@ -265,7 +265,7 @@ _TABLE: Final = (
 )  # fmt: skip
 
 SLOTS: Final[Mapping[str, Slot]] = {slot.name: slot for slot in _TABLE}
-"""All of them by name, in the order in which they are listed and asked."""
+"""All slots by name, in the order in which they are listed and called."""
 
 
 def acting(world: World) -> tuple[str, ...]:

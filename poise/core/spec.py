@@ -61,7 +61,7 @@ class Engine:
     kv_blocks: the number of KV blocks, where it is known; 0 derives it from memory.
     reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
     host_kv_bytes: host memory for KV that preemption swaps out.
-    swap_launch_s: what it takes to begin one copy to or from host memory, beside its bytes.
+    swap_launch_s: what it takes to begin one copy to or from host memory, besides its bytes.
     first_token: which side of a prefill/decode pair sends the first token to the client.
     """
 
@@ -86,7 +86,7 @@ class Startup:
 
     provision_s: until its devices and its host are there.  image_s: until its image is.  engine_s: until the engine's
     process runs, without a model.  weights_s: until the weights are in device memory.  capture_s: warm-up, with CUDA
-    graphs.  connect_s: until its links to the others stand and it has said that it is well.
+    graphs.  connect_s: until its links to the others are up and it has reported healthy.
     A pre-warmed slot has the first three behind it, and so has a replica that takes another role.
     sigma: a start takes all its stages times exp(sigma·z), z standard normal; so the seconds given are medians.
     """
@@ -117,7 +117,7 @@ class Pool:
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
     engine: its limits are those of a whole replica, over all data ranks (`poise.catalogue.engines.on_ranks`).
-    power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
+    power_cap_w: watts that each device may draw; 0 where no cap is known but the TDP.
     tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
     link_bw: bytes/s one way of each replica's link, where it is not the cluster's, as at another site; 0: as `Cluster`.
     """
@@ -231,7 +231,7 @@ class Cluster:
 
     `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
     scale-out figure times the devices of the replica, and a pool may have a `link_bw` of its own.  fault_rates: of
-    faults that are drawn by the run's seed, beside the `faults` that are given.
+    faults that are drawn by the run's seed, in addition to the given `faults`.
     """
 
     pools: tuple[Pool, ...]
@@ -310,7 +310,7 @@ class ReplicaSpec(NamedTuple):
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
     pool: the index of its pool, -1 for one that no scaler decides on.
     decode_rate: output tokens per second of one request that decodes alone.
-    returns: another will take its place when it is gone.
+    returns: another will take its place when it is lost.
     tenants: whose requests it serves alone, as `Pool.tenants`.
     """
 

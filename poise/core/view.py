@@ -270,7 +270,7 @@ class LaneView(Protocol):
         ...
 
     def room(self, blocks: int) -> bool:
-        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        """Whether `blocks` KV blocks are free or evictable, besides those that this step's decodes take."""
         ...
 
     @property
@@ -280,7 +280,7 @@ class LaneView(Protocol):
 
     @property
     def free_blocks(self) -> int:
-        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        """KV blocks that are free or evictable, besides those that this step's decodes take."""
         ...
 
     @property
@@ -289,9 +289,9 @@ class LaneView(Protocol):
         ...
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` of prompts beside decodes, by the cost model; nothing is begun.
+        """Picoseconds of a step with `chunks` of prompts and decodes, by the cost model; nothing is begun.
 
-        decodes: ALL for those of this lane as they stand, NONE, or so many that read `context` KV tokens together.
+        decodes: ALL for those of this lane as they are, NONE, or a number that reads `context` KV tokens together.
         share: SM share, 0 for the lane's own.
         """
         ...

@@ -73,7 +73,7 @@ def bound(pool: Pool, estimator: Estimator, demand: Demand, goal: Goal) -> Bound
 
 
 def step_s(estimator: Estimator, decodes: int, context: float, chunks: tuple[Chunk, ...]) -> float:
-    """Seconds of one step of `decodes` decodes at `context` tokens each beside `chunks`."""
+    """Seconds of one step of `decodes` decodes at `context` tokens each and `chunks`."""
     piece = estimator.step(StepShape(decodes, chunks))
     windowed = min(context, estimator.window) if estimator.window else 0.0
     return (piece.base + decodes * (piece.per_kv * context + piece.per_window * windowed)) / SECOND

@@ -26,7 +26,7 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArr
     the cluster keeps up; under twice the load that it can carry half of the arrivals stay, so 0.5. Requests that take
     longer than the half of H seconds to answer accumulate in it even where none waits. Those that arrived in that half
     say how many: with D from first token to end, a share E[min(max(D − H, 0), H)] / H, which is taken off. None where
-    that share is above `GROWTH` and explains the whole: the run is too short beside its requests. None too where a half
+    that share is above `GROWTH` and explains the whole: the run is too short for its requests. None too where a half
     has no arrivals.
 
     The interval is of the chance in one run: the numbers of running requests at two instants are two Poisson counts,

@@ -68,7 +68,7 @@ def _trace_only(workload: WorkloadSection, source: str, places: Places) -> None:
 def _generated(source: Generated | ServegenSection, path: Path, places: Places) -> None:
     lengths = (source.prompt_tokens, source.output_tokens) if isinstance(source, Generated) else ()
     if source.lengths is not None and any(each is not None for each in lengths):
-        raise places.error((*path, "lengths"), "stands beside prompt_tokens or output_tokens; give one or the other")
+        raise places.error((*path, "lengths"), "conflicts with prompt_tokens or output_tokens; give one or the other")
     ends = isinstance(source, DiurnalSection) and not source.repeat
     if not ends and getattr(source, "requests", 1) is None and getattr(source, "duration_s", None) is None:
         raise places.error(path, "has neither requests nor duration_s; give one, to say where the arrivals stop")
@@ -90,7 +90,7 @@ def _programs(workload: WorkloadSection, kind: str, source: str, places: Places)
     path = ("workload", kind)
     for name in ("sessions", "shared_prefixes", "recorded_sessions"):
         if name != kind and getattr(workload, name) is not None:
-            raise places.error(path, f"stands beside {name}; give one or the other")
+            raise places.error(path, f"conflicts with {name}; give one or the other")
     made = getattr(workload, source)
     if not isinstance(made, Generated) or source == "closed":
         raise places.error(path, f"needs open arrivals of its own, and the source is {source}; take poisson, say")
@@ -126,7 +126,7 @@ def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> 
     if "preemption" in pool.engine.model_fields_set and pool.engine.preemption != scenario.engine.preemption:
         raise places.error((*path, "engine", "preemption"), "is the same for all pools; set it in the section engine")
     if pool.price is not None and pool.price_basis is not None:
-        raise places.error((*path, "price_basis"), "stands beside price; give one or the other")
+        raise places.error((*path, "price_basis"), "conflicts with price; give one or the other")
     _engine(engine_of(scenario, pool), (*path, "engine"), places)
 
 
@@ -225,8 +225,8 @@ def _scaling(scenario: Scenario, places: Places) -> None:
         _bounds(pool, ("cluster", "pools", at), places)
     if choices(scenario.policies.scaler) == [None]:
         if choices(scenario.policies.forecast) != [None]:
-            raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
-        _nobody_scales(scenario, places)
+            raise places.error(("policies", "forecast"), "no scaler uses it; name a scaler, or remove it")
+        _check_unscaled(scenario, places)
         return
     path = ("policies", "scaler")
     names = [each[0] for each in choices(scenario.policies.scaler) if each is not None]
@@ -242,11 +242,11 @@ def _scaling(scenario: Scenario, places: Places) -> None:
             raise places.error(("cluster", "faults", at, "kind"), text)
 
 
-def _nobody_scales(scenario: Scenario, places: Places) -> None:
+def _check_unscaled(scenario: Scenario, places: Places) -> None:
     for at, pool in enumerate(scenario.cluster.pools):
         for name in ("min_replicas", "max_replicas", "prewarmed"):
             if getattr(pool, name):
-                text = "nobody changes how many there are; name a policies.scaler, as in apa, or remove it"
+                text = "no scaler changes the number; name a policies.scaler, as in apa, or remove it"
                 raise places.error(("cluster", "pools", at, name), text)
 
 
@@ -278,9 +278,9 @@ def _bounds(pool: PoolSection, path: Path, places: Places) -> None:
     if startup is None:
         return
     if "start_s" in pool.model_fields_set and pool.start_s:
-        raise places.error((*path, "startup"), "stands beside start_s; give one or the other")
+        raise places.error((*path, "startup"), "conflicts with start_s; give one or the other")
     if startup.weights_s is not None and startup.weights_from is not None:
-        raise places.error((*path, "startup", "weights_from"), "stands beside weights_s; give one or the other")
+        raise places.error((*path, "startup", "weights_from"), "conflicts with weights_s; give one or the other")
     if startup.weights_gb_s is not None and startup.weights_from is None:
         raise places.error((*path, "startup", "weights_gb_s"), "needs weights_from, as in disk; give it")
     if startup.weights_from in ("remote", "disk") and startup.weights_gb_s is None:
@@ -294,7 +294,7 @@ def _preemption(scenario: Scenario, places: Places) -> None:
         return
     path = ("engine", "preemption")
     if scenario.policies.preempt is not None:
-        raise places.error(path, "swap stands beside policies.preempt; give one or the other")
+        raise places.error(path, "swap conflicts with policies.preempt; give one or the other")
     if not any(engine_of(scenario, pool).host_kv_gb for pool in scenario.cluster.pools):
         raise places.error(path, "swap has no host memory to go to; give engine.host_kv_gb, as in 4")
 

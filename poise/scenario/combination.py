@@ -110,8 +110,8 @@ def check_kept(cache: Cache | None, pools: Iterable[Pool], workload: Workload, u
     """
     if cache is not None and not any(pool.engine.prefix_caching for pool in pools):
         raise ScenarioError(
-            f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that nobody "
-            "finds it; give prefix_caching: true, or leave the cache policy out"
+            f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that it "
+            "is never found; give prefix_caching: true, or leave the cache policy out"
         )
     lasts = until_s or _lasts_s(workload)
     for name, kept in _times(cache):

@@ -24,9 +24,9 @@ _REJECT: Final = ("poise.policies.admit.early_reject", "poise.policies.admit.ten
 _PAIRED: Final = {"mover": "moves requests to", "lender": "lends blocks to", "hedge": "sends a copy to"}
 """Slots that act between replicas."""
 
-_UNREAD = "no policy here reads what it foretells; name one that does, as in order: shortest_predicted, or remove it"
+_UNREAD = "no policy here reads its predictions; name one that does, as in order: shortest_predicted, or remove it"
 _UNORDERED = (
-    "nobody waits at the gateway: no router or admission here holds requests, and no replica goes; add one that does, "
+    "no request waits: no router or admission here holds requests, and no replica goes; add one that does, "
     "as in admission: saturation, or order the engines' queues by policies.queue"
 )
 _UNASKED = "no replica goes: there are neither faults nor a scaler; add cluster.faults, or remove it"

@@ -44,7 +44,7 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
             filled["preempt"] = LastAdmitted(swap=True)
         try:
             bundles.append((label, Policies(**filled)))
-        except PolicyError as error:  # each is right by itself, but not beside the others
+        except PolicyError as error:  # each is valid by itself, but not with the others
             raise sheet.places.error(("policies",), str(error)) from None
     return bundles
 

@@ -261,7 +261,7 @@ class WorkflowSection(Section):
 
 
 class WorkloadSection(Section):
-    """One of the sources in `SOURCES`, with options beside it."""
+    """One of the sources in `SOURCES`, with its options."""
 
     trace: str | None = Field(default=None, description="the path of a trace, beside the scenario file or absolute")
     poisson: PoissonSection | None = Field(default=None, description="a mapping, as in {rate: 10, requests: 10000}")

@@ -67,7 +67,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
 
 
 def write_resolved(provenance: dict[str, Any], file: Path) -> None:
-    """Write the resolved scenario with the rest of the provenance beside it."""
+    """Write the resolved scenario with the rest of the provenance."""
     from poise.scenario.resolve import write_yaml
 
     rest = {name: value for name, value in provenance.items() if name != "scenario"}

@@ -122,7 +122,7 @@ class Clients:
         """A client's patience is over."""
         if self.records.status[row] == UNFINISHED:
             self._news()
-        if self.records.status[row] == UNFINISHED:  # else that news had it turned away
+        if self.records.status[row] == UNFINISHED:  # else that news had it rejected
             made = self._progress(row)
             self.records.output_tokens[row] = made
             self.end(row, TIMED_OUT)

@@ -137,7 +137,7 @@ class Lending:
 
     def _arrived(self, loan: Loan, blocks: int) -> None:
         if not loan.blocks:
-            return  # one of the two is gone
+            return  # one of the two is lost
         loans, now = self._replicas[loan.debtor].loans, self._agenda.now
         # A message to the creditor and one back in each layer
         loans.hop = 2 * self._network.latency * self._replicas[loan.debtor].prefill_lane.model_layers

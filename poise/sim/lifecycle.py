@@ -63,7 +63,7 @@ class Lifecycle:
         self._touch = touch
         self._renew = renew
         self._happened = happened
-        self._factors: dict[int, list[float]] = {}  # of the spells of slowness under way, by replica
+        self._factors: dict[int, list[float]] = {}  # of the current slow spells, by replica
         self._away: dict[int, list[tuple[int, int]]] = {}  # lost devices by replica: until when, and how many
         self._specs = list(specs)
         self._starts = Counter(fault.replica for fault in cluster.faults if fault.kind == "join")  # that are to come

@@ -27,7 +27,7 @@ class Reports:
         self._caches = state.prefix is not None and belief.prefix != "own"
         self._changes: dict[tuple[int, int], bool] = {}  # the last that is known of each replica and extent
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
-        reads = reads or control.mover is not None or control.lending is not None  # asked after each report
+        reads = reads or control.mover is not None or control.lending is not None  # called after each report
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
         self.delay = ps(belief.delay_s)

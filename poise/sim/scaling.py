@@ -98,7 +98,7 @@ class Scaling:
 
     def changed(self, slot: int, lost: bool) -> None:
         """A replica drains, has left or is lost."""
-        if self._phase[slot] == CONVERTING and self._lifecycle.alive[slot]:  # it goes for good
+        if self._phase[slot] == CONVERTING and self._lifecycle.alive[slot]:  # it leaves and stays away
             self._phase[slot] = UP
             del self._turning[slot]
         elif self._phase[slot] == CONVERTING:

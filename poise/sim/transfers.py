@@ -1,7 +1,7 @@
 """KV transfers between replicas: prompts of P/D pairs, and live migrations.
 
 A live migration follows Llumnix (arXiv 2406.03243, section 4.2 and its code): parts are copied while decoding goes on,
-each after its blocks were reserved at the target; when at most 16 blocks are left the request stands still for them.
+each after its blocks were reserved at the target; when at most 16 blocks are left the request is paused for them.
 It is given up where there is no room, where three parts did not catch up, or where the request ends or is preempted.
 """
 

@@ -64,7 +64,7 @@ def _run(watched: _Watched, case: Case, one_step: bool) -> Log:
 
 
 class Plain:
-    """A batcher that takes one prompt at a time beside all decodes, cut to the token budget."""
+    """A batcher that takes one prompt at a time and all decodes, cut to the token budget."""
 
     def batch(self, lane: LaneView) -> Batch:
         """The running prompt, or the head of the queue once its whole prompt has room."""

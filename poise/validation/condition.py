@@ -277,7 +277,7 @@ def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[
 def _kept(pool: Pool, defaults: EngineDefaults) -> Pool:
     """The pool with its share of all memory, for an engine that counts its share of what is left free.
 
-    f of what is left beside the need n is f + (1 − f)·n/M of all M.
+    f of what is left besides the need n is f + (1 − f)·n/M of all M.
     """
     if not defaults.free_fraction:
         return pool

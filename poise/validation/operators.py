@@ -121,7 +121,7 @@ def _single(
 def _mixed(
     tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
 ) -> tuple[str, Floats, Floats]:
-    """A step of one chunk beside decodes: in one kernel where that gives each head of a decode a tile of its own, else
+    """A step of one chunk with decodes: in one kernel where that gives each head of a decode a tile of its own, else
     what each takes beyond the fixed time, which counts once."""
     chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
     decodes = rows.with_columns(window=pl.lit(0))

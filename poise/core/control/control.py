@@ -280,7 +280,7 @@ class Control:
             if tried.until > self.state.now:
                 return Hold("no replica could be reached", tried.until), able
             able = tried.left(able)
-            if not able:  # those that were left are gone
+            if not able:  # the remaining ones are lost
                 return Hold("all replicas were tried", tried.wait(self.state.now)), able
         if request.home in able:
             able = (request.home,)

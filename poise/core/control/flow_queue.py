@@ -56,7 +56,7 @@ class Fifo:
 
 
 class _Flow(list[_Item]):
-    """A heap whose first item is queued; `gone`: how many of the others were taken out and only lie there still."""
+    """A heap whose first item is queued; `gone`: how many of the others were taken out but are still in the heap."""
 
     __slots__ = ("gone",)
 

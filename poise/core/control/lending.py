@@ -32,7 +32,7 @@ class Lending:
         """Why a loan is not possible, as far as the control side knows; empty if it is."""
         state, pair = self._state, (loan.debtor, loan.creditor)
         if loan.debtor == loan.creditor:
-            return "nobody lends to itself; name two replicas"
+            return "a replica cannot lend to itself; name two replicas"
         if not all(0 <= each < len(state.replicas) for each in pair):
             return f"there are {len(state.replicas)} replicas, counted from 0"
         lent = state.loans.get(pair, 0)

@@ -27,6 +27,6 @@ class RestrictedView:
         return self._able
 
     def __getattr__(self, name: str) -> Any:
-        if name in RestrictedView.__slots__:  # not made yet: a copy that is being built asks for all sorts of names
+        if name in RestrictedView.__slots__:  # not initialised yet: copying reads many names
             raise AttributeError(name)
         return getattr(self._state, name)

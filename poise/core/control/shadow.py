@@ -20,7 +20,7 @@ class Agreement(NamedTuple):
     """How two routers' decisions compare.
 
     decisions: of which both sent the request to a replica in `routed`, and to the same one in `same`.
-    gain_tokens: prompt tokens fewer between a request and its first token, had it gone where the shadow says: those
+    gain_tokens: prompt tokens fewer between a request and its first token, at the shadow's choice: those
     queued at the replica and its own that are not cached there, as the control side believes; a mean over `routed`.
     gain_s: the same in seconds, where the replicas' prefill rates are known, else 0.
     """

@@ -203,7 +203,7 @@ class State:
         self._forget_able()
 
     def set_status(self, replica: int, status: int) -> None:
-        """A replica joined, drains or is gone."""
+        """A replica joined, drains or is lost."""
         self.status[replica] = status
         self._forget_able()
         if status == GONE:

@@ -186,7 +186,7 @@ class Extents:
             self._lose(run.path.ids[run.first : run.end])
 
     def trim(self, run: Run, blocks: int) -> None:
-        """Evict so many blocks, but not all, from the end of a run."""
+        """Evict some blocks, but not all, from the end of a run."""
         run.blocks -= blocks
         self.cached -= blocks
         path, end, upto = run.path, run.end, run.start + run.blocks

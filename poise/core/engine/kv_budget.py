@@ -16,7 +16,7 @@ class KvBudget:
     """The blocks of one replica, its lanes' decodes counted in closed form.
 
     lanes: of the replica, in order.  only: the lane where there is but one (then a bound in O(1) mostly will do).
-    now: the instant of the replica's turn; a lane under way is counted up to the step that it is in.
+    now: the instant of the replica's turn; a running lane is counted up to its current step.
     """
 
     __slots__ = ("lanes", "now", "only", "pool")

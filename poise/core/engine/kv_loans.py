@@ -90,7 +90,7 @@ class Loans:
 
 
 def _reading(step: Step, shape: StepShape, tokens: int) -> int:
-    """Picoseconds that a lane takes to read so many KV tokens."""
+    """Picoseconds that a lane takes to read this many KV tokens."""
     return step(StepShape(1, (), shape.share)).at(tokens).per_kv * tokens
 
 
@@ -110,6 +110,6 @@ def _partly(piece: Piece, shape: StepShape, away: int, most: int, hop: int) -> P
 
 
 def _less(piece: Piece, away: int) -> Piece:
-    """A step that reads so many tokens less than its decodes hold."""
+    """A step that reads fewer tokens than its decodes hold."""
     base, per_kv, per_window, until_kv, then = piece
     return Piece(base - per_kv * away, per_kv, per_window, until_kv + away, then and _less(then, away))

@@ -30,7 +30,7 @@ class KvPool(Extents):
         self.caching = caching
         self.explicit = 0
         self._anonymous = -1
-        self._ageing: Run | None = None  # the blocks without identity that were let go of last
+        self._ageing: Run | None = None  # the blocks without identity that were released last
 
     def blocks(self, tokens: int) -> int:
         """Blocks that `tokens` tokens take."""
@@ -171,14 +171,14 @@ class KvPool(Extents):
     def resize(self, blocks: int) -> None:
         """Add blocks, or remove some that are free or evictable; else their users are preempted at their next step.
 
-        Call `Space.refresh` before and after: what steps under way have evicted does not depend on what comes now.
+        Call `Space.refresh` before and after: what running steps have evicted does not depend on later changes.
         """
         self.total += blocks
 
     def check(self, private: int, short: int = 0) -> None:
         """Assert that every block is in exactly one place, `private` being what all sequences use alone.
 
-        short: blocks in use that are gone, until those who use them have given way.
+        short: blocks in use that were removed, until their users are preempted.
         """
         runs = set(self.nodes.values())
         held = sum(run.blocks for run in runs if run.refs)

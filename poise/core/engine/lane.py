@@ -69,12 +69,12 @@ class LaneState:
         self.first = 0
         self.growth = 0
         self.hold = ONE_STEP
-        self.decoded = False  # whether the group advances in the batch under way
+        self.decoded = False  # whether the group advances in the running batch
         self.chunks: list[tuple[Sequence, Entry]] = []
         self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups
-        self.tokens = 0  # prompt tokens of the batch under way
+        self.tokens = 0  # prompt tokens of the running batch
         self._pieces: list[Piece | None] = []  # of decodes alone, by how many they are
-        self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch says with which share of the SMs
+        self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch sets its share of the SMs
         self._one_chunk = None if spec.share < 1.0 else one_chunk(replica.estimator)
         self.fills = may_fill(replica)
         self.budget = self.long_prefill = (
@@ -84,10 +84,10 @@ class LaneState:
             self.budget = replica.batcher.tokens or self.engine.token_budget  # type: ignore[attr-defined]
             self.long_prefill = replica.batcher.long_prefill  # type: ignore[attr-defined]
         self.alone: Piece | None = None
-        self.passing: LayerPass | None = None  # the batch under way, where it may be left between two layers
+        self.passing: LayerPass | None = None  # the running batch, where it may be interrupted between two layers
         self.left: LayerPass | None = None  # what was left at `left_at`
         self.left_at = 0
-        self.review_at = NEVER  # the decode step at which the preemption policy is asked who else should run
+        self.review_at = NEVER  # the decode step of the preemption policy's next review
 
     # Read by batchers ------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class LaneState:
         return self.space.blocks_for(sequence, tokens)  # type: ignore[arg-type]
 
     def room(self, blocks: int) -> bool:
-        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        """Whether `blocks` KV blocks are free or evictable, besides those that this step's decodes take."""
         return self.space.fits(blocks)
 
     @property
@@ -163,7 +163,7 @@ class LaneState:
 
     @property
     def free_blocks(self) -> int:
-        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        """KV blocks that are free or evictable, besides those that this step's decodes take."""
         return self.space.left()
 
     @property
@@ -172,7 +172,7 @@ class LaneState:
         return getattr(self.replica.estimator, "store", None)
 
     def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens.
+        """Picoseconds of a step with `chunks` and decodes: this lane's, none, or a number with `context` KV tokens.
 
         At the device's usual speed: a slow spell is not predicted.
         """

@@ -36,7 +36,7 @@ def fill(lane: LaneState, room: int) -> int:
     """Admit and enlarge what a budgeted batcher would, as `lane.chunks`; -1, and nothing is done, if it may differ.
 
     Between two steps only, with no decode paused and none preempted just now.  room: blocks that are surely free or
-    evictable, beside what the step's decodes take.  Returns those that surely are then.
+    evictable, besides those of the step's decodes.  Returns those that surely are then.
     """
     plan: list[tuple[Sequence, int]] = []
     block = lane.replica.pool.block

@@ -123,7 +123,7 @@ class Replica:
         self.closed = False
         self.stats = ReplicaStats(total_blocks=blocks)
         self.slices: list[tuple[int, int, int, int, int]] | None = None
-        self.spells: list[Slowdown] = []  # times of slowness, of which the accounts ask
+        self.spells: list[Slowdown] = []  # slow spells, read by the attribution
         self.slowed = 1.0
         self.loans = Loans(self)
         self._cancelled: list[Sequence] = []
@@ -260,11 +260,11 @@ class Replica:
         return sequence.produced
 
     def busy(self, now: int) -> int:
-        """Picoseconds with a step under way, up to `now`."""
+        """Picoseconds with a running step, up to `now`."""
         return self.stats.busy if self._busy_from == NEVER else self.stats.busy + now - self._busy_from
 
     def look(self, name: str, now: int, passed: bool = False) -> int:
-        """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is gone."""
+        """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is lost."""
         if self.closed:
             return 0
         if name == "tokens":

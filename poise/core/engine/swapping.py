@@ -1,6 +1,6 @@
 """KV of preempted requests in host memory, and the copies on their way there and back.
 
-A swap lengthens a step, or goes beside the steps (`Swapping.beside`). Beside them, copies follow one another over the
+A swap lengthens a step, or runs in parallel to the steps (`Swapping.beside`). Then copies follow one another over the
 link to the host in the order in which they were begun, so one that overwrites what another still reads comes after it.
 Blocks on their way out are free when their copy has ended; a step that cannot wait for that long waits for it.
 """
@@ -50,7 +50,7 @@ class SwapSpace:
     def out(self, sequence: Sequence, lane: LaneState, private: int) -> bool:
         """Copy the KV of a request to the host; False where there is no room for it.
 
-        Of its blocks, `private` are its alone: where the copy goes beside the steps they stay taken until it has ended.
+        Of its blocks, `private` are its alone: where the copy runs in parallel they stay taken until it has ended.
         """
         kv_bytes = self.replica.estimator.kv_bytes
         tokens, kept = sequence.computed, sequence.kept
@@ -72,7 +72,7 @@ class SwapSpace:
         return True
 
     def back(self, sequence: Sequence, lane: LaneState) -> None:
-        """Bring swapped KV back: beside the steps, or by the step under composition, which takes the longer for it."""
+        """Bring swapped KV back: in parallel to the steps, or in the step being composed, which takes longer for it."""
         replica, tokens = self.replica, sequence.swapped
         time = self._time(tokens, 0)
         sequence.shared, sequence.extent = 0, len(sequence.request.ids)
@@ -126,7 +126,7 @@ class SwapSpace:
             self._forget(sequence)
 
     def _time(self, tokens: int, kept: int) -> int:
-        """Picoseconds to copy so many tokens of a request, but for its first `kept`, which are whole blocks."""
+        """Picoseconds to copy the tokens of a request, but for its first `kept`, which are whole blocks."""
         replica, pool = self.replica, self.replica.pool
         blocks = pool.blocks(tokens) - kept // pool.block
         runs = -(-blocks // self.how.run_blocks)

@@ -227,7 +227,7 @@ class Attribution:
     def _charge(self, now: int, reached: int, more: int) -> None:
         """Charge the time up to `now` by phase.
 
-        reached: tokens computed.  more: picoseconds of its own in the decode step under way.
+        reached: tokens computed.  more: picoseconds of its own in the running decode step.
         """
         spent, self.since = now - self.since, now
         phase, charge = self.phase, self.charge

@@ -33,7 +33,7 @@ class Attributions:
 
     blame: the parts charged so far.  clock: the world's.  served: whether some replica could take a request now.
     ideal: prompt tokens of each request that a cache of infinite size would hold; None where nothing is shared.
-    diary: of the requests whose account is to be a detailed one.
+    diary: the log of the requests with detailed attribution.
     """
 
     def __init__(

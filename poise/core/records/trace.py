@@ -66,7 +66,7 @@ class Trace:
         return trace
 
     def body(self) -> Iterator[str]:
-        """The lines behind the header."""
+        """The lines after the header."""
         yield from self.lines[1:]
 
     def items(self, gateway: int = 0) -> Iterator[Event | Action]:

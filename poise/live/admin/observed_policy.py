@@ -24,7 +24,7 @@ class ObservedPolicy:
         self.note = note
 
     def __getattr__(self, name: str) -> Any:
-        if name in ObservedPolicy.__slots__:  # not made yet: a copy that is being built asks for all sorts of names
+        if name in ObservedPolicy.__slots__:  # not initialised yet: copying reads many names
             raise AttributeError(name)
         return getattr(self.policy, name)
 

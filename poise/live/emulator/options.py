@@ -27,7 +27,7 @@ class Options:
     num_gpu_blocks_override: KV blocks, 0 to derive them from the device's memory.  max_model_len: 0 for the model's.
     kv_events_config: vLLM's JSON; None for no events.  api_key: keys of which a request must bring one; () for none.
     speed: how many times faster than real everything goes.  seed: of texts and output lengths.
-    faults: whether `/fault` may be asked for faults.
+    faults: whether `/fault` accepts faults.
     """
 
     model: str = "llama-3.1-8b"
@@ -84,7 +84,7 @@ def _flag(name: str) -> str:
 class Plan:
     """What follows from the options: how the pool is laid out, what its steps cost, and the limits for requests.
 
-    name: of the model in answers.  names: by which requests may ask for it.
+    name: of the model in answers.  names: that requests may use for it.
     context: the most tokens of prompt and output together.
     """
 

@@ -109,7 +109,7 @@ class Hint:
         self._hints = hints
         self._running = Running(request, max(request.max_tokens, 1), tool=UNTOLD)
         self._called = Called() if chat else None
-        self._keep = -1  # not asked yet
+        self._keep = -1  # not decided yet
         self._rate = 0.0
 
     def body(self, engine: Engine, body: bytes) -> bytes:
@@ -121,7 +121,7 @@ class Hint:
         return hinted(body, self._keep) if self._keep > 0 else body
 
     def see(self, data: bytes) -> None:
-        """More of the answer's body has come."""
+        """More of the answer's body has arrived."""
         if self._called is not None:
             self._called.see(data)
 
@@ -146,7 +146,7 @@ def hinted(body: bytes, keep: int) -> bytes:
     try:
         own = fields(fields(body).get("nvext", b"{}"))
         return replaced(body, {"nvext": {"cache_control": control, **own}})
-    except (ValueError, RecursionError):  # what the engine will say of it is the client's matter
+    except (ValueError, RecursionError):  # the engine reports it to the client
         return body
 
 

@@ -68,7 +68,7 @@ class DelegatedRequest:
             self.passage.proxied.passed()
         self.passage.over()
 
-    # What the passage says -------------------------------------------------------------------------------------------
+    # Called by the decision -------------------------------------------------------------------------------------------
 
     def route(self, endpoints: Sequence[str], headers: Headers) -> None:
         """Route it: to the first of these that accepts it."""

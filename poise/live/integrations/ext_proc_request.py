@@ -90,7 +90,7 @@ class ExtProcRequest(Exchange):
     def _cannot(self, status: int, message: str) -> None:
         self.answer(status, openai(status, message))
 
-    # What the trip says to its client --------------------------------------------------------------------------------
+    # Called by the proxied request -----------------------------------------------------------------------------------
 
     def start(self, status: int, headers: Headers, length: int | None = None) -> None:
         """No effect: the proxy has sent the head."""
@@ -121,7 +121,7 @@ class Carried:
 
 
 class Picked(ProxiedRequest):
-    """A trip whose engine is picked here and called by the proxy, which reports the answer.
+    """A proxied request whose engine is picked here and called by the proxy, which reports the answer.
 
     heard: an answer has begun, so no other engine can be picked.
     """
@@ -241,7 +241,7 @@ class Picked(ProxiedRequest):
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason))
 
 
-_CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is asked of it here
+_CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is used here
 
 
 def endpoint(place: Place) -> str:

@@ -98,9 +98,9 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
         if handed.over:
             asyncio.get_running_loop().call_soon(self._done, internal_request_id)
         elif not handed.holder:
-            self._later(now() + round(GRACE_S * SECOND), lambda: self._nobody(internal_request_id, handed))
+            self._later(now() + round(GRACE_S * SECOND), lambda: self._expire(internal_request_id, handed))
 
-    def _nobody(self, call: str, handed: DelegatedRequest) -> None:
+    def _expire(self, call: str, handed: DelegatedRequest) -> None:
         if self._handed.get(call) is handed and not handed.holder:
             self._done(call)
 

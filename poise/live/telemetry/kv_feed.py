@@ -26,7 +26,7 @@ class Sync(Enum):
     """How far an engine's events are followed."""
 
     WAITING = "waiting"  # nothing was heard
-    REPLAYING = "replaying"  # what was missed is asked for; what comes meanwhile is kept
+    REPLAYING = "replaying"  # missed messages are requested; those that arrive meanwhile are kept
     SYNCED = "synced"
 
 
@@ -65,7 +65,7 @@ class Feed:
         self._stamps: dict[int, int] = {}  # hashes of the last messages applied
         self._verify = False  # whether the next answer must be the last message applied
         self._suspect = False  # whether another process may publish now
-        self._asked = -1  # `_next` when it was asked last
+        self._asked = -1  # `_next` at the last replay request
         self._held: dict[int, bytes] = {}
 
     def start(self) -> list[Step]:

@@ -201,7 +201,7 @@ class Subscriber:
             while True:
                 frames = await asyncio.wait_for(socket.recv_multipart(), self._replay_s)
                 if self._replays.get(topic) is not this:
-                    return  # a newer question was asked; a cancel waits for an await that waits
+                    return  # a newer request was sent; a cancel waits for an await that waits
                 if len(frames) < 2 or frames[-2] == END:
                     break
                 self._perform(topic, feed.replayed(int.from_bytes(frames[-2], "big"), frames[-1]))

@@ -1,7 +1,7 @@
 """Kubernetes manifests of a plan: engines by pool, and the gateway in front of them.
 
 A pool alone is found by the name of a headless Service, and may grow and shrink. Where pools differ in role or speed
-the gateway must know which engine is which, so their replicas have names of their own that stand in its file.
+the gateway must know which engine is which, so their replicas have names of their own in its file.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ REASONS = {
     "unsteady": f"windows in which running requests changed by more than {CHANGE:.0%}",
     "preempted": "windows in which requests were preempted",
     "speculative": "windows of speculative decoding, of which lines do not say the steps",
-    "cached": f"windows with prompts of which more than {HITS:.0%} were cached, so that nobody knows what was computed",
+    "cached": f"windows with prompts of which more than {HITS:.0%} were cached, so that what was computed is unknown",
     "mixed": "windows of prompts and decodes in one batch (mixed chunks), of which lines do not say the steps",
     "aggregated": "windows of several engines added up (log each engine for itself)",
 }

@@ -242,14 +242,14 @@ def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> l
     """The pools that a scaler decides on, each with the engines of its role that the file names."""
     sections, places = loaded.gateway.pools, loaded.places
     if scaler is None and loaded.gateway.policies.forecast is not None:
-        raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
+        raise places.error(("policies", "forecast"), "no scaler uses it; name a scaler, or remove it")
     if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
     if getattr(scaler, "converts", ()):
         text = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
         raise places.error(("policies", "scaler"), text)
     if sections and scaler is None:
-        raise places.error(("pools",), "nobody decides on them; name policies.scaler, or leave them out")
+        raise places.error(("pools",), "no scaler sizes them; name policies.scaler, or leave them out")
     pools = []
     for at, each in enumerate(sections):
         if each.role in [other.role for other in sections[:at]]:
@@ -279,7 +279,7 @@ def _cache(loaded: LoadedGateway) -> Cache | None:
         raise places.error(("engines", hinted[0], "hints"), cure)
     if gateway.policies.cache is None:
         raise places.error(
-            ("engines", hinted[0], "hints"), "nobody says how long; name policies.cache, as in fixed_ttl"
+            ("engines", hinted[0], "hints"), "no policy says how long; name policies.cache, as in fixed_ttl"
         )
     cache: Cache = _only(PolicyPage(gateway.policies, places, loaded.folder), "cache")
     try:
@@ -396,7 +396,7 @@ def _tls(loaded: LoadedGateway) -> ssl.SSLContext | None:
     listen = loaded.gateway.listen
     if listen.tls_cert is None:
         if listen.tls_key is not None:
-            raise loaded.places.error(("listen", "tls_cert"), "is missing beside tls_key; give a PEM file")
+            raise loaded.places.error(("listen", "tls_cert"), "is missing although tls_key is given; give a PEM file")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     cert = loaded.file(listen.tls_cert, ("listen", "tls_cert"))

@@ -32,7 +32,7 @@ def _tls(plan: Plan) -> tuple[bytes, bytes] | None:
     found = []
     for name, text in (("tls_key", section.tls_key), ("tls_cert", section.tls_cert)):
         if text is None:
-            raise plan.loaded.places.error(("envoy", name), "is missing beside the other of the pair; give a PEM file")
+            raise plan.loaded.places.error(("envoy", name), "is missing, and the other one is given; give a PEM file")
         try:
             found.append(plan.loaded.file(text, ("envoy", name)).read_bytes())
         except OSError as error:

@@ -187,7 +187,7 @@ class Gateway(Section):
     policies: PoliciesSection = Field(
         default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"
     )
-    shadow: Any = Field(default=None, description="a router that decides beside the active one, as in dualmap")
+    shadow: Any = Field(default=None, description="a router whose decisions are recorded, not executed, as in dualmap")
     tries: Whole = Field(default=3, ge=1, description="how often engines may read a request before its first byte")
     belief: BelieveSection = Field(default=BelieveSection(), description="a section belief, as in {period_s: 0.5}")
     tenants: TenantsSection = Field(default=TenantsSection(), description="a section tenants, as in {file: keys.yaml}")

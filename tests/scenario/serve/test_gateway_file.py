@@ -104,7 +104,7 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("", r":1: engines\.0\.hints: nobody says how long; name policies\.cache"),
+        ("", r":1: engines\.0\.hints: no policy says how long; name policies\.cache"),
         ("policies: {cache: saga}", r":2: policies\.cache: ranks what is evicted, which no hint can say; take"),
         ("policies: {cache: oracle_ttl}", r":2: policies\.cache: needs the future"),
         ("policies: {cache: [continuum, fixed_ttl]}", r":2: policies\.cache: names 2; a gateway has one"),
