@@ -137,7 +137,7 @@ def numbers(text: str) -> list[str]:
 
 
 def limit_of(text: str) -> list[Fraction] | Fraction:
-    """What `--memory-limit` says; ScheduleError for what is no positive number."""
+    """The limits in `--memory-limit`; ScheduleError where one is not a positive number."""
     try:
         limits = [Fraction(each) for each in numbers(text)]
     except (ValueError, ZeroDivisionError):

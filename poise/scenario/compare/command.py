@@ -1,4 +1,4 @@
-"""`poise compare` once its options are read: load, run, show, write."""
+"""The command `poise compare` after its options are parsed: load, run, show, write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def compare_file(options: CompareOptions) -> bool:
-    """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
+    """Compare the policies of a scenario file, print and write the results; returns whether it was interrupted."""
     workers, shard = workers_of(options.jobs, options.ray), shard_of(options.shard)
     if shard is not None and options.out is None:
         raise UserError(f"--shard {options.shard}: needs a folder that keeps the part; give --out DIR")
@@ -74,7 +74,7 @@ def compare_file(options: CompareOptions) -> bool:
 
 
 def study_of(problem: Problem) -> Study:
-    """The study that a scenario asks for."""
+    """The study of a scenario."""
     section = problem.loaded.scenario.compare
     return Study(
         setting=Setting(
@@ -97,7 +97,7 @@ def study_of(problem: Problem) -> Study:
 
 
 def _seeded(problem: Problem) -> Problem:
-    """The problem with several seeds, where nobody said how many and they are worth something."""
+    """The problem with several seeds, where their number is not given and they change something."""
     said = "seeds" in problem.loaded.scenario.run.model_fields_set
     return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
 
@@ -119,7 +119,7 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
 
 
 def _check_places(options: CompareOptions) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     for option, given in (("--resume", options.resume), ("--requests", options.requests)):
         if given and options.out is None:
             raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
@@ -129,7 +129,7 @@ def _check_places(options: CompareOptions) -> None:
 
 
 def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
-    """Print and write what was asked for."""
+    """Print and write the results."""
     if not options.quiet and options.json != "-":
         from poise.scenario.compare.show import show_all
         from poise.scenario.write import describe
@@ -149,5 +149,5 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        said = about(problem, comparison.provenance)
-        html_report(folder / "report.html", comparison.cases(), said, findings(comparison))
+        conclusions = about(problem, comparison.provenance)
+        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison))

@@ -1,4 +1,4 @@
-"""`poise merge`: the parts of a comparison or a tournament, as if one process had run all of it."""
+"""`poise merge`: joins the parts of a comparison or a tournament, as if one process had run all of it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def merge_parts(
     Returns whether it was interrupted.
     """
     check_writable(out, "OUT", folder=True)
-    asked: dict[str, Any] = join(out, parts)
-    asked["scenario"] = Path(asked["scenario"])
+    options: dict[str, Any] = join(out, parts)
+    options["scenario"] = Path(options["scenario"])
     return compare_file(
-        CompareOptions(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
+        CompareOptions(**options, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
     )

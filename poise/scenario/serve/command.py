@@ -1,4 +1,4 @@
-"""What `poise serve` and `poise engine` do once their options are read."""
+"""The commands `poise serve` and `poise engine` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizer
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve until told to stop. Whoever has no answer by then is told so, which is a good end too: no error."""
+    """Serve until a signal. Requests that are cut off then get an error, which is a normal end: no exception."""
     need_live("poise serve")
     from poise.live.gateway.logs import start as start_log
     from poise.scenario.serve.build import plan
@@ -42,7 +42,7 @@ def serve(options: ServeOptions) -> None:
 
 
 def show_live(options: DemoOptions) -> bool:
-    """Run the live demonstration and say what came of it; whether it was interrupted."""
+    """Run the live demonstration and print its result; returns whether it was interrupted."""
     need_live("poise demo-live")
     import webbrowser
 
@@ -62,7 +62,7 @@ def show_live(options: DemoOptions) -> bool:
 
 
 def emulate(given: dict[str, Any]) -> int:
-    """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
+    """Run an emulated engine with these options of `poise engine` until a signal; returns the exit code."""
     need_live("poise engine")
     from poise.live.emulator.main import run
     from poise.live.emulator.options import Options
