@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import poise as ps
 from poise.cli import main
+from poise.core.errors import ScenarioError
 
 GOOD = """\
 model: poise/tiny
@@ -67,7 +69,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (BOMB, "its aliases (*name) write out to"),
         ("a: !!x [1]\n", "a: has the tag tag:yaml.org,2002:x"),
         ("a: " + "{a: " * 1000 + "\n", "nested too deeply"),
-        ("a: 2026-99-99\n", "is no YAML (month must be in 1..12)"),
+        ("a: 2026-99-99\n", "is not valid YAML (month must be in 1..12)"),
     ],
 )
 def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
@@ -80,6 +82,15 @@ def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[s
 def test_more_seeds_than_any_run_takes(scenario: Path, capsys: pytest.CaptureFixture[str], seeds: int) -> None:
     said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
     assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in said
+
+
+@pytest.mark.parametrize("replicas", [100_001, 100_000_000])
+def test_more_replicas_than_memory_holds(scenario: Path, capsys: pytest.CaptureFixture[str], replicas: int) -> None:
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"cluster.pools.0.replicas={replicas}")
+    assert "cluster.pools.0.replicas" in said
+    assert f"{replicas:,} replicas with the pools before it are more than the 100,000 that a cluster may have" in said
+    with pytest.raises(ScenarioError, match="are more than the 100,000 of a cluster; give fewer"):
+        ps.Cluster.of("H100", count=replicas).replicas(replicas, model="llama-3.1-8b")
 
 
 def test_a_home_folder_of_nobody(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +132,7 @@ FILE = [
     ),
     ("      replicas: 2", "      replicas: 2\n      replicas: 3", ["scenario.yaml:6: replicas: stands twice"]),
     ("      replicas: 2", "\t  replicas: 2", ["scenario.yaml:5: a tab indents the line"]),
-    ("      replicas: 2", "      replicas: [2", ["is no YAML", "brackets"]),
+    ("      replicas: 2", "      replicas: [2", ["is not valid YAML", "brackets"]),
     ("      replicas: 2", "      role: prefil", [":5: cluster.pools.0.role: 'prefil'", "did you mean prefill?"]),
     ("      replicas: 2", "      role: prefill", [":5: cluster.pools.0.role: prefill needs a pool with role decode"]),
     ("      replicas: 2", "      role: decode", [":5: cluster.pools.0.role: decode needs a pool with role prefill"]),
@@ -376,7 +387,10 @@ WORKLOADS = [
     ),
     ("{trace: x_arrivals.csv}", ["is a table of clients, not of requests; give it as servegen: {arrivals: FILE"]),
     ("{trace: c.csv}", ["c.csv: is a table of counts over time; give it as diurnal: {counts: FILE}"]),
-    ("{trace: t.csv, scale: {rat: 4}}", ["workload.scale: {'rat': 4} is no scale; give a factor, as in 1.5, or {rate"]),
+    (
+        "{trace: t.csv, scale: {rat: 4}}",
+        ["workload.scale: {'rat': 4} is not a scale; give a factor, as in 1.5, or {rate"],
+    ),
     ("{trace: t.csv, scale: {rate: 0}}", ["workload.scale: 0 must be above 0; give a factor"]),
     ("{trace: t.csv, scale: -1}", ["workload.scale: -1 must be above 0; give a factor"]),
     ("{trace: t.csv, limit: 1, scale: {rate: 4}}", ["workload.scale: rate is 4, but the requests all begin at one"]),
@@ -408,7 +422,7 @@ WORKLOADS = [
     ),
     (
         "{poisson: {rate: 5, requests: 9}, sessions: {}, recorded_sessions: {trace: u.csv}}",
-        ["workload.recorded_sessions: stands beside sessions; give one or the other"],
+        ["workload.recorded_sessions: conflicts with sessions; give one or the other"],
     ),
     (
         "{trace: t.csv, recorded_sessions: {trace: u.csv}}",
@@ -444,7 +458,7 @@ WHOLE = [
     ("# nothing\n", ["is empty"]),
     ("- a\n- b\n", ["is a list", "mapping"]),
     ("hello\n", ["is a text", "mapping"]),
-    ("a: {b: c\n", ["is no YAML"]),
+    ("a: {b: c\n", ["is not valid YAML"]),
     ("a: 1\n---\nb: 2\n", ["second document"]),
     ("1: 2\n", ["1: unknown key"]),
     ("cluster: {pools: [{device: H100}]}\n", ["workload: is missing; give a section workload"]),
@@ -481,7 +495,7 @@ LINE = [
     (["simulate", "scenario.yaml", "--set", "run.seeds"], ["--set run.seeds: has no '='"]),
     (["simulate", "scenario.yaml", "--set", "=3"], ["--set =3: the path '' has an empty part"]),
     (["simulate", "scenario.yaml", "--set", "run..seeds=3"], ["has an empty part"]),
-    (["simulate", "scenario.yaml", "--set", "run.seeds=[1"], ["--set run.seeds=[1: '[1' is no YAML value"]),
+    (["simulate", "scenario.yaml", "--set", "run.seeds=[1"], ["--set run.seeds=[1: '[1' is not a YAML value"]),
     (["simulate", "scenario.yaml", "--set", "run.sedes=3"], ["--set run.sedes=3: run.sedes", "did you mean seeds?"]),
     (["simulate", "scenario.yaml", "--set", "cluster.pols.0.replicas=3"], ["cluster.pols", "did you mean pools?"]),
     (["simulate", "scenario.yaml", "--set", "cluster.pools.7.replicas=3"], ["cluster.pools has no item 7; give 0"]),
@@ -532,7 +546,7 @@ COMPARISONS = [
         ["round_robin stands twice in the list; keep it once"],
     ),
     (["scenario.yaml", "--policies", ""], ["--policies : policies.router", "the list is empty; give at least one"]),
-    (["scenario.yaml", "--policies", "a: ["], ["--policies a: [:", "is no YAML value"]),
+    (["scenario.yaml", "--policies", "a: ["], ["--policies a: [:", "is not a YAML value"]),
     (["scenario.yaml", "--loads", "0"], ["--loads 0: compare.loads.0: 0 must be above 0"]),
     (["scenario.yaml", "--loads", "1,x"], ["--loads 1,x: compare.loads.1: 'x' must be a number"]),
     (["scenario.yaml", "--loads", "-1"], ["compare.loads.0: -1 must be above 0"]),
@@ -541,7 +555,7 @@ COMPARISONS = [
     (["scenario.yaml", "--loads", "1,1.0"], ["compare.loads: [1.0, 1.0] names a load twice; give each load once"]),
     (["scenario.yaml", "--seeds", "0"], ["--seeds 0: run.seeds: 0 seeds are none; give how many"]),
     (["scenario.yaml", "--seeds", "-2"], ["--seeds -2: run.seeds: -2 seeds are none"]),
-    (["scenario.yaml", "--seeds", "x"], ["--seeds x: run.seeds: 'x' is no choice of seeds"]),
+    (["scenario.yaml", "--seeds", "x"], ["--seeds x: run.seeds: 'x' is not a valid choice of seeds"]),
     (["scenario.yaml", "--seeds", "[3,3]"], ["names a seed twice; give each seed once"]),
     (["scenario.yaml", "--by", "ttft.p99"], ["--by ttft.p99: compare.by", "did you mean ttft_s.p99"]),
     (["scenario.yaml", "--by", "speed"], ["compare.by: 'speed' is not a figure", "known are slo_attainment"]),
@@ -629,7 +643,13 @@ TRACES = [
         ["line 3", "prompt_tokens is", "skip_bad: true (--skip-bad)"],
     ),
     ("arrival_s,prompt_tokens,output_tokens\n0,10,5\nx,3,5\n", ["line 3", "arrival_s is 'x'"]),
-    ("arrival_s,prompt\n0,10\n", ["found the columns arrival_s, prompt", "output_tokens"]),
+    (
+        "arrival_s,prompt\n0,10\n",
+        [
+            "no column for prompt_tokens (tokens), output_tokens (tokens) among arrival_s, prompt",
+            "prompt_tokens: prompt",
+        ],
+    ),
     ("arrival_s,prompt_tokens,output_tokens\n", ["no rows"]),
     ("", ["the file is empty"]),
     (

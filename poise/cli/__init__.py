@@ -597,11 +597,11 @@ def _usage(error: Any) -> int:
     return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
 
 
-def _ours(error: Exception, said: str) -> int:
+def _ours(error: Exception, text: str) -> int:
     """A failure that is not the user's: one line, or the traceback for whoever asks for it."""
     if os.environ.get("POISE_DEBUG"):
         raise error
-    return _say(f"{said}; for the traceback run again with POISE_DEBUG=1", FAILED)
+    return _say(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
 
 
 def _say(message: str, code: int) -> int:

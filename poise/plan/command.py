@@ -1,4 +1,4 @@
-"""`poise plan` once its options are read: ask, search, show, write."""
+"""The command `poise plan` after its options are parsed: search, print, write."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlanOptions:
 
 
 def plan_fleet(options: PlanOptions) -> bool:
-    """Find a plan, print and write what was asked for; returns whether it was interrupted."""
+    """Find a plan, print it and write its files; returns whether it was interrupted."""
     from poise.experiment.progress import Bars
     from poise.experiment.workers import workers_of
     from poise.plan.plan import SearchOptions, plan
@@ -68,12 +68,12 @@ def plan_fleet(options: PlanOptions) -> bool:
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     workers, places = workers_of(options.jobs, options.ray), _places(options)
-    asked = ask(options)
+    question = ask(options)
     with Bars() as bars:
         ways = SearchOptions(
             workers, options.time_s, None if options.quiet else bars, None if options.quiet else Better()
         )
-        found = plan(asked, ways)
+        found = plan(question, ways)
     _show(options, found)
     _write(options, found, places)
     if found.best is None and not found.found.interrupted:
@@ -82,7 +82,7 @@ def plan_fleet(options: PlanOptions) -> bool:
 
 
 def ask(options: PlanOptions) -> PlanQuestion:
-    """The question that the options state; UserError for what cannot be one."""
+    """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
     from poise.plan.cap import read_caps
@@ -125,7 +125,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
 
 
 def _prices(options: PlanOptions, devices: Iterable[Device]) -> tuple[dict[str, Any], str]:
-    """Prices where they are wanted: a fleet of least devices or energy needs none."""
+    """Prices where they are needed: a fleet of least devices or energy needs none."""
     from poise.plan.prices import prices_of
 
     names = [each.name for each in devices]
@@ -143,7 +143,7 @@ def _formats(text: str, option: str) -> tuple[Format, ...]:
     chosen = _names(text, option, "bf16,fp8")
     for name in chosen:
         if name not in get_args(Format):
-            raise UserError(f"{option} {name}: is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"{option} {name}: is not a format; give {', '.join(get_args(Format))}")
     return tuple(chosen)  # type: ignore[arg-type]
 
 
@@ -161,13 +161,13 @@ def _length(text: str | None, option: str) -> Any:
 
 
 def _places(options: PlanOptions) -> dict[str, Any]:
-    """Where the plan shall run, as `Setting` names it."""
+    """Where the plan is deployed, as `Setting` has it."""
     from poise.core.spec import Format
 
     checkpoints = _pairs(options.checkpoints, "--checkpoint", "fp8=RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8")
     for name in checkpoints:
         if name not in get_args(Format):
-            raise UserError(f"--checkpoint {name}=…: {name} is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"--checkpoint {name}=…: {name} is not a format; give {', '.join(get_args(Format))}")
     return {
         "hosts": () if options.hosts is None else tuple(_names(options.hosts, "--hosts", "gpu1,gpu2")),
         "checkpoints": checkpoints,
@@ -181,13 +181,13 @@ def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value:
-            raise UserError(f"{option} {text}: is no NAME=VALUE; give one as in {example}")
+            raise UserError(f"{option} {text}: is not NAME=VALUE; give one as in {example}")
         pairs[name] = value
     return pairs
 
 
 class Better:
-    """Says each better fleet as it is found, on the terminal."""
+    """Prints each better fleet as it is found, on a terminal."""
 
     def __init__(self) -> None:
         import time
@@ -195,7 +195,7 @@ class Better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
-        """Say this one, where somebody looks on."""
+        """Print one fleet, if the output is a terminal."""
         from poise.plan.show import counted
 
         fleet = trial.fleet
@@ -225,7 +225,7 @@ def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
 
 
 def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
-    """Which of the files say only why they cannot be."""
+    """The names of files that only say why they cannot be made."""
     from poise.plan.deploy.folder import refused
 
     if found.deployed is None:
@@ -234,7 +234,7 @@ def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
 
 
 def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Path]:
-    """The page, the JSON, and what deploys the plan where there is one; `places` says where to."""
+    """Write the page, the JSON, and the files that deploy the plan where there is one; `places`: its hosts."""
     from poise.plan.deploy.folder import write_deployment
     from poise.plan.page import write_page
     from poise.plan.to_dict import told

@@ -1,4 +1,4 @@
-"""`poise calibrate` and `poise whatif` once their options are read."""
+"""The commands `poise calibrate` and `poise whatif` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import ScenarioError, UserError
 from poise.core.plugin_path import reach
 from poise.core.slot import SCENARIO
+from poise.core.spec import MOST_REPLICAS
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
 from poise.experiment.progress import Bars
 from poise.live.parts import read_recording
@@ -61,7 +62,7 @@ class RecordingOptions:
 
 
 def calibrate_file(fit: Fit) -> None:
-    """Fit a step cost to a recording, print it and write what was asked for."""
+    """Fit a step cost to a recording, print it and write its files."""
     _check_places(fit.json, None)
     if fit.out is not None:
         check_writable(fit.out, "--out")
@@ -78,7 +79,7 @@ def calibrate_file(fit: Fit) -> None:
 
 
 def calibrate_log(fit: Fit, of: Of) -> None:
-    """Fit a step cost to the log of an engine, print it and write what was asked for."""
+    """Fit a step cost to the log of an engine, print it and write its files."""
     from poise.recordings.engine_logs.command import fit_file, show_log
 
     _check_places(fit.json, None)
@@ -99,7 +100,7 @@ def _keep(cost: Fitted, fit: Fit) -> None:
 
 
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
-    """Fit operator tables to profiles, say what was left out and how far the tables are off, and write them."""
+    """Fit operator tables to profiles, print what was left out and the tables' errors, and write them."""
     from poise.recordings.profiles.make import fitted_to, make, save
     from poise.recordings.profiles.read import read_profiles, told
     from poise.recordings.profiles.show import errors
@@ -119,8 +120,8 @@ def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
 
 
 def whatif_file(options: RecordingOptions) -> bool:
-    """Ask a recording, print and write what came of it; returns whether it was interrupted."""
-    asked = _asked(options)
+    """Answer the what-if of a recording, print and write it; returns whether it was interrupted."""
+    question = _question(options)
     _check_places(options.json, options.out)
     cost = None if options.cost is None else load_fitted(options.cost)
     calibration: Calibration | None = None
@@ -131,7 +132,7 @@ def whatif_file(options: RecordingOptions) -> bool:
             cost = calibration.cost
         else:
             day = recorded(read_recording(options.recording))
-        found = whatif(day, asked, cost, calibration, progress)
+        found = whatif(day, question, cost, calibration, progress)
     if not options.quiet and options.json != "-":
         from poise.recordings.show import show_calibration, show_day, show_whatif
 
@@ -152,13 +153,15 @@ def _fitted(path: Path, prior: Fitted | None, progress: Meter | None) -> tuple[R
     return day, calibrate(day, prior=prior, progress=progress)
 
 
-def _asked(options: RecordingOptions) -> WhatIfQuestion:
+def _question(options: RecordingOptions) -> WhatIfQuestion:
     from poise.experiment.workers import workers_of
 
     if not options.routers and not options.policies and options.replicas is None:
         raise UserError("nothing is asked; give --router NAME, --policies SLOT=NAME or --replicas N")
-    if options.replicas is not None and options.replicas < 1:
-        raise UserError(f"--replicas {options.replicas}: must be at least 1; give how many engines there would be")
+    if options.replicas is not None and not 1 <= options.replicas <= MOST_REPLICAS:
+        raise UserError(
+            f"--replicas {options.replicas}: must be from 1 to {MOST_REPLICAS:,}; give how many engines there would be"
+        )
     reach(Path.cwd())
     others = dict(map(_other, options.policies))
     if len(others) < len(options.policies):
@@ -197,7 +200,7 @@ def _chosen(text: str, option: str) -> Choice:
 
 
 def _check_places(json: str | None, out: Path | None) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     if json is not None and json != "-":
         check_writable(Path(json), "--json")
     if out is not None:

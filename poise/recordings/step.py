@@ -1,4 +1,4 @@
-"""`poise calibrate` of a recorded training step: the costs that were measured, and the step beside its simulation."""
+"""`poise calibrate` of a recorded training step: the measured costs, and the step next to its simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def calibrate_step(fit: Fit) -> None:
 
 
 def figures(recording: Recording, costs: Costs) -> dict[str, Any]:
-    """The costs in milliseconds, the step as measured and as simulated with them, and what each rank held at most."""
+    """The costs in milliseconds, the step as measured and as simulated with them, and the peak memory of each rank."""
     timing = recording.timing()
     chunk = recording.schedule.chunk
     return {
@@ -58,7 +58,7 @@ def options(costs: Costs) -> str:
     return " ".join(f"--{name} {','.join(map(_short, getattr(costs, name)))}" for name in _OPTIONS)
 
 
-def _print(path: Path, recording: Recording, costs: Costs, told: dict[str, Any]) -> None:
+def _print(path: Path, recording: Recording, costs: Costs, fields: dict[str, Any]) -> None:
     schedule = recording.schedule
     rows = [
         (str(stage), *(f"{float(getattr(costs, name)[stage]):.4g}" for name in ("f", "b", "w")))
@@ -66,9 +66,9 @@ def _print(path: Path, recording: Recording, costs: Costs, told: dict[str, Any])
     ]
     title = f"{path}: {schedule.name or 'a schedule'}, {schedule.microbatches} microbatches, medians in ms"
     show(title, ("stage", "forward", "input gradient", "weight gradient"), rows)
-    measured, simulated = told["measured_ms"], told["simulated_ms"]
+    measured, simulated = fields["measured_ms"], fields["simulated_ms"]
     print(f"step: {measured:.4g} ms measured, {simulated:.4g} ms simulated ({100 * (simulated / measured - 1):+.1f} %)")
-    print("held:", " ".join(f"{each:g}" for each in told["peak_measured"]), "full-stage activations at most, by rank")
+    print("held:", " ".join(f"{each:g}" for each in fields["peak_measured"]), "full-stage activations at most, by rank")
     print(f"for poise train schedule: {options(costs)}")
 
 

@@ -1,4 +1,4 @@
-"""Compare two runs of the same requests: how much longer they took, in which part, and for which requests.
+"""Compares two runs of the same requests: how much longer they took, in which part, and for which requests.
 
 Requests are paired by id; only those that arrived after warm-up and finished in both runs are compared. Means of parts
 add up, so their changes do; percentiles do not, so the tail has its own column: the mean parts of the slowest 1 % of
@@ -111,7 +111,7 @@ def diff(before: DataFrame, after: DataFrame, *, warmup_s: float = 0.0) -> Diff:
 
 
 def _paired(before: DataFrame, after: DataFrame, warmup_s: float) -> tuple[DataFrame, tuple[int, int]]:
-    """One row for each request that finished in both, B's columns with `_b` behind their names."""
+    """One row for each request that finished in both, B's columns with the suffix `_b`."""
     import polars as pl
 
     for name, frame in (("A", before), ("B", after)):

@@ -55,7 +55,7 @@ _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
 Recipe = Roofline | Measured | Fitted | EngineCost | Termed
-"""What a scenario's section `cost` may come to."""
+"""The possible results of the section `cost`."""
 
 
 def build_cost(loaded: Loaded) -> Recipe:
@@ -91,8 +91,8 @@ def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measure
         return _measured(loaded, given, path)
     if isinstance(given, EngineCostSection):
         if not engine_defaults(given.engine).known:
-            said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
-            raise places.error((*path, "engine"), said)
+            text = f"{given.engine!r} is not a known engine; give vllm, sglang or tensorrt-llm"
+            raise places.error((*path, "engine"), text)
         return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
     return Roofline(**_efficiencies(loaded, given, path))
 
@@ -149,10 +149,10 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
     )
 
 
-def _located(loaded: Loaded, path: Path, said: str) -> UserError:
-    """An error that speaks of `pool.FIELD`, with its place in the file."""
-    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", said)
-    return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, said)
+def _located(loaded: Loaded, path: Path, text: str) -> UserError:
+    """An error about `pool.FIELD`, with its place in the file."""
+    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", text)
+    return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, text)
 
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
@@ -188,8 +188,8 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
         own = {"host": pool.device.host_bw, "peer": pool.device.scaleout_bw}.get(section.weights_from, 0.0)
         rate = section.weights_gb_s * 1e9 if section.weights_gb_s is not None else own * pool.devices
         if not rate:
-            said = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
-            raise loaded.places.error((*path, "startup", "weights_from"), said)
+            text = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
+            raise loaded.places.error((*path, "startup", "weights_from"), text)
         seconds = footprint(pool).weights * pool.devices / rate
     return Startup(
         section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.connect_s,
@@ -198,7 +198,7 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:
-    """A built-in model, or the one of a `config.json` beside the scenario."""
+    """A built-in model, or the one of a `config.json` next to the scenario."""
     text, at = (pool.model, (*path, "model")) if pool.model is not None else (loaded.scenario.model or "", ("model",))
     file = loaded.file(text, at)
     try:

@@ -1,4 +1,4 @@
-"""What the commands do once their options are read: load, run, show, write."""
+"""The command `poise simulate` and its relatives after their options are parsed: load, run, show, write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SimulateOptions:
 
 
 def simulate_file(options: SimulateOptions) -> bool:
-    """Simulate a scenario file, print and write what was asked for; returns whether it was interrupted."""
+    """Simulate a scenario file, print and write the results; returns whether it was interrupted."""
     from poise.scenario.build import build
     from poise.scenario.idle import check_idle
     from poise.scenario.load import load
@@ -81,13 +81,17 @@ def _shorthands(options: SimulateOptions) -> Iterator[Override]:
 
 
 def _check_places(options: SimulateOptions) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     from poise.scenario.write import check_writable
 
     if options.json is not None and options.json != "-":
         check_writable(Path(options.json), "--json")
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
+        if (options.out / "cells").is_dir():
+            raise UserError(
+                f"--out {options.out}: has a comparison, whose report a run would replace; give another folder"
+            )
     if options.trace_events is not None:
         check_writable(options.trace_events, "--trace-events")
 
@@ -123,19 +127,19 @@ def _show(problem: Problem, outcome: Outcome) -> None:
 
 
 def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None:
-    """Write the JSON and the folder that were asked for."""
+    """Write the JSON and the folder."""
     from poise.scenario.write import put_json, write_folder
 
     put_json(outcome.as_dict(), options.json)
     if options.out is not None:
         files = write_folder(problem, outcome, options.out)
         if not options.quiet:
-            told = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
-            print(told, file=sys.stderr if options.json == "-" else sys.stdout)
+            text = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
-    """Run the demo, print its tables and where its files are; returns whether it was interrupted."""
+    """Run the demo, print its tables and the paths of its files; returns whether it was interrupted."""
     from poise.scenario.demo import demo
     from poise.scenario.write import check_writable
 
@@ -159,7 +163,7 @@ def _show_demo(planned: Demo, comparison: Comparison) -> None:
 
 
 def show_listing(what: str, as_json: bool) -> None:
-    """Print what Poise knows by name."""
+    """Print a catalogue by name."""
     from poise.scenario.listing import LISTINGS
 
     listing = LISTINGS[what]()

@@ -25,7 +25,7 @@ REPLICAS = 8
 MODEL, DEVICE = "llama-3.1-8b", "H100"
 ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
 SHARES = (0.3, 0.6, 0.9, 1.2)
-"""Loads as shares of what the cluster finishes when it is never idle: from light to more than it can take."""
+"""Loads as shares of what the cluster finishes when it is never idle: from light to overload."""
 
 SHOWN = (0.9, "prefix_cache")
 """The load and the router whose run becomes the Perfetto timeline."""
@@ -34,7 +34,7 @@ REQUESTS = 3000
 """Requests of each generated load and seed, and of the heaviest load of a trace."""
 
 LEAST, PIECE, MOST = 20, 64, 4
-"""Requests below which nothing can be said; rows of a trace to take at least; by how much `REQUESTS` may be passed."""
+"""Least requests of a trace; least rows to take; the factor by which `REQUESTS` may be exceeded."""
 
 JOBS = 4
 """The most processes; more would spend their time on starting."""
@@ -64,7 +64,7 @@ class Demo:
         return (0,) if self.recorded else tuple(range(SEEDS))
 
     def run(self, progress: Meter | None = None) -> Comparison:
-        """Simulate every router at every load; a Ctrl-C ends it with what is done."""
+        """Simulate every router at every load; Ctrl-C ends it with what is done."""
         from poise.experiment.workers import Workers, processors
         from poise.policies import Policies
         from poise.policies.find import build
@@ -84,7 +84,7 @@ class Demo:
 
     @property
     def one(self) -> str:
-        """What load 1 is."""
+        """The meaning of load 1."""
         return f"the {significant(self.capacity, 3)} req/s that are served when no replica ever idles"
 
     def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:

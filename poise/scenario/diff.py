@@ -1,4 +1,4 @@
-"""`poise diff`: two results, two scenarios, or a scenario and a change of it."""
+"""`poise diff`: compares two results, two scenarios, or a scenario and a change of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YAML = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: its requests (as `requests_frame` gives them), its warm-up and what it is called."""
+    """One side: its requests (as `requests_frame` gives them), its warm-up and its name."""
 
     name: str
     requests: DataFrame
@@ -96,15 +96,15 @@ def requests_file(path: Path) -> Path:
 
 
 def read_requests(file: Path) -> DataFrame:
-    """The rows of a requests file; UserError where it is none."""
+    """The rows of a requests file; UserError for another file."""
     import polars as pl
 
     try:
         frame = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise UserError(
-            f"{file}: is no Parquet file ({said}); give one that `poise simulate --out DIR` wrote"
+            f"{file}: is not a Parquet file ({message}); give one that `poise simulate --out DIR` wrote"
         ) from None
     if not {"request", "status", "prompt_tokens"} <= set(frame.columns):
         raise UserError(f"{file}: has no rows of requests; give one that `poise simulate --out DIR` wrote")
@@ -112,7 +112,7 @@ def read_requests(file: Path) -> DataFrame:
 
 
 def _warmup(folder: Path) -> float:
-    """That of the scenario beside a result, so that warming up is left out of both."""
+    """The warm-up of the scenario next to a result, so that it is left out of both."""
     from poise.scenario.load import load
 
     file = folder / RESOLVED

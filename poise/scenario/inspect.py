@@ -1,4 +1,4 @@
-"""What the commands `diff` and `story` do once their options are read."""
+"""The commands `diff` and `story` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from poise.experiment.progress import Bars
 
 
 def show_difference(before: Path, after: Path | None, sets: list[str], json: str | None) -> None:
-    """Compare two runs; print what came of it, or write it as JSON."""
+    """Compare two runs; print the result, or write it as JSON."""
     from poise.report.difference import sentence, show_diff
     from poise.scenario.diff import compare
     from poise.scenario.write import put_json
@@ -22,7 +22,7 @@ def show_difference(before: Path, after: Path | None, sets: list[str], json: str
 
 
 def show_story(run: Path, request: int, router: str | None, sets: list[str], json: str | None) -> None:
-    """Tell the life of a request; print it, or write it as JSON."""
+    """Print the life of a request, or write it as JSON."""
     from poise.report.story import show_lines
     from poise.scenario.diff import named
     from poise.scenario.story import tell
@@ -37,7 +37,7 @@ def show_story(run: Path, request: int, router: str | None, sets: list[str], jso
 
 
 def _check(json: str | None) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     from poise.scenario.write import check_writable
 
     if json is not None and json != "-":

@@ -39,7 +39,7 @@ class LaneSection(Section):
 def check_engine(name: str) -> str:
     """An engine whose kernels may have been measured."""
     if not engine_defaults(name).known:
-        raise ValueError(f"{name!r} is no engine that is known; give vllm, sglang or tensorrt-llm")
+        raise ValueError(f"{name!r} is not a known engine; give vllm, sglang or tensorrt-llm")
     return name
 
 
@@ -91,7 +91,7 @@ class EngineSection(Section):
 
 
 class DeviceSection(Section):
-    """A device that the catalogue lacks, or a built-in one with other figures: `like` names where the rest is from."""
+    """A device that the catalogue lacks, or a built-in one with other figures: `like` names the base."""
 
     name: str = Field(description="a name for the device")
     like: str | None = Field(default=None, description="the built-in device that the other figures are taken from")
@@ -119,7 +119,7 @@ NamedDevice = Annotated[
 
 
 class StartupSection(Section):
-    """How a new instance comes to serve, stage by stage; medians in seconds."""
+    """The start-up of a new instance, stage by stage; medians in seconds."""
 
     provision_s: float = Field(default=0.0, ge=0, description="the seconds until host and devices are there")
     image_s: float = Field(default=0.0, ge=0, description="the seconds until the image is there")
@@ -188,7 +188,7 @@ class PoolSection(Section):
 
 
 class FaultSection(Section):
-    """Something that happens to a replica."""
+    """A fault or another event of a replica."""
 
     at_s: float = Field(ge=0, description="the second at which it happens")
     kind: Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"] = Field(
@@ -227,7 +227,7 @@ class FaultRateSection(Section):
 
 
 class ClusterSection(Section):
-    """Pools of replicas and what joins them."""
+    """Pools of replicas and the network between them."""
 
     pools: list[PoolSection] = Field(min_length=1, description="a list of pools, as in [{device: H100, replicas: 8}]")
     link_gb_s: float | None = Field(
@@ -245,12 +245,12 @@ class ClusterSection(Section):
 
 
 def _given(slot: Slot) -> str:
-    """What to give for a slot."""
-    said = f"{slot.purpose}, as in {slot.example}"
+    """The cure for a slot."""
+    text = f"{slot.purpose}, as in {slot.example}"
     if slot.needed:
-        return f"{said}; this and all below may be a list to compare"
+        return f"{text}; this and all below may be a list to compare"
     many = "; several at once: {all: [ceiling, early_reject]}" if slot.several else ""
-    return f"{said}{many}; null: {slot.without}"
+    return f"{text}{many}; null: {slot.without}"
 
 
 def _policies_fields() -> dict[str, Any]:
@@ -268,7 +268,7 @@ _SAID_ELSEWHERE = {"preempt"}
 
 
 class _Deciding(Section):
-    """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
+    """The policies. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
 
     Null takes the default. Lists in several slots are compared in all combinations. Admissions that hold at once are
     {all: [A, B]}, for a list of them would be compared.
@@ -290,7 +290,7 @@ else:
 
 
 class SloSection(Section):
-    """The service asked for; a request meets it when it meets every part given."""
+    """The SLO; a request meets it when it meets every part given."""
 
     ttft_s: float | None = Field(
         default=None, gt=0, description="the longest time to first token in seconds, as in 0.5"
@@ -339,7 +339,9 @@ def check_seeds(value: Any) -> list[int]:
         return list(range(value))
     seeds = [whole(each) for each in value] if isinstance(value, list) else None
     if not seeds or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in seeds):
-        raise ValueError(f"{value!r} is no choice of seeds; give how many there are, as in 5, or a list, as in [3, 7]")
+        raise ValueError(
+            f"{value!r} is not a valid choice of seeds; give their number, as in 5, or a list, as in [3, 7]"
+        )
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"{value!r} names a seed twice; give each seed once")
     return seeds
@@ -359,7 +361,7 @@ class RunSection(Section):
 
 
 class CompareSection(Section):
-    """What `poise compare` asks beside the policies; other commands pass over it."""
+    """The settings of `poise compare` besides the policies; other commands ignore them."""
 
     loads: list[Annotated[float, Field(gt=0)]] = Field(
         default=[1.0], min_length=1, description="factors on the workload's rate, as in [0.5, 1, 2]"
@@ -403,7 +405,7 @@ class EngineCostSection(Section):
 
 
 def _named(value: Any) -> Any:
-    """A cost that is only named, with all its defaults."""
+    """A cost by its name alone, with all its defaults."""
     return {"measured": {"measured": {}}, "roofline": {}}.get(value, value) if isinstance(value, str) else value
 
 

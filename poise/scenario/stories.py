@@ -1,4 +1,4 @@
-"""The stories of the slowest requests of a run: it is simulated once more, with their diaries."""
+"""The stories of the slowest requests of a run: it is simulated once more, with their logs."""
 
 from __future__ import annotations
 

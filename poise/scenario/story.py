@@ -1,4 +1,4 @@
-"""`poise story`: a run is simulated again with a diary of one request, which costs nothing until somebody asks."""
+"""`poise story`: simulates a run again with a log of one request, so that the first run costs nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tell(
 
 
 def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
-    """The story of a request from its diary and its `row` in the table of requests."""
+    """The story of a request from its log and its `row` in the table of requests."""
     from poise.core.records.blame import PARTS
     from poise.core.units import seconds
     from poise.report.blame import STRETCHES, means
@@ -79,12 +79,12 @@ def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) 
 
 
 def _scenario(path: Path) -> Path:
-    """The scenario that is, or lies in, `path`."""
+    """The scenario file at `path`, or in the folder `path`."""
     if path.suffix.lower() in YAML:
         return path
     cure = "give a folder that `poise simulate --out DIR` wrote, or a scenario"
     if not path.is_dir():
-        raise UserError(f"{path}: {'is no folder' if path.exists() else 'no such folder'}; {cure}")
+        raise UserError(f"{path}: {'is not a folder' if path.exists() else 'no such folder'}; {cure}")
     if not (path / RESOLVED).is_file():
         raise UserError(f"{path}: has no {RESOLVED}, which a story is simulated again from; {cure}")
     return path / RESOLVED
@@ -97,8 +97,8 @@ def _bundle(problem: Problem, path: Path, router: str | None) -> tuple[str, Poli
         return problem.bundles[0]
     if router in labels:
         return problem.bundles[labels.index(router)]
-    said = f"has no router {router}" if router is not None else "lists several policies"
-    raise UserError(f"{path}: {said}; name one with --router: {', '.join(labels)}")
+    text = f"has no router {router}" if router is not None else "lists several policies"
+    raise UserError(f"{path}: {text}; name one with --router: {', '.join(labels)}")
 
 
 def _unknown(path: Path, request: int, rows: int) -> UserError:
@@ -111,7 +111,7 @@ def _row(frame: DataFrame, request: int) -> dict[str, Any] | None:
 
 
 def _compare(row: dict[str, Any], file: Path, request: int) -> None:
-    """The story must be of the run that was saved: what its table says of the request must have come out again."""
+    """Check that the story is of the saved run: the request's row in its table must be reproduced."""
     if not file.is_file():
         return
     saved = _row(read_requests(file), request)

@@ -67,7 +67,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
 
 
 def write_resolved(provenance: dict[str, Any], file: Path) -> None:
-    """Write the resolved scenario with the rest of the provenance beside it."""
+    """Write the resolved scenario with the rest of the provenance."""
     from poise.scenario.resolve import write_yaml
 
     rest = {name: value for name, value in provenance.items() if name != "scenario"}
@@ -102,7 +102,7 @@ def offered(told: dict[str, Any]) -> list[str]:
 
 
 def about(problem: Problem, provenance: dict[str, Any]) -> Any:
-    """What the report says of the figures' ground."""
+    """The report's provenance of the figures."""
     from poise.report.html import About
 
     engine, costs = provenance["engine"], provenance["cost"]
@@ -123,7 +123,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
 
 
 def pool_names(cluster: Cluster) -> list[str]:
-    """What to call the pool of each replica where there are several: its name or role, numbered if pools share it."""
+    """The name of each replica's pool where there are several: its name or role, numbered if pools share it."""
     if len(cluster.pools) == 1:
         return []
     names = [pool.name or pool.role for pool in cluster.pools]

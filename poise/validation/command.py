@@ -1,4 +1,4 @@
-"""`poise validate` once its options are read."""
+"""The command `poise validate` after its options are parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from poise.validation.score import Score, scores
 from poise.validation.training.score import training_scores
 
 SHOWN = 5
-"""Rows that cannot be read which are named; the rest are counted."""
+"""Unreadable rows that are named; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ValidateOptions:
 
 
 def validate_folder(options: ValidateOptions) -> bool:
-    """Answer what a folder holds, print and write what was asked for; returns whether accuracy fell."""
+    """Answer the measurements of a folder, print and write the result; returns whether accuracy fell."""
     workers = workers_of(options.jobs, options.ray)
     before = read_scores(options.against) if options.against is not None else None
     _check_places(options)
@@ -82,7 +82,7 @@ def _folder(options: ValidateOptions) -> Path:
 
 
 def _check_places(options: ValidateOptions) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     if options.json is not None and options.json != "-":
         check_writable(Path(options.json), "--json")
     if options.answers is not None:

@@ -1,4 +1,4 @@
-"""The account of a request with a diary: it charges as every account does, and notes what befell the request."""
+"""The attribution of a logged request: it charges as every attribution does, and also logs the request's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LoggedAttribution(Attribution):
-    """See `diary.Happening` for what is noted."""
+    """See `request_log.LogEntry` for what is logged."""
 
     __slots__ = ("diary",)
 
@@ -72,18 +72,18 @@ class LoggedAttribution(Attribution):
         self._note("moved", source=source, stood=stood)
 
     def follow(self, sequence: Sequence, replica: Replica) -> None:
-        """Its copy is all there is of it."""
+        """Only its copy is left."""
         super().follow(sequence, replica)
         if self.sequence is not None:
             self._note("goes_on")
 
     def lose(self) -> None:
-        """Its replica is gone, or its partner's."""
+        """Its replica is lost, or its partner's."""
         self._note("lost")
         super().lose()
 
     def start_again(self) -> None:
-        """Its tokens are thrown away as well."""
+        """Its tokens are discarded as well."""
         super().start_again()
         self._note("again")
 

@@ -1,4 +1,4 @@
-"""`poise train schedule`, `schedules` and `check` once their options are read."""
+"""The commands `poise train schedule`, `schedules` and `check` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class TrainOptions:
     """Parameters of the schedule as NAME=VALUE."""
     by: str | None = None
     costs_file: Path | None = None
-    """Times in place of all others."""
+    """Explicit times, in place of the others."""
 
     @property
     def costs(self) -> Costs:
-        """The durations that were given."""
+        """The given durations."""
         from poise.pipeline import Costs
 
         if self.costs_file is not None:
@@ -118,7 +118,7 @@ class Made:
         }
 
     def _certificate(self) -> dict[str, Any]:
-        """What was proven of it beyond that it runs, in the same units."""
+        """What was proven of it besides that it runs, in the same units."""
         from poise.pipeline.certified import Certified
 
         found, unit = self.schedule, self.timing.largest_f
@@ -130,7 +130,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What else is to be written of a schedule; `beside` are the names of others to draw with it on the page."""
+    """Files to write of a schedule; `beside` are the names of others to draw with it on the page."""
 
     csv: Path | None = None
     communications: bool = False
@@ -141,7 +141,7 @@ class Files:
 
 
 def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
-    """Make one schedule, prove and time it, print it and write what was asked for."""
+    """Make one schedule, prove and time it, print it and write its files."""
     from poise.pipeline.csv import write_csv
     from poise.pipeline.perfetto import timeline as trace
     from poise.scenario.write import put_json
@@ -159,17 +159,17 @@ def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
         _write(files.timeline, trace(made.timing))
     if files.page is not None:
         _write(files.page, _page(options, [made, *others]).encode())
-    told = made.as_dict()
-    put_json(told, options.json)
+    fields = made.as_dict()
+    put_json(fields, options.json)
     if options.json != "-":
-        _table(f"{name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
-        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))
-        if "certificate" in told:
-            print(_certified(told["certificate"]))
+        _table(f"{name}, times in units of the largest F", [fields, *(other.as_dict() for other in others)])
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))
+        if "certificate" in fields:
+            print(_certified(fields["certificate"]))
 
 
 def compare_schedules(options: TrainOptions) -> None:
-    """All schedules that can be made of the input, by makespan; why the others cannot is said."""
+    """Print all schedules that can be made of the input, by makespan, and why the others cannot."""
     from poise.pipeline import names
     from poise.pipeline.find import takes
     from poise.scenario.write import put_json
@@ -197,7 +197,7 @@ def compare_schedules(options: TrainOptions) -> None:
 
 
 def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> None:
-    """Prove the schedule in a file, or raise with its fault."""
+    """Prove the schedule in a file, or raise an error with its fault."""
     from poise.pipeline import check
     from poise.pipeline.text import read_file
     from poise.scenario.write import put_json
@@ -208,7 +208,7 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
         proof = check(schedule, memory_limit=None if memory_limit is None else _limit(memory_limit))
     except ScheduleError as error:
         raise ScheduleError(f"{file}: {error}") from None
-    told = {
+    fields = {
         "ranks": len(schedule.ranks),
         "stages": schedule.stages,
         "microbatches": schedule.microbatches,
@@ -217,7 +217,7 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
         "messages": proof.messages,
         "peak_memory": [float(each) for each in proof.peak_memory],
     }
-    put_json(told, json)
+    put_json(fields, json)
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
@@ -225,7 +225,7 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
             f"microbatches: every one passes {'every stage' if schedule.paths is None else 'the stages on its path'} "
             f"once each way, nothing deadlocks, {matched}."
         )
-        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))  # type: ignore[attr-defined]
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))  # type: ignore[attr-defined]
 
 
 def _make(name: str, options: TrainOptions) -> Made:
@@ -259,7 +259,7 @@ def _weights(schedule: Schedule) -> float:
 
 
 def _training(schedule: Schedule) -> str:
-    """Whether gradients are those of a single process, and why not."""
+    """Whether gradients equal those of a single process, and why not."""
     if schedule.updates != "flush":
         return "stale weights"
     return "exact" if schedule.paths is None else "skips stages"
@@ -273,12 +273,12 @@ def _saved(schedule: Schedule, file: Path) -> str:
     return write_json(schedule) if file.suffix == ".json" else write_text(schedule)
 
 
-def _certified(told: dict[str, Any]) -> str:
+def _certified(fields: dict[str, Any]) -> str:
     """The certificate in a sentence."""
-    word = "makespan" if told["by"] == "makespan" else "span bubble"
-    if told["optimal"]:
-        return f"proven: no schedule of its placement has a smaller {word} (by {told['proof']})"
-    return f"not proven the best: the {word} {told['value']:.6g} could at most come down to {told['bound']:.6g}"
+    word = "makespan" if fields["by"] == "makespan" else "span bubble"
+    if fields["optimal"]:
+        return f"proven: no schedule of its placement has a smaller {word} (by {fields['proof']})"
+    return f"not proven the best: the {word} {fields['value']:.6g} could at most come down to {fields['bound']:.6g}"
 
 
 def _page(options: TrainOptions, made: Sequence[Made]) -> str:
@@ -324,16 +324,16 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _table(title: str, told: Sequence[dict[str, Any]]) -> None:
+def _table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     from poise.report.table import show
 
-    show(title, HEADERS, [_row(each) for each in told], keys=1)
+    show(title, HEADERS, [_row(each) for each in rows], keys=1)
 
 
-def _row(told: dict[str, Any]) -> Sequence[str]:
+def _row(fields: dict[str, Any]) -> Sequence[str]:
     return (
-        told["name"], f"{told['makespan']:.6g}",
-        f"{told['bubble_global']:.6g}", f"{100 * told['bubble_global_fraction']:.2f} %",
-        f"{told['bubble_span']:.6g}", f"{100 * told['bubble_span_fraction']:.2f} %",
-        f"{max(told['peak_memory']):g}", f"{told['weights']:g}", told["training"], f"{told['made_s']:.3f}",
+        fields["name"], f"{fields['makespan']:.6g}",
+        f"{fields['bubble_global']:.6g}", f"{100 * fields['bubble_global_fraction']:.2f} %",
+        f"{fields['bubble_span']:.6g}", f"{100 * fields['bubble_span_fraction']:.2f} %",
+        f"{max(fields['peak_memory']):g}", f"{fields['weights']:g}", fields["training"], f"{fields['made_s']:.3f}",
     )  # fmt: skip

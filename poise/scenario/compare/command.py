@@ -1,4 +1,4 @@
-"""`poise compare` once its options are read: load, run, show, write."""
+"""The command `poise compare` after its options are parsed: load, run, show, write."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CompareOptions:
 
 
 def compare_file(options: CompareOptions) -> bool:
-    """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
+    """Compare the policies of a scenario file, print and write the results; returns whether it was interrupted."""
     workers, shard = workers_of(options.jobs, options.ray), shard_of(options.shard)
     if shard is not None and options.out is None:
         raise UserError(f"--shard {options.shard}: needs a folder that keeps the part; give --out DIR")
@@ -94,20 +94,20 @@ def compare_file(options: CompareOptions) -> bool:
 
 
 def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bool) -> bool:
-    """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
+    """Mark a shard as done, in its folder and on the terminal; returns whether it was interrupted."""
     from poise.scenario.compare.merge import finish_part
 
     assert options.out is not None
     if not interrupted:
         finish_part(options, shard, options.out)
     if not options.quiet:
-        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
+        text = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
+        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {text}.")
     return interrupted
 
 
 def study_of(problem: Problem) -> Study:
-    """The study that a scenario asks for."""
+    """The study of a scenario."""
     section = problem.loaded.scenario.compare
     return Study(
         setting=Setting(
@@ -130,7 +130,7 @@ def study_of(problem: Problem) -> Study:
 
 
 def _seeded(problem: Problem) -> Problem:
-    """The problem with several seeds, where nobody said how many and they are worth something."""
+    """The problem with several seeds, where their number is not given and they change something."""
     said = "seeds" in problem.loaded.scenario.run.model_fields_set
     return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
 
@@ -152,7 +152,7 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
 
 
 def _check_places(options: CompareOptions) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     for option, given in (("--resume", options.resume), ("--requests", options.requests)):
         if given and options.out is None:
             raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
@@ -163,7 +163,7 @@ def _check_places(options: CompareOptions) -> None:
 
 
 def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
-    """Print and write what was asked for."""
+    """Print and write the results."""
     if not options.quiet and options.json != "-":
         from poise.scenario.compare.show import show_all
         from poise.scenario.write import describe
@@ -183,5 +183,5 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        said = about(problem, comparison.provenance)
-        html_report(folder / "report.html", comparison.cases(), said, findings(comparison))
+        conclusions = about(problem, comparison.provenance)
+        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison))

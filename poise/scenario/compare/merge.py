@@ -1,4 +1,4 @@
-"""`poise merge`: the parts of a comparison or a tournament, as if one process had run all of it."""
+"""`poise merge`: joins the parts of a comparison or a tournament, as if one process had run all of it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from poise.scenario.compare.command import CompareOptions, compare_file
 from poise.scenario.write import check_writable
 
 _OWN = ("jobs", "ray", "out", "resume", "json", "quiet", "shard")
-"""Options in which parts may differ."""
+"""Options that may differ between parts."""
 
 
 def finish_part(options: CompareOptions, shard: Shard, out: Path) -> None:
-    """Say in the folder of a part that it is whole, and of what."""
+    """Mark the part in a folder as complete, with its options."""
     asked = {name: value for name, value in asdict(options).items() if name not in _OWN}
     finish(out, shard, {**asked, "scenario": str(options.scenario.resolve())})
 
@@ -29,8 +29,8 @@ def merge_parts(
     Returns whether it was interrupted.
     """
     check_writable(out, "OUT", folder=True)
-    asked: dict[str, Any] = join(out, parts)
-    asked["scenario"] = Path(asked["scenario"])
+    options: dict[str, Any] = join(out, parts)
+    options["scenario"] = Path(options["scenario"])
     return compare_file(
-        CompareOptions(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
+        CompareOptions(**options, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
     )

@@ -1,4 +1,4 @@
-"""What `poise serve` and `poise engine` do once their options are read."""
+"""The commands `poise serve` and `poise engine` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
+from poise.core.extras import install
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
@@ -39,7 +40,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve until told to stop. Whoever has no answer by then is told so, which is a good end too: no error."""
+    """Serve until a signal. Requests that are cut off then get an error, which is a normal end: no exception."""
     need_live("poise serve")
     from poise.live.gateway.logs import start as start_log
     from poise.scenario.serve.build import plan
@@ -69,7 +70,7 @@ class DemoOptions:
 
 
 def show_live(options: DemoOptions) -> bool:
-    """Run the live demonstration and say what came of it; whether it was interrupted."""
+    """Run the live demonstration and print its result; returns whether it was interrupted."""
     need_live("poise demo-live")
     import webbrowser
 
@@ -89,7 +90,7 @@ def show_live(options: DemoOptions) -> bool:
 
 
 def emulate(given: dict[str, Any]) -> int:
-    """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
+    """Run an emulated engine with these options of `poise engine` until a signal; returns the exit code."""
     need_live("poise engine")
     from poise.live.emulator.main import run
     from poise.live.emulator.options import Options
@@ -106,7 +107,7 @@ def need_live(command: str) -> None:
     """UserError if a library of the extra `live` is missing."""
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"{command}: needs {', '.join(missing)}; install them with pip install 'poise[live]'")
+        raise UserError(f"{command}: needs {', '.join(missing)}; {install('live')}")
 
 
 def in_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | None = None) -> bool:
-    """Run the tournament that a file asks for, print and write it; returns whether it was interrupted."""
+    """Run the tournament of a file, print and write it; returns whether it was interrupted."""
     _check(options)
-    asked = read(options.scenario, options.sets)
+    question = read(options.scenario, options.sets)
     with Bars() as bars:
         outcome = play(
-            asked,
+            question,
             workers=workers,
             shard=shard,
             folder=options.out,
@@ -92,7 +92,7 @@ def play(
 
 
 def _check(options: CompareOptions) -> None:
-    """UserError for options that belong to a scenario, and for what cannot be written."""
+    """UserError for options that belong to a scenario, and for files that cannot be written."""
     given = {
         "--policies": options.policies, "--loads": options.loads, "--seeds": options.seeds, "--by": options.by,
         "--find-collapse": options.find_collapse, "--requests": options.requests, "--skip-bad": options.skip_bad,
