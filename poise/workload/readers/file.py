@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -128,7 +129,8 @@ def _uneven(path: Path, text: str, separator: str, limit: int | None) -> Raw:
 
 def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Every record with the number of its last line, empty lines as empty records."""
-    reader = csv.reader(io.StringIO(text), delimiter=separator)
+    lines = (line[0] for line in re.finditer(r"[^\n]*\n|[^\n]+", text))  # one at a time: no copy of a large file
+    reader = csv.reader(lines, delimiter=separator)
     try:
         for record in reader:
             yield reader.line_num, record
