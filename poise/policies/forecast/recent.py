@@ -1,4 +1,4 @@
-"""What came lately goes on: the mean rate of arrivals over a window. The forecast that any autoscaler has."""
+"""The mean rate of arrivals over a recent window, the usual forecast of autoscalers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recent:
             raise ValueError(f"window_s {self.window_s} is no window; give seconds above 0")
 
     def observe(self, event: Event) -> None:
-        """A request arrives; one that comes again is no other."""
+        """Count an arrival; a retry of the same request is not counted again."""
         if type(event) is Arrived and not event.attempt:
             if self._since < 0:
                 self._since = event.at

@@ -1,4 +1,4 @@
-"""What every placer checks first of what it is handed, and says where it does not do."""
+"""Input checks shared by all placers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def served(demand: Demand, units: Sequence[Unit]) -> list[int]:
 
 
 def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:
-    """Devices that so many of each unit take, by name."""
+    """Devices used by the given counts of each unit, by name."""
     found: dict[str, int] = {}
     for count, unit in zip(counts, units, strict=True):
         found[unit.device] = found.get(unit.device, 0) + count * unit.devices
@@ -62,7 +62,7 @@ def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:
 
 
 def short(counts: Sequence[int], units: Sequence[Unit], available: Mapping[str, int], what: str) -> str:
-    """What to say where `what` takes more devices than there are."""
+    """The message where `what` needs more devices than are available."""
     wanted = ", ".join(f"{count} {device or 'of no name'}" for device, count in taken(counts, units).items() if count)
     limits = ", ".join(f"{count} {device}" for device, count in available.items())
     return f"{limits} do not carry the demand: without limits {what} takes {wanted}; allow more devices, or ask less"

@@ -1,4 +1,4 @@
-"""The least of many values that fall at different paces, without a look at all of them."""
+"""A kinetic tournament: the least of many values that fall at different rates, without scanning them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOBODY = -1
 
 
 class KineticHeap:
-    """Values (at − now) / pace of several ids, in order at any instant that is not before the one asked for last.
+    """Values (at − now) / pace of several ids, in order at any time not before the last query.
 
     A kinetic tournament (Basch, Guibas and Hershberger, "Data structures for mobile data", SODA 1997): a binary tree
     whose every node holds the winner below it and the instant from which that may be another. So only the matches whose
@@ -63,7 +63,7 @@ class KineticHeap:
             value, id, node = heappop(heap)
             yield value, id
             slot = self._slots[id]
-            while node < size:  # down to its leaf: whoever lost to it on the way may be next
+            while node < size:  # down to its leaf: each value that lost to it may be next
                 node = 2 * node if winner[2 * node] == slot else 2 * node + 1
                 self._offer(heap, node ^ 1)
 
@@ -87,7 +87,7 @@ class KineticHeap:
             self._play(node)
 
     def _set(self, slot: int, winner: int) -> None:
-        """Put a value, or nobody, on a leaf, and play the matches up to the root."""
+        """Put a value, or none, on a leaf, and play the matches up to the root."""
         node = self._size + slot
         self._winner[node] = winner
         while node > 1:
@@ -102,7 +102,7 @@ class KineticHeap:
             self._play(node)
 
     def _play(self, node: int) -> None:
-        """Match the winners of both children, and tell when the result may be another."""
+        """Match the winners of both children, and return when the result may change."""
         until, winner = self._until, self._winner
         one, other = winner[2 * node], winner[2 * node + 1]
         ends = min(until[2 * node], until[2 * node + 1])

@@ -2,7 +2,7 @@
 
 Lin et al., arXiv 2411.17651 (2024); code: microsoft/apex_plus. A model is a chain of equal blocks of cells, so a plan
 is one mapping of each kind of cell, repeated: replicas × pipeline stages of equal depth, and inside a stage attention
-in tensor ranks × data ranks beside a feed-forward block in tensor ranks, or experts spread over `expert` of the stage's
+in tensor ranks × data ranks with a feed-forward block in tensor ranks, or experts spread over `expert` of the stage's
 devices and cut over the rest. The frequency of the devices is a dimension like the others, for energy. Every plan that
 fits is evaluated on the very requests, and the best is taken; nothing is pruned but by memory.
 
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a plan came to: seconds and joules of the whole demand, and requests per second (None: all are served)."""
+    """The cost of a plan: seconds and joules of the whole demand, and requests per second (None: all are served)."""
 
     latency_s: float
     energy_j: float

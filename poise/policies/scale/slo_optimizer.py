@@ -8,7 +8,7 @@ are the code's (load_monitor/monitor.py), and so is the rate: the larger of the 
 
 Departures: several kinds of devices, among which that program chooses by price, are not weighed: each pool is sized for
 the requests that it could take by the same profile. Sizes are those of the profile, where the code clusters what it
-sees. The current rate is that of the last 10 s; with a forecast, the rate is what that foretells. Going down waits for
+sees. The current rate is that of the last 10 s; with a forecast, the rate is the predicted one. Going down has
 no cooldown there; here `cooldown_s` may be given.
 """
 
@@ -32,8 +32,8 @@ class SloOptimizer:
     """Size pools by a profile.
 
     profile: rows of prompt tokens, output tokens and the requests a second that a replica serves within the SLO.
-    window_s: of the mix and of the mean rate; recent_s: of the current one.  cooldown_s: for how long a higher wish
-    stands. ahead_s: how far a forecast looks; 0: for the longest start of a pool.
+    window_s: of the mix and of the mean rate; recent_s: of the current one.  cooldown_s: for how long a higher target
+    holds. ahead_s: how far a forecast looks; 0: for the longest start of a pool.
     """
 
     profile: list[list[float]]
@@ -60,7 +60,7 @@ class SloOptimizer:
         return ()
 
     def observe(self, event: Event) -> None:
-        """Requests come, and those that finish tell the mix."""
+        """Count arrivals; finished requests give the mix."""
         if type(event) is Arrived and not event.attempt:
             self._came.append(event.at)
             self._open[event.request.id] = event.request.prompt_tokens
@@ -78,7 +78,7 @@ class SloOptimizer:
         return nearest[2]
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool, once some request has finished."""
+        """A target for each pool, once some request has finished."""
         now = cluster.now
         self._loads.trim(now)
         if not len(self._loads):
