@@ -1,6 +1,6 @@
-"""Which terms of a cost go beside one another, and in which order, by what each of them says of itself.
+"""Which terms of a cost can be combined, and in which order, by what each of them declares.
 
-`poise.cost.term.Term` names what a term may say. The rules know no term by name.
+`poise.cost.term.Term` lists the declarations. The rules name no term.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _takes(term: Term | Over) -> set[str]:
 
 
 def _drops(one: Term | Over, two: Term | Over) -> bool:
-    """Whether `one`, asked later, counts KV blocks anew that `two` has counted."""
+    """Whether `one`, applied later, counts again KV blocks that `two` has counted."""
     return "KV" in _takes(one) and hasattr(two, "held")
 
 

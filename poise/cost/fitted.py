@@ -26,7 +26,7 @@ COEFFICIENTS = ("step_s", "prompt_token_s", "pair_s", "sequence_s", "kv_token_s"
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A step takes `step_s`, and beside it: `prompt_token_s` for each prompt token computed, `pair_s` for each query
+    """A step takes `step_s`, plus `prompt_token_s` for each prompt token computed, `pair_s` for each query
     and key of theirs that meet, `sequence_s` for each decoding request, `kv_token_s` for each KV token that decodes
     read. Seconds, none negative.
 

@@ -25,7 +25,7 @@ Aim = Literal["latency", "throughput"]
 
 
 class Stage(NamedTuple):
-    """So many layers on the devices from `first` to before `last`."""
+    """`layers` layers on the devices in [first, last)."""
 
     layers: int
     first: int
@@ -140,7 +140,7 @@ def _works(pool: Pool) -> Works:
 
 
 def _slowest(group: Sequence[Device]) -> Device:
-    """A device that stands for each of a group: the least of every figure."""
+    """The representative device of a group: the least of every figure."""
     figures = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "memory_bytes", "host_bw", "scaleup_bw")
     least = {name: min(getattr(each, name) for each in group) for name in figures}
     return replace(group[0], **least, scaleup_domain=min(each.scaleup_domain for each in group))

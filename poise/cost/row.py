@@ -2,7 +2,7 @@
 
 POLCA (arXiv 2308.12908), section 6: a row's budget is that of `rated` servers; `servers` of them draw from it. Power
 above idle falls with the clock; a command takes effect `delay_s` after it was given; beyond the budget a brake slows
-every device at once, which is what oversubscription must never come to.
+every device at once, which oversubscription must avoid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from poise.core.power import Power
 class Row:
     """servers: that there are.  rated: that the budget is for.  low: part of them with low priority.
     floor: power of an idle server over its rated power (half of a server is its devices, idle at a fifth; of the
-    other half 0.6 is drawn always: ours).  prompts: part of the power above idle that goes into prompts, which last
+    other half 0.6 is always drawn: ours).  prompts: part of the power above idle that goes into prompts, which last
     longer at a lower clock (ours).
     tick_s: between readings (2 s).  delay_s: of a command (up to 40 s).
     """

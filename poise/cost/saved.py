@@ -12,7 +12,7 @@ from poise.core.errors import ScenarioError
 def load_saved(path: str | Path, kind: str, schema: int, other: str, cure: str) -> dict[str, Any]:
     """What a file of this kind holds, without its envelope (`kind`, `schema`).
 
-    other: what is said of a file of another kind.  cure: what to give instead. ScenarioError for any other file.
+    other: the message for a file of another kind.  cure: what to give instead. ScenarioError for any other file.
     """
     try:
         told = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -17,8 +17,8 @@ from poise.cost.work import Works, efficiencies
 
 @dataclass(frozen=True, slots=True)
 class EnergonAI:
-    """padding: every prompt of a step costs what its longest does.  blocking: a stage sends before it goes on, so that
-    neither side computes meanwhile. Without both, costs are those of the inner estimator.
+    """padding: every prompt of a step costs what its longest does.  blocking: a stage sends before it continues, so
+    that neither side computes meanwhile. Without both, costs are those of the inner estimator.
     """
 
     padding: bool = False

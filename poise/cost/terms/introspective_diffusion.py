@@ -55,7 +55,7 @@ class IntrospectiveDiffusion:
 
 
 class Strided(EstimatorWrapper):
-    """A step is the part of a pass that brings each decode one token; prompts beside it cost what they did."""
+    """A step is the part of a pass that yields each decode one token; prompts with it keep their cost."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: IntrospectiveDiffusion) -> None:
         super().__init__(inner)

@@ -49,7 +49,7 @@ class Chain:
         self.works = Works(replace(self.pool, tensor=1), self.use)
 
     def layer_s(self, tokens: int, context: int) -> float:
-        """Seconds of one layer of so many tokens after `context` others on one device."""
+        """Seconds of one layer of `tokens` tokens after `context` others on one device."""
         _, k = self.works.lane(1.0)
         attention = k.attention(tokens, context, self.works.window) / self.pool.model.layers
         return (k.layer(tokens) + attention) / SECOND
@@ -121,7 +121,7 @@ class Chain:
 class KvRunahead:
     """Prompts of `least_tokens` or more are computed by the chain, one after another, where that is shorter.
 
-    Every device has all weights beside its part of the KV: see that they fit, for memory is counted as for the pool.
+    Every device has all weights and its part of the KV: check that they fit, because memory is counted as for the pool.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("prompts", "layout")

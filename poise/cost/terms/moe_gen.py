@@ -66,7 +66,7 @@ class MoeGen:
         return Fetched(inner, pool, self)
 
     def held(self, pool: Pool) -> Pool:
-        """The pool with KV blocks from host memory less weights; if `whole`, beside a layer's weights on the device."""
+        """The pool with KV blocks from host memory less weights; if `whole`, next to one layer's on the device."""
         engine, offloaded = pool.engine, self.offloaded(pool)
         tokens = offloaded.device_tokens() if self.whole else offloaded.host_tokens(engine.max_sequences)
         if tokens < engine.block_tokens:
