@@ -96,7 +96,7 @@ def make(
     name: str, stages: int, microbatches: int, *, costs: Costs | None = None,
     memory_limit: Limit | None = None, **given: Any,
 ) -> Schedule:  # fmt: skip
-    """The schedule `name` for `stages` ranks and so many microbatches.
+    """The schedule `name` for `stages` ranks and `microbatches` microbatches.
 
     `costs` and `memory_limit` (full-stage microbatch activations) reach those that use them; other parameters must be
     ones of the schedule. `chunks` may be given to all, and must then be what the schedule has on each rank.

@@ -18,7 +18,7 @@ OP, WAIT, COPY, BARRIER = range(4)
 
 @dataclass(frozen=True)
 class Entries:
-    """What each entry stands for, flat over all rows."""
+    """The operation of each entry, flat over all rows."""
 
     role: Ints
     """OP; WAIT: no time, before an operation that waits for several things; COPY of an OFFLOAD or RELOAD; BARRIER."""
@@ -99,7 +99,7 @@ class Rows:
 
 
 def rows_of(graph: Graph, shared_copy: bool = False) -> Rows:
-    """The rows of a graph. Where an operation waits for several things, waits of no time stand before it."""
+    """The rows of a graph. Where an operation waits for several things, waits of no time precede it."""
     if not graph.beside:
         return Rows(graph, graph.first, graph.needs.tolist())
     count, joins = len(graph.kind), graph.joins

@@ -1,4 +1,4 @@
-"""Costs of a pipeline as a file: what a recorded step came to, for schedules to be made and compared with."""
+"""Costs of a pipeline as a file: the costs of a recorded step, for making and comparing schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURE = "give what `poise calibrate` wrote from a recorded step"
 
 
 def costs_text(costs: Costs, **about: str) -> str:
-    """The file: every field that is not the default, numbers as they are where decimals hold them; `about` beside."""
+    """The file: every field that is not the default, numbers unchanged where decimals hold them; with `about`."""
     told: dict[str, Any] = {"kind": KIND, "schema": 1, **about}
     for field in fields(costs):
         value = getattr(costs, field.name)

@@ -11,7 +11,7 @@ from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 
 _ORDER = (Kind.T, Kind.S, Kind.F, Kind.B)
-"""What all ranks wait for goes first. Forwards before backwards: what may be alive bounds them."""
+"""Operations that all ranks wait for come first. Forwards before backwards: live activations bound them."""
 
 
 def sharded(
@@ -21,7 +21,7 @@ def sharded(
     """1F1B with passes S and T in between: a rank that is free takes the first ready one of T, S, F and B.
 
     Rank r holds at most `alive` − r microbatches (default p + `barriers`, or what the limit allows): the barriers delay
-    the first backward, which so many more forwards bridge. The order is made for `costs` (default: T_F = T_B = T_W = 1,
+    the first backward, which more forwards bridge. The order is made for `costs` (default: T_F = T_B = T_W = 1,
     passes of no time).
     """
     most = stages + barriers if alive is None else alive
@@ -87,7 +87,7 @@ class _Run:
             self._join(now, kind, batch, end)
 
     def _join(self, now: int, kind: Kind, batch: int, end: int) -> None:
-        """The barrier behind S or T, open when the last of all ranks has come to it."""
+        """The barrier behind S or T, open when the last of all ranks has reached it."""
         self.left[kind][batch] -= 1
         self.latest[kind][batch] = max(end, self.latest[kind][batch])
         if self.left[kind][batch]:

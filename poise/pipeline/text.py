@@ -1,8 +1,9 @@
 """The short text of a schedule, and the same as JSON.
 
-The text is a line for each rank, its operations apart by spaces, as in `1F0 1F1 1B0 1B1`. Before them stand, as lines
-with `#`, what operations do not tell: `# updates stash`, `# barriers 1`, and `# path 3: 0 2 3` for the stages of
-microbatch 3 where it does not pass all of them in order.
+The text is a line for each rank, its operations separated by spaces, as in `1F0 1F1 1B0 1B1`. Lines with `#` before
+them
+have the properties that operations do not show: `# updates stash`, `# barriers 1`, and `# path 3: 0 2 3` for the stages
+of microbatch 3 where it does not pass all of them in order.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def write_text(schedule: Schedule) -> str:
 
 
 def read_text(text: str, name: str = "") -> Schedule:
-    """The schedule that `text` writes; ScheduleError with rank and slot for what is no operation."""
+    """The schedule that `text` writes; ScheduleError with rank and slot for an invalid operation."""
     lines = text.splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     schedule = Schedule.of((_row(rank, words) for rank, words in enumerate(rows)), name)

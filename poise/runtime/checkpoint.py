@@ -30,7 +30,7 @@ class Checkpoints:
     def save(self, step: int, parts: dict[str, Any], *, first: bool) -> None:
         """Save this rank's `parts` by name; a collective, and complete on disk when it returns. The one before stays.
 
-        first: whether this rank is the one that says so, when all have saved.
+        first: whether this rank records completion, when all have saved.
         """
         folder = self._folder / _name(step)
         for name, part in parts.items():

@@ -19,7 +19,7 @@ from poise.runtime.recording import Event, Recording
 class Recorder:
     """Notes when operations begin, have what they need, and end; on a GPU it waits for the GPU each time.
 
-    `held` tells how many microbatches have activations here and, where that is counted, their bytes.
+    `held` returns how many microbatches have activations here and, where counted, their bytes.
     """
 
     device: torch.device
@@ -37,7 +37,7 @@ class Recorder:
         self.origin = self._now()
 
     def ask(self) -> None:
-        """The rank comes to an operation."""
+        """The rank reaches an operation."""
         self._asked = self._start = self._now()
         self._end = 0
 

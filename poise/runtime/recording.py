@@ -1,4 +1,4 @@
-"""When every operation of a step ran and what was held: kept as JSON, turned into costs, shown beside a simulation."""
+"""Recorded steps: times of all operations and memory held, as JSON, as costs, and next to a simulation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
     op: str
     asked: int
-    """When the rank came to it."""
+    """When the rank reached it."""
     start: int
     """When what it waits for was there."""
     end: int
@@ -122,8 +122,9 @@ def is_step(path: Path) -> bool:
 def costs_of(recordings: Iterable[Recording]) -> Costs:
     """Costs in milliseconds from steps of schedules with the same stages: medians per stage, and per link.
 
-    A schedule of B alone does not tell its parts: all of B is then b, and w is 0. Where an I or W of a stage is missing
-    in all recordings that is 0 as well. A message takes from its send to its arrival at a rank that waited for it.
+    A schedule of B alone does not separate its parts: all of B is then b, and w is 0. Where an I or W of a stage is
+    missing in all recordings that is 0 as well. A message takes from its send to its arrival at a rank that waited for
+    it.
     """
     steps = list(recordings)
     found: dict[tuple[Kind, int], list[int]] = {}

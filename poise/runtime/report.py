@@ -20,7 +20,7 @@ _POINTS = 500
 
 
 class Report:
-    """Kept by rank 0. What a checkpoint does not know of is cut off the file of losses when a run goes on from it."""
+    """Written by rank 0. A resumed run cuts lines newer than its checkpoint off the file of losses."""
 
     def __init__(self, job: Job, start: int, file: TextIO = sys.stderr) -> None:
         self._job = job

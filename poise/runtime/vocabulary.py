@@ -1,7 +1,7 @@
 """The output layer in shards, one on each rank, with the loss: the passes S and T of Vocabulary Parallelism.
 
 After Yeung et al., "Balancing Pipeline Parallelism with Vocabulary Parallelism" (MLSys 2025), algorithms 1 and 2. Each
-shard normalises by its own largest logit and sum; what the shards tell each other, three numbers per token, makes
+shard normalises by its own largest logit and sum; the exchange between shards, three numbers per token, makes
 this the softmax over all. With two barriers T makes each shard's part of the gradient of X, and of its weights, from
 that. With one barrier S has made both products that the gradient of X consists of, so the last stage can go on at
 once, and T, which makes the weight gradient alone, may run at any time.
@@ -42,7 +42,7 @@ class Passing:
 
 
 class Shard:
-    """This rank's rows of the output layer. X goes to all ranks as soon as the last stage has it.
+    """This rank's rows of the output layer. X is sent to all ranks as soon as the last stage has it.
 
     Messages and collectives have groups of their own, since their order is not that between stages.
     """
@@ -82,7 +82,7 @@ class Shard:
         return self._here.pop(microbatch)
 
     def wait(self, microbatch: int) -> None:
-        """Wait for what the other shards have told so far."""
+        """Wait for the other shards' values so far."""
         works = self._open[microbatch].works
         while works:
             works.pop(0).wait()

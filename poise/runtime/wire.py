@@ -1,8 +1,8 @@
 """Tensors from rank to rank: without tags, so first in, first out between each two ranks.
 
-Sending waits only for a receiver that is far behind; receiving begins where the schedule says so and waits where the
+Sending waits only for a receiver that is far behind; receiving begins where the schedule has it and waits where the
 tensors are used. The receiver learns shapes from a header before the first message to each stage in a step, for all
-microbatches of a step are alike.
+microbatches of a step are equal.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Wire:
         self.send_gradients(tensors, rank)
 
     def send_gradients(self, tensors: Tensors, rank: int) -> None:
-        """Send gradients, whose shapes the other rank knows."""
+        """Send gradients, whose shapes are known to the other rank."""
         for each in tensors:
             self._post(each.detach().contiguous(), rank)
 

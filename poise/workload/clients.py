@@ -68,8 +68,8 @@ def servegen(
     """Return the requests of `clients` (`read_clients`) from second `begin_s` on; the client is the tenant.
 
     duration_s, requests: where the arrivals stop; give one of them, the families are of up to 849 million requests.
-    rate: requests per second over what is asked for; every client and window is scaled alike (None: as recorded).
-    top: only the clients with the most requests.  unmeasured: what becomes of clients without table of lengths, `drop`
+    rate: requests per second over the whole; every client and window is scaled equally (None: as recorded).
+    top: only the clients with the most requests.  unmeasured: the treatment of clients without table of lengths, `drop`
     or `pool` (each request takes the table of another client of that time, drawn by their requests).
     max_tokens: the client's limit; longer outputs are cut to it.
 
@@ -125,7 +125,7 @@ def _busiest(clients: Clients, top: int | None) -> Clients:
 
 
 def _measured(clients: Clients, unmeasured: str) -> tuple[Clients, dict[str, Any]]:
-    """Drop or keep windows without lengths; tells how many clients, and what share of the requests, they are."""
+    """Drop or keep windows without lengths; reports their number of clients and share of the requests."""
     if unmeasured not in ("drop", "pool"):
         raise ScenarioError(f"unmeasured is {unmeasured!r}; it must be drop or pool")
     lacking = clients.table < 0
@@ -145,7 +145,7 @@ def _overlap(clients: Clients, begin_s: float, end_s: float) -> float:
 
 
 def _enough(clients: Clients, factor: float, requests: int, begin_s: float) -> Clients:
-    """The first windows of time that certainly hold so many requests behind `begin_s`."""
+    """The first windows of time that certainly hold that many requests after `begin_s`."""
     starts, inverse = np.unique(clients.begin_s, return_inverse=True)
     per_start = np.bincount(inverse, np.floor(clients.expected * factor))
     per_start[starts < begin_s] = 0

@@ -28,7 +28,7 @@ class Call:
 class Tokens:
     """Lengths, in tokens.
 
-    system: what all prompts begin with.  question: what is asked.  thought: what ReAct writes before a call.
+    system: the beginning of all prompts.  question: the user's.  thought: what ReAct writes before a call.
     line: one call of a plan.  result: what a tool returns.  answer: what the last request writes.
     """
 
@@ -61,7 +61,7 @@ def react(calls: Mapping[str, Call], tokens: Tokens | None = None) -> Workflow:
 def planned(calls: Mapping[str, Call], tokens: Tokens | None = None, *, streamed: bool = False) -> Workflow:
     """Return the program that plans all calls, runs each when what it needs is done, and joins the results.
 
-    streamed: a call also runs before the plan is whole, once its line is. Each line then is a request that goes on from
+    streamed: a call also runs before the plan is whole, once its line is. Each line then is a request that continues
     the line before it, whose KV a prefix cache holds; so it is admitted again, which costs it some steps of the engine.
     """
     sizes, ordered = tokens or Tokens(), _ordered(calls)

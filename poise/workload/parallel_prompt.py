@@ -37,7 +37,7 @@ def fan_out(
     """Return `base` with the share `share` of its requests asking for several items each.
 
     way: `serial` is one request with all items, whose answers follow one another; `parallel` one request for each item,
-    whose prompts begin with the same context; `unshared` the same without identity, so that nobody finds it cached.
+    whose prompts begin with the same context; `unshared` the same without identity, so that none is found in a cache.
     items: how many (2 to 10).  context_tokens: template and context.  item_tokens, output_tokens: of each item.
     Numbers or distributions; the draws are the same in every way. Requests of one prompt are one program, the others
     none. The published share is 10.3 %; the other defaults are ours.

@@ -23,7 +23,7 @@ REQUEST = "request"
 """The tool of an answer that calls none, but on which other requests of its program wait."""
 
 Waits = dict[int, int]
-"""When a task can begin: so many picoseconds after the end of each request (by row), or after START."""
+"""The earliest start of a task: picoseconds after the end of each request (by row), or after START."""
 
 Extent = tuple[int, int]
 

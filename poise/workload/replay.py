@@ -69,7 +69,7 @@ def _refuse(starts: Workload, recorded: Workload, think_s: Spec | None) -> None:
 
 
 def _joins(recorded: Workload, rows: Rows, first: Rows) -> tuple[Rows, Rows]:
-    """Who waits for whom among the repetitions: as recorded, or where nobody waits there, one after another.
+    """Dependencies within each repetition: as recorded, or where none are, one after another.
 
     rows: the recorded row of each.  first: the first row of its repetition.
     """

@@ -20,7 +20,7 @@ def shared_prefixes(
 ) -> Workload:
     """Return `base` with a shared prefix before each prompt: prompt = prefix of the request's group + its own prompt.
 
-    Each request draws one of `groups` groups with P(rank k) ∝ k^−`zipf` (0: all alike). A group's prefix has
+    Each request draws one of `groups` groups with P(rank k) ∝ k^−`zipf` (0: all equal). A group's prefix has
     `prefix_tokens` tokens (a number or a distribution, drawn once a group) in `depth` extents: level d of the tree
     has ⌈groups^(d/depth)⌉ nodes, each with a depth-th of the tokens, and neighbouring ranks share parents. Depth 1 is
     a flat set of system prompts; depth 3 might be organisation, application, document. ScenarioError when `base` has

@@ -33,7 +33,7 @@ class Knobs(NamedTuple):
     delay: bool
     """One more forward before the first backward, though it delays that."""
     backward: bool
-    """A backward that is ready goes before a forward."""
+    """Ready backwards come before forwards."""
     fill: bool
     """A weight gradient fills every gap, also one that is too short for it."""
 
@@ -133,14 +133,14 @@ class _Run:
                 self._decide(max(now, self.free[rank]), rank)
 
     def schedule(self) -> Schedule:
-        """What it came to."""
+        """The resulting schedule."""
         kinds = list(Kind)
         rows = enumerate(self.rows)
         ranks = tuple(tuple(Op(rank, kinds[kind], batch) for kind, batch in row) for rank, row in rows)
         return Schedule(ranks, self.stages, self.count, "zb_auto")
 
     def is_also(self, knobs: Knobs) -> bool:
-        """Whether the run with other knobs is this one: those that differ were never asked for."""
+        """Whether the run with other knobs is this one: the knobs that differ were never read."""
         own = self.knobs._asdict()
         return all(own[name] == value for name, value in knobs._asdict().items() if name in self.asked)
 

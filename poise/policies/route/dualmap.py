@@ -34,7 +34,7 @@ from poise.policies.kit.hotness import Hotness
 from poise.policies.kit.loads import prefill_rates
 
 _DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, MoveFailed)
-"""Events after which a request must not be moved; `Stayed`: a failed move, because its prompt is under way."""
+"""Events after which a request must not be moved; `MoveFailed`, because then its prompt is under way."""
 
 
 class _Sent(NamedTuple):

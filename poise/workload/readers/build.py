@@ -137,7 +137,7 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
 
 
 def _other_unit(unit: float) -> str:
-    """What is wrong with a stamp that in units of so many seconds lies beyond the year 5000."""
+    """The error text for a stamp that in the given unit lies beyond the year 5000."""
     if unit < 1:
         return "in milliseconds it lies beyond the year 5000; give milliseconds since 1970, or from the start"
     return "in seconds it lies beyond the year 5000; call a column of milliseconds timestamp_ms, or give seconds"

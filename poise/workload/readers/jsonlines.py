@@ -48,7 +48,7 @@ def _array(path: Path, text: str, limit: int | None) -> Raw:
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Column]:
-    # Sorted, so that two keys that differ only in case are settled alike in every run.
+    # Sorted, so that two keys that differ only in case are resolved the same way in every run.
     keys = sorted(set().union(*rows))
     return {normal(key): [row.get(key) for row in rows] for key in keys}
 
