@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
+from multiprocessing.context import SpawnContext
 from types import TracebackType
 from typing import Any, Generic, NamedTuple
 
@@ -34,6 +35,19 @@ class _Job(NamedTuple):
     lost: int = 0
 
 
+class _Flag:
+    """A flag that processes share without a lock: one that is killed while it reads leaves nothing locked."""
+
+    def __init__(self, context: SpawnContext) -> None:
+        self._byte = context.RawValue("b", 0)
+
+    def set(self) -> None:
+        self._byte.value = 1
+
+    def is_set(self) -> bool:
+        return bool(self._byte.value)
+
+
 class Processes(Generic[Task, Done]):
     """So many processes; see `Crew`. With one job nothing leaves this process."""
 
@@ -42,8 +56,8 @@ class Processes(Generic[Task, Done]):
         self._stop = stop
         self._do = do
         self._context = multiprocessing.get_context("spawn")
-        self._told = self._context.Event()
-        self._begun = self._context.Event()
+        self._told = _Flag(self._context)
+        self._begun = _Flag(self._context)
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Processes[Task, Done]:
@@ -153,7 +167,7 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(told: Any, begun: Any) -> None:
+def _begin(told: _Flag, begun: _Flag) -> None:
     """The first thing that a process does: it leaves Ctrl-C to the one that began it, and ends when that one does."""
     global _told_to_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -66,9 +66,9 @@ def test_what_stands_for_a_system_is_there() -> None:
             if each.slot == "schedule":
                 assert name in schedules()
             elif each.slot == "planner":
-                assert (ROOT / "poise" / "plan" / "train" / f"{name}.py").is_file()
+                assert (ROOT / "poise" / "plan" / "training" / f"{name}.py").is_file()
             elif each.slot == "export":
-                assert (ROOT / "poise" / "plan" / "train" / "exports" / f"{name}.py").is_file()
+                assert (ROOT / "poise" / "plan" / "training" / "exports" / f"{name}.py").is_file()
             else:
                 assert each.slot == "device" and device(name)
         assert each.stands[0] in how(each) or each.slot != "schedule"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,22 @@ def test_a_killed_worker_changes_nothing(workers: Workers, tmp_path: Path) -> No
 def test_what_kills_every_worker_is_given_up() -> None:
     with pytest.raises(PoiseError, match="a process ended before its simulation did; give fewer jobs"):
         compare(experiment(doomed), workers=Workers(2))
+
+
+def locks(task: int, stopped: Callable[[], bool]) -> list[str]:
+    """The locks that a worker takes to read whether to stop."""
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, what: called.append(repr(what)) if event == "c_call" else None)
+    stopped()
+    sys.setprofile(None)
+    return [each for each in called if "Lock" in each]
+
+
+def test_a_worker_takes_no_lock_with_which_it_could_be_killed() -> None:
+    found: list[list[str]] = []
+    with worker_pool(Workers(2), threading.Event(), locks) as pool:
+        pool.work(range(3), found.append)
+    assert found == [[]] * 3
 
 
 def test_what_cannot_travel_is_said() -> None:

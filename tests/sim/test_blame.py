@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from poise.core.action import ALL, UNTIL_CHANGE, Batch, Entry, Hold, Move, Route
 from poise.core.control.control import Control
 from poise.core.engine.replica import Replica
+from poise.core.records import blame
 from poise.core.records.attribution import capped_sum
 from poise.core.records.blame import MEANING, PARTS
-from poise.core.records.records import FINISHED, TIMED_OUT, Run, blame
+from poise.core.records.records import FINISHED, TIMED_OUT, Run
 from poise.core.records.request_log import RequestLog
 from poise.core.spec import Belief, Cluster, Engine, Fault, Pool, ReplicaSpec
 from poise.core.units import SECOND

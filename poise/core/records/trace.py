@@ -153,4 +153,11 @@ def _tuple(values: Any) -> Any:
     return tuple(map(_tuple, values)) if values and type(values[0]) is list else tuple(values)
 
 
+_FORMER = {
+    "Confined": "Restricted", "Joined": "ReplicaJoined", "Known": "ReplicaUpdated", "Left": "ReplicaLeft",
+    "Lost": "ReplicaLost", "Stayed": "MoveFailed",
+}  # fmt: skip
+"""Names of events in recordings written before 2026-11-24, and their names today."""
+
 _KINDS: dict[str, Read] = {name: reader(kind) for name, kind in (EVENTS | ACTIONS).items()}
+_KINDS |= {former: _KINDS[name] for former, name in _FORMER.items()}

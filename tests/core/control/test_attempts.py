@@ -13,7 +13,7 @@ from poise.core.event import Arrived, Draining, Refused, ReplicaJoined, Tick
 from poise.core.spec import ReplicaSpec
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
-from tests.core.test_control_gate import gate, request
+from tests.core.control.test_control_gate import gate, request
 
 
 def unreached(at: int, replica: int) -> Refused:

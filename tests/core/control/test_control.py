@@ -21,8 +21,7 @@ from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies import Policies
-
-from .scripted import a_control, arrive, at_most, held
+from tests.core.scripted import a_control, arrive, at_most, held
 
 # The common way -------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ from poise.core.event import Cancelled, Failed, Finished, FirstToken, Refused, R
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec
 from poise.core.view import ClusterView
-
-from .scripted import a_control, a_request, arrive, at_most
+from tests.core.scripted import a_control, a_request, arrive, at_most
 
 
 class Last:

@@ -13,9 +13,8 @@ from poise.core.engine.kv_pool import KvPool
 from poise.core.engine.runs import Run
 from poise.core.errors import PoiseError
 from poise.core.request import RequestView, Sequence
+from tests.core.blocks import OWN, BlockPool, Work, held, idle, known
 from tests.depth import examples
-
-from .blocks import OWN, BlockPool, Work, held, idle, known
 
 Path = tuple[tuple[int, ...], tuple[int, ...]]
 

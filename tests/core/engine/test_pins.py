@@ -6,9 +6,8 @@ from poise.core.engine.kv_pool import KvPool
 from poise.core.engine.pins import Pins
 from poise.core.engine.runs import Run
 from poise.core.units import NEVER
-
-from .blocks import idle
-from .test_kv import a_sequence, computed
+from tests.core.blocks import idle
+from tests.core.engine.test_kv_pool import a_sequence, computed
 
 
 def pinned(pool: KvPool, pins: Pins, session: int, extent: int, until: int) -> list[Run]:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from poise.core.engine.kv_pool import KvPool
 from poise.core.engine.ranked_pool import RankedPool
-
-from .blocks import known
-from .test_kv import a_sequence, computed
+from tests.core.blocks import known
+from tests.core.engine.test_kv_pool import a_sequence, computed
 
 
 def left(pool: KvPool, extent: int, blocks: int) -> None:

@@ -36,8 +36,7 @@ from poise.core.records.fields import hints
 from poise.core.records.trace import SCHEMA, Trace, replay
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
-
-from .scripted import a_control, at_most
+from tests.core.scripted import a_control, at_most
 
 numbers = st.integers(0, 2**62)
 extents = st.lists(numbers, max_size=3).map(tuple)
@@ -229,10 +228,13 @@ def test_a_line_that_a_crash_cut_off_is_said_and_left_out(tmp_path: Path) -> Non
         ('["Arrived",5,[7,5,100]]', Arrived(5, RequestView(7, 5, 100), 0)),
         ('["Arrived",5,[7,5,100,0,[1],[9],0],1]', Arrived(5, RequestView(7, 5, 100, 0, (1,), (9,)), 1)),
         ('["Reported",5,4,{"waiting":[1]}]', Reported(5, 4, {"waiting": [1]})),
+        ('["ReplicaUpdated",5,0,[-1,"decode"]]', ReplicaUpdated(5, 0, ReplicaSpec(-1, "decode"))),
         ('["Known",5,0,[-1,"decode"]]', ReplicaUpdated(5, 0, ReplicaSpec(-1, "decode"))),
+        ('["Lost",5,3]', ReplicaLost(5, 3)),
+        ('["Joined@0",5,3]', ReplicaJoined(5, 3)),
     ],
 )
-def test_a_line_from_before_a_field_came_takes_its_default(line: str, item: Any, tmp_path: Path) -> None:
+def test_lines_of_earlier_versions_are_read(line: str, item: Any, tmp_path: Path) -> None:
     path = tmp_path / "older.jsonl"
     recorded([]).save(path)
     path.write_text(path.read_text() + line + "\n")

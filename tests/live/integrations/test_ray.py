@@ -91,7 +91,7 @@ def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(told: dict[str, An
     assert told["died"] == "ActorDiedError"
     assert told["victim"] == told["homes"][0][0]
     assert set(told["after"]) == {told["homes"][1][0]}
-    assert Counter(type(each).__name__ for each in trace.events)["Lost"] == 1
+    assert Counter(type(each).__name__ for each in trace.events)["ReplicaLost"] == 1
 
 
 def test_every_call_ends_once(told: dict[str, Any], trace: Trace) -> None:

@@ -30,8 +30,7 @@ from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies import Policies
-
-from .scripted import a_control, held
+from tests.core.scripted import a_control, held
 
 
 class First:

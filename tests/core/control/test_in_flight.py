@@ -26,8 +26,7 @@ from poise.core.event import (
 from poise.core.request import RequestView
 from poise.core.spec import ReplicaSpec, Role
 from poise.core.view import ClusterView
-
-from .scripted import Hasty, a_control, a_request
+from tests.core.scripted import Hasty, a_control, a_request
 
 LAYOUTS: dict[str, list[Role]] = {
     "mixed": ["mixed", "mixed", "mixed"],

@@ -24,8 +24,7 @@ from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
 from poise.core.view import ClusterView
 from poise.policies import Policies
-
-from .scripted import Rule, a_control, a_request, arrive, at_most, first_able, held
+from tests.core.scripted import Rule, a_control, a_request, arrive, at_most, first_able, held
 
 # Replicas that go -----------------------------------------------------------------------------------------------------
 
