@@ -51,5 +51,5 @@ def _lacking(wanted: Sequence[str]) -> str:
         return f"no price is known for {', '.join(priceless)}; {CURE}"
     missing = {basis: [name for name in wanted if name not in priced] for basis, priced in _shipped()}
     best = sorted(missing, key=lambda basis: len(missing[basis]))[:_SHOWN]
-    told = "; ".join(f"{basis!r} lacks {', '.join(missing[basis])}" for basis in best)
-    return f"no one price basis covers {', '.join(wanted)}: {told}; {CURE}"
+    gaps = "; ".join(f"{basis!r} lacks {', '.join(missing[basis])}" for basis in best)
+    return f"no one price basis covers {', '.join(wanted)}: {gaps}; {CURE}"

@@ -37,7 +37,7 @@ def _check_apart(one: Term | Over, two: Term | Over) -> None:
     both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
     if both:
         raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
-    taken = [said for part, said in TAKEN.items() if part in _takes(one) and part in _takes(two)]
+    taken = [text for part, text in TAKEN.items() if part in _takes(one) and part in _takes(two)]
     if taken:
         raise ScenarioError(f"terms {names} both say {' and '.join(taken)}; keep one of them")
     for over, other in ((one, two), (two, one)):

@@ -81,14 +81,14 @@ class Hybrid:
         _, stages = shortest(layers, 0)
         if not stages:
             raise CapacityError(f"{self.pool.model.name} fits no cut of {len(self.devices)} devices; give more of them")
-        return self.told(stages)
+        return self.evaluated(stages)
 
     def uniform(self, tensor: int) -> Partition:
         """Stages of equal tensor groups, with layers as equal as can be; infinite times where one does not fit."""
         count = len(self.devices) // tensor
         layers = self.pool.model.layers
         cuts = [layers * at // count for at in range(count + 1)]
-        return self.told([Stage(cuts[at + 1] - cuts[at], at * tensor, (at + 1) * tensor) for at in range(count)])
+        return self.evaluated([Stage(cuts[at + 1] - cuts[at], at * tensor, (at + 1) * tensor) for at in range(count)])
 
     def sized(self, sizes: Sequence[int]) -> Partition:
         """Stages of tensor groups of these sizes, in order, with the layers that leave the slowest the least to do;
@@ -101,12 +101,12 @@ class Hybrid:
             each = [self.stage_s(stage) for stage in longer]
             place = each.index(min(each))
             stages[place] = longer[place]
-        found = self.told(stages)
+        found = self.evaluated(stages)
         if found.slowest_s == inf:
             raise CapacityError(f"{self.pool.model.name} fits no cut into {found.name}; give more or larger devices")
         return found
 
-    def told(self, stages: Sequence[Stage]) -> Partition:
+    def evaluated(self, stages: Sequence[Stage]) -> Partition:
         """Stages with their times."""
         each = [self.stage_s(stage) for stage in stages]
         return Partition(tuple(stages), sum(each), max(each))

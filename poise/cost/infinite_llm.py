@@ -120,8 +120,8 @@ class Instance:
 
 @dataclass(slots=True)
 class Outcome:
-    """tokens_per_s: output tokens after the warm-up.  ended_s: when the last was made.  loans, refused: how often a
-    creditor was asked, and refused.  longest: tokens of the longest request that was decoded to its end."""
+    """tokens_per_s: output tokens after the warm-up.  ended_s: when the last was made.  loans, refused: number of
+    requests to creditors, and of refusals.  longest: tokens of the longest request that was decoded to its end."""
 
     tokens_per_s: float = 0.0
     ended_s: float = 0.0

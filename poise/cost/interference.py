@@ -49,8 +49,8 @@ def series(mean: float, spread: float, memory: float, ticks: int, seed: int) -> 
 def predicted(true: Floats, seed: int, mae: float = MAE) -> Floats:
     """P as predicted with this mean absolute error: a normal error of σ = mae·√(π/2), kept in (0, 1]."""
     error = np.random.default_rng(seed).normal(0.0, mae * sqrt(pi / 2), len(true))
-    told: Floats = (true + error).clip(0.05, 1.0)
-    return told
+    noisy: Floats = (true + error).clip(0.05, 1.0)
+    return noisy
 
 
 @dataclass(frozen=True, slots=True)

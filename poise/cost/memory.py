@@ -134,13 +134,13 @@ def _shortage(pool: Pool, request_tokens: int) -> str:
     )
 
 
-def _cure(pool: Pool, asked: Pool, request_tokens: int) -> list[str]:
+def _cure(pool: Pool, wanted: Pool, request_tokens: int) -> list[str]:
     """Text with the smallest tensor degree from the given one on at which `pool` fits; empty where none does."""
-    tensor = asked.tensor
+    tensor = wanted.tensor
     while tensor <= min(WIDEST_TENSOR, pool.model.heads):
         if _left(replace(pool, tensor=tensor), request_tokens) > 0:
-            parts = [f"tensor {tensor}"] if tensor != asked.tensor else []
-            parts += [f"{pool.weights} weights"] if pool.weights != asked.weights else []
+            parts = [f"tensor {tensor}"] if tensor != wanted.tensor else []
+            parts += [f"{pool.weights} weights"] if pool.weights != wanted.weights else []
             return [" with ".join(parts)]
         tensor *= 2
     return []

@@ -47,7 +47,7 @@ class Row:
     def play(self, load: Sequence[float], knob: Cap | None = None) -> Played:
         """Play a load: the power of a server over its rated power, uncapped, one value a tick, at least `floor`."""
         pending: list[tuple[float, tuple[float, float]]] = []
-        clocks = asked = (1.0, 1.0)
+        clocks = commanded = (1.0, 1.0)
         powers: list[float] = []
         spent: dict[tuple[float, float], int] = {}
         brakes, commands, over = 0, 0, False
@@ -60,10 +60,10 @@ class Row:
             spent[clocks] = spent.get(clocks, 0) + 1
             brakes += power > 1 and not over
             over = power > 1
-            wanted = asked if knob is None else knob.cap(power, now)
-            if wanted != asked:
-                asked, commands = wanted, commands + 1
-                pending.append((now + self.delay_s, asked))
+            wanted = commanded if knob is None else knob.cap(power, now)
+            if wanted != commanded:
+                commanded, commands = wanted, commands + 1
+                pending.append((now + self.delay_s, commanded))
         return Played(powers, brakes, commands, {pair: ticks / max(len(powers), 1) for pair, ticks in spent.items()})
 
     def _power(self, load: float, clocks: tuple[float, float]) -> float:

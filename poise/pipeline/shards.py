@@ -77,12 +77,12 @@ class _Run:
         heappush(self.events, (end, rank))
         last, hop = self.stages - 1, self.durations.hop
         if kind is Kind.F and rank < last:
-            self._tell(now, rank + 1, Kind.F, end + hop(rank, rank + 1))
+            self._notify(now, rank + 1, Kind.F, end + hop(rank, rank + 1))
         elif kind is Kind.F:
             for each in range(self.stages):
-                self._tell(now, each, Kind.S, end + hop(last, each))
+                self._notify(now, each, Kind.S, end + hop(last, each))
         elif kind is Kind.B and rank:
-            self._tell(now, rank - 1, Kind.B, end + hop(rank - 1, rank))
+            self._notify(now, rank - 1, Kind.B, end + hop(rank - 1, rank))
         elif kind in (Kind.S, Kind.T):
             self._join(now, kind, batch, end)
 
@@ -95,11 +95,11 @@ class _Run:
         at = self.latest[kind][batch] + self.durations.barrier
         if kind is Kind.S:
             for each in range(self.stages):
-                self._tell(now, each, Kind.T, at)
+                self._notify(now, each, Kind.T, at)
         if (kind is Kind.T) == (self.barriers == 2):
-            self._tell(now, self.stages - 1, Kind.B, at)
+            self._notify(now, self.stages - 1, Kind.B, at)
 
-    def _tell(self, now: int, rank: int, kind: Kind, at: int) -> None:
+    def _notify(self, now: int, rank: int, kind: Kind, at: int) -> None:
         """A rank learns when what it needs for `kind` will be there."""
         self.there[rank][kind].append(at)
         heappush(self.events, (max(now, self.free[rank]), rank))

@@ -62,28 +62,28 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
     return made
 
 
-def build_named(slot: str, told: Any) -> Any:
+def build_named(slot: str, spec: Any) -> Any:
     """The policy of a slot from a value in a file, recording or program.
 
         NAME or `{NAME: {parameter: value}}` is that policy, a list of such is all of them, None is none, and any
         other
     object is returned unchanged. ScenarioError for what cannot be found or built.
     """
-    if isinstance(told, list | tuple):
-        return tuple(build_named(slot, each) for each in told)
-    if isinstance(told, str):
-        return build(slot, told)
-    if not isinstance(told, Mapping):
-        return told
-    if len(told) != 1:
-        raise ScenarioError(f"policies.{slot}: {told!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
-    ((name, parameters),) = told.items()
+    if isinstance(spec, list | tuple):
+        return tuple(build_named(slot, each) for each in spec)
+    if isinstance(spec, str):
+        return build(slot, spec)
+    if not isinstance(spec, Mapping):
+        return spec
+    if len(spec) != 1:
+        raise ScenarioError(f"policies.{slot}: {spec!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
+    ((name, parameters),) = spec.items()
     return build(slot, name, parameters)
 
 
-def make_named(told: Mapping[str, Any]) -> dict[str, Any]:
+def make_named(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The policies of several slots, as recordings name them."""
-    return {slot: build_named(slot, each) for slot, each in told.items()}
+    return {slot: build_named(slot, each) for slot, each in spec.items()}
 
 
 def _check_names(slot: str, name: str, kind: type) -> None:

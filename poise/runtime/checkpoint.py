@@ -55,16 +55,16 @@ class Checkpoints:
 def latest(folder: Path, about: dict[str, Any]) -> int:
     """The step of the last complete checkpoint in `folder`; UserError if there is none, or it is of another job."""
     try:
-        told = json.loads((folder / LATEST).read_bytes())
+        content = json.loads((folder / LATEST).read_bytes())
     except OSError:
         raise UserError(f"{folder}: holds no complete checkpoint; leave --resume out to begin anew") from None
     except ValueError:
         raise UserError(f"{folder / LATEST}: no JSON; leave --resume out to begin anew") from None
     for word, value in about.items():
-        other = told.get("about", {}).get(word)
+        other = content.get("about", {}).get(word)
         if other != value:
             raise UserError(f"{word} {value}: the checkpoint in {folder} has {other}; give that, or another --out")
-    step: int = told["step"]
+    step: int = content["step"]
     return step
 
 

@@ -68,8 +68,8 @@ class StatusBoard:
 
     def read(self, rank: int) -> str:
         """What `rank` did last."""
-        told: bytes = bytes(self._memory[rank * _WIDTH : (rank + 1) * _WIDTH])
-        return told.rstrip(b"\0").decode(errors="replace")
+        text: bytes = bytes(self._memory[rank * _WIDTH : (rank + 1) * _WIDTH])
+        return text.rstrip(b"\0").decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Guard:
     def __enter__(self) -> Guard:
         if self._board is None and current_thread() is main_thread():
             signal.signal(signal.SIGTERM, self._terminated)
-        self._tell()
+        self._publish()
         self._thread.start()
         return self
 
@@ -135,10 +135,10 @@ class Guard:
             self._failed(error)
         self._ended.set()
         self._thread.join()
-        self._tell()
+        self._publish()
         if error is not None and not isinstance(error, PoiseError):
-            said = self._blame() or f"rank {self.rank} failed"
-            raise RankError(said) from (error if said.startswith(f"rank {self.rank} ") else None)
+            message = self._blame() or f"rank {self.rank} failed"
+            raise RankError(message) from (error if message.startswith(f"rank {self.rank} ") else None)
 
     def _terminated(self, number: int, frame: object) -> None:
         """torchrun ends all ranks as soon as one has ended: print the cause if this rank knows it."""
@@ -159,7 +159,7 @@ class Guard:
     def _watch(self) -> None:
         while not self._ended.wait(_BEAT_S):
             try:
-                self._tell()
+                self._publish()
                 if self._blame() is not None and (self._waits is not None or not self._ended.wait(_GRACE_S)):
                     self._end()
                 if self._waits is not None and monotonic() - self._since > self._timeout_s:
@@ -172,19 +172,19 @@ class Guard:
         sys.stderr.flush()
         os._exit(EXIT)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._beat += 1
-        told = State(self._beat, self._doing, self._waits, self._ended.is_set())
-        self._store.set(f"poise/at/{self.rank}", json.dumps(told))
+        state = State(self._beat, self._doing, self._waits, self._ended.is_set())
+        self._store.set(f"poise/at/{self.rank}", json.dumps(state))
 
     def _blame(self) -> str | None:
         return self._store.get(BLAME).decode() if self._store.check([BLAME]) else None
 
-    def _accuse(self, said: str) -> None:
+    def _accuse(self, message: str) -> None:
         """Publish the culprit unless another rank has; the first message counts for all."""
-        holds = self._store.compare_set(BLAME, "", said).decode()
-        if holds == said and self._board is None:
-            print(f"poise: {said}", file=sys.stderr, flush=True)
+        holds = self._store.compare_set(BLAME, "", message).decode()
+        if holds == message and self._board is None:
+            print(f"poise: {message}", file=sys.stderr, flush=True)
 
     def _states(self) -> dict[int, State]:
         keys = {rank: f"poise/at/{rank}" for rank in range(self._count)}
@@ -196,7 +196,7 @@ class Guard:
         """The rank that keeps the others waiting: one without a heartbeat, or one that does not wait itself."""
         before = self._states()
         for _ in range(_SILENT):
-            self._tell()
+            self._publish()
             self._ended.wait(_BEAT_S)
         now = self._states()
         others = {rank: state for rank, state in now.items() if rank != self.rank and not state.done}

@@ -112,8 +112,8 @@ class Job:
 def ranks_of(processes: int | None, replicas: int, tensor: int = 1) -> int | None:
     """The ranks of one pipeline where `processes` processes form all replicas, `tensor` of them each rank."""
     if processes is not None and processes % (replicas * tensor):
-        said = f"--replicas {replicas}" + (f" of --tensor {tensor}" if tensor > 1 else "")
-        raise UserError(f"{processes} processes do not divide into {said}; give a multiple of them")
+        layout = f"--replicas {replicas}" + (f" of --tensor {tensor}" if tensor > 1 else "")
+        raise UserError(f"{processes} processes do not divide into {layout}; give a multiple of them")
     return None if processes is None else processes // (replicas * tensor)
 
 

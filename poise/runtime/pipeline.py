@@ -154,11 +154,11 @@ class Pipeline:
 
     def losses(self, outcome: Outcome) -> list[float]:
         """The loss of every microbatch, on all ranks: a collective."""
-        told = torch.zeros(self.schedule.microbatches, dtype=torch.float64, device=self.wire.device)
+        summed = torch.zeros(self.schedule.microbatches, dtype=torch.float64, device=self.wire.device)
         for microbatch, loss in outcome.losses.items():
-            told[microbatch] = loss
-        dist.all_reduce(told, group=self.group)
-        found: list[float] = told.tolist()
+            summed[microbatch] = loss
+        dist.all_reduce(summed, group=self.group)
+        found: list[float] = summed.tolist()
         return found
 
     def _forward(self, task: Task) -> None:

@@ -72,9 +72,9 @@ class Ranks:
             codes = {rank: each.exitcode for rank, each in enumerate(self.processes) if each.exitcode}
             if codes:
                 self._end(grace_s)
-                said = self._said(codes)
+                message = self._message(codes)
                 self._drop()
-                raise RankError(said)
+                raise RankError(message)
         self._drop()
 
     def close(self, grace_s: float) -> None:
@@ -95,7 +95,7 @@ class Ranks:
                 process.kill()
             process.join()
 
-    def _said(self, codes: dict[int, int]) -> str:
+    def _message(self, codes: dict[int, int]) -> str:
         """The cause: a rank ended by a signal, or the message that the ranks published."""
         for rank, code in codes.items():
             if code < 0:

@@ -55,9 +55,9 @@ class Recorder:
 
     def gather(self, schedule: Schedule, group: dist.ProcessGroup) -> Recording:
         """The step as all ranks saw it: a collective. Clocks of different machines are set by the step's barrier."""
-        told: list[tuple[str, int, list[Event]] | None] = [None] * group.size()
-        dist.all_gather_object(told, (socket.gethostname(), self.origin, self.events), group=group)
-        known = [each for each in told if each is not None]
+        gathered: list[tuple[str, int, list[Event]] | None] = [None] * group.size()
+        dist.all_gather_object(gathered, (socket.gethostname(), self.origin, self.events), group=group)
+        known = [each for each in gathered if each is not None]
         zero = {host: min(origin for other, origin, _ in known if other == host) for host, _, _ in known}
         rows = [[_moved(event, zero[host]) for event in events] for host, _, events in known]
         return Recording(schedule, rows)

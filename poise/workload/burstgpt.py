@@ -70,12 +70,12 @@ def burstgpt(
     for name, value in (("gpt4", gpt4), ("failures", failures)):
         if not 0 <= value <= 1:
             raise ScenarioError(f"burstgpt: {name} is {value:g}, and it is a part of the requests; give 0 to 1")
-    told = {"kind": "burstgpt", "rate": rate, "cv": positive("cv", cv, zero=True), "spread": spread, "gpt4": gpt4}
+    facts = {"kind": "burstgpt", "rate": rate, "cv": positive("cv", cv, zero=True), "spread": spread, "gpt4": gpt4}
     seed = options.get("seed", 0)
 
     def draw(end_s: float | None, rows: int | None) -> Workload:
         profile = _profile(rate, spread, memory, positive("begin_s", begin_s, zero=True), seed, end_s, rows)
-        return _modelled(follow(profile, cv, rows, end_s, options, dict(told)), gpt4, failures, options)
+        return _modelled(follow(profile, cv, rows, end_s, options, dict(facts)), gpt4, failures, options)
 
     if requests is None and duration_s is None:
         return endless(draw(None, 1), lambda seconds: draw(seconds, None))

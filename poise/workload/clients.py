@@ -85,7 +85,7 @@ def servegen(
     if begin_s >= clients.span_s:
         raise ScenarioError(f"begin_s is {begin_s:g}; {clients.path} lasts {clients.span_s:g} s, begin before that")
     inside = clients.some((clients.begin_s + clients.window_s > begin_s) & (clients.begin_s < end_s))
-    inside, told = _measured(_busiest(inside, top), unmeasured)
+    inside, facts = _measured(_busiest(inside, top), unmeasured)
     if len(inside.client) == 0:
         raise ScenarioError(f"nobody arrives from {begin_s:g} to {end_s:g} s; choose another part of the file")
     factor = 1.0
@@ -110,7 +110,7 @@ def servegen(
         output=output.astype(np.int32),
         max_tokens=limit,
         tenant=inside.client[window[order]].astype(np.int32),
-        source={"kind": "servegen", "path": clients.path, "begin_s": begin_s, "factor": factor, **told, "seed": seed},
+        source={"kind": "servegen", "path": clients.path, "begin_s": begin_s, "factor": factor, **facts, "seed": seed},
     )
 
 
@@ -129,13 +129,13 @@ def _measured(clients: Clients, unmeasured: str) -> tuple[Clients, dict[str, Any
     if unmeasured not in ("drop", "pool"):
         raise ScenarioError(f"unmeasured is {unmeasured!r}; it must be drop or pool")
     lacking = clients.table < 0
-    told = {
+    facts = {
         "clients": len(np.unique(clients.client)),
         "unmeasured": unmeasured,
         "unmeasured_clients": len(np.unique(clients.client[lacking])),
         "unmeasured_share": float(clients.expected[lacking].sum() / max(clients.expected.sum(), 1.0)),
     }
-    return (clients.some(~lacking), told) if unmeasured == "drop" else (clients, told)
+    return (clients.some(~lacking), facts) if unmeasured == "drop" else (clients, facts)
 
 
 def _overlap(clients: Clients, begin_s: float, end_s: float) -> float:

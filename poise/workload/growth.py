@@ -21,8 +21,8 @@ def grown(workload: Workload) -> Prefixes:
     for row, before in enumerate(parent.tolist()):
         chain: list[tuple[int, int]] = []
         if before >= 0 and prompt[row] >= prompt[before]:
-            said = prompt[before] + output[before]
-            chain = [*chains[before], *([(2 * before + 1, said)] if said <= prompt[row] else [])]
+            context = prompt[before] + output[before]
+            chain = [*chains[before], *([(2 * before + 1, context)] if context <= prompt[row] else [])]
         # A prompt as long as the conversation before it is identical; its own id would end at the same token.
         own = [] if chain and chain[-1][1] == prompt[row] else [(2 * row, prompt[row])]
         chains.append(chain + own)

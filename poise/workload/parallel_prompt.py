@@ -64,7 +64,7 @@ def fan_out(
         parent = np.arange(len(chosen))
     else:
         item, output = sizes
-    return _with(base, chosen, parent, context, context[parent] + item, output, shared=way == "parallel", told=way)
+    return _with(base, chosen, parent, context, context[parent] + item, output, shared=way == "parallel", label=way)
 
 
 def _drawn(spec: Spec, name: str, rows: int, seed: int) -> NDArray[np.int64]:
@@ -73,7 +73,7 @@ def _drawn(spec: Spec, name: str, rows: int, seed: int) -> NDArray[np.int64]:
 
 def _with(
     base: Workload, chosen: NDArray[np.int64], parent: NDArray[np.int64], context: NDArray[np.int64],
-    prompt: NDArray[np.int64], output: NDArray[np.int64], *, shared: bool, told: str,
+    prompt: NDArray[np.int64], output: NDArray[np.int64], *, shared: bool, label: str,
 ) -> Workload:  # fmt: skip
     """`base` with the rows `chosen` replaced by children; row i of these belongs to `chosen[parent[i]]`."""
     if max(prompt.max(initial=0), output.max(initial=0)) > LONGEST:
@@ -90,7 +90,7 @@ def _with(
         np.concatenate([base.output[kept], output])[order].astype(np.int32),
         session=session.astype(np.int32),
         retry=base.retry,
-        source={**base.source, "fan_out": {"way": told, "prompts": len(chosen), "requests": len(place)}},
+        source={**base.source, "fan_out": {"way": label, "prompts": len(chosen), "requests": len(place)}},
     )
     if shared:
         mine = session >= 0

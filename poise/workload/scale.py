@@ -85,8 +85,8 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
     kept = np.ones((whole + 1, len(workload)), dtype=bool)
     kept[whole], sessions = _some(workload, factor - whole, seed, f"thin copy {whole}")
     some = take(_copies(workload, whole + 1, seed), np.flatnonzero(kept.ravel()))
-    told = {"copies": whole + 1, "sessions_of_the_last": sessions, "share": len(some) / len(workload)}
-    return _note(by_arrival(some), scale=factor, **told, seed=seed)
+    facts = {"copies": whole + 1, "sessions_of_the_last": sessions, "share": len(some) / len(workload)}
+    return _note(by_arrival(some), scale=factor, **facts, seed=seed)
 
 
 def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 0) -> Workload:

@@ -41,9 +41,9 @@ def shared_prefixes(
     prefixes = Prefixes(
         offsets=np.arange(rows + 1, dtype=np.int64) * depth, ids=ids[group].ravel(), ends=ends[group].ravel()
     )
-    told = {"groups": groups, "zipf": zipf, "depth": depth, "seed": seed}
+    facts = {"groups": groups, "zipf": zipf, "depth": depth, "seed": seed}
     prompt = (base.prompt + ends[group, -1]).astype(np.int32)
-    return replace(base, prompt=prompt, prefixes=prefixes, source={**base.source, "shared_prefixes": told})
+    return replace(base, prompt=prompt, prefixes=prefixes, source={**base.source, "shared_prefixes": facts})
 
 
 def _tree(groups: int, prefix_tokens: Spec, depth: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

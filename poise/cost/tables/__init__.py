@@ -306,12 +306,12 @@ def _by_trial(rivals: Sequence[Curve], framework: str, probe: tuple[float, ...])
     return own if own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
 
 
-def _apart(asked: str, given: str) -> float:
+def _apart(wanted: str, given: str) -> float:
     """How far two formats are apart: the same, the same peak and width, else by their order of width."""
-    if asked == given:
+    if wanted == given:
         return 0
     order = ("bf16", "bf16_kv8", "int8_wo", "int4_wo", "mxfp4_wo", "int8", "fp8", "fp8_block", "mxfp4_fp8", "nvfp4")
-    return 1 + abs(order.index(asked) - order.index(given))
+    return 1 + abs(order.index(wanted) - order.index(given))
 
 
 def distance(one: Device, other: Device, *, link: bool = False) -> float:
@@ -335,10 +335,10 @@ def load_tables(path: str | Path = SHIPPED) -> Tables:
 @lru_cache(maxsize=8)
 def _load(path: str) -> Tables:
     cure = "give a file that `poise calibrate --profiles` wrote"
-    told = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
+    saved = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
     try:
-        devices = {row["name"]: Device(memory_bytes=0, **row) for row in told.pop("devices")}
-        return Tables(tuple(map(_table, told.pop("tables"))), devices, told)
+        devices = {row["name"]: Device(memory_bytes=0, **row) for row in saved.pop("devices")}
+        return Tables(tuple(map(_table, saved.pop("tables"))), devices, saved)
     except (KeyError, TypeError, ValueError) as error:
         raise ScenarioError(f"{path}: a table is broken ({error}); {cure}") from None
 

@@ -109,5 +109,5 @@ class Blocks(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what is held."""
-        told = {"variants": self.variants, "shared": self.term.shared, "skew": self.term.skew}
-        return {**self.inner.describe(), "block_llm": told}
+        facts = {"variants": self.variants, "shared": self.term.shared, "skew": self.term.skew}
+        return {**self.inner.describe(), "block_llm": facts}

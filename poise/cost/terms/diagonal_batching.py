@@ -123,5 +123,5 @@ class Recurrent(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and the segments."""
-        told = {name: getattr(self.term, name) for name in ("segment", "memory", "reached", "grouped")}
-        return {**self.inner.describe(), "diagonal_batching": told}
+        facts = {name: getattr(self.term, name) for name in ("segment", "memory", "reached", "grouped")}
+        return {**self.inner.describe(), "diagonal_batching": facts}

@@ -58,8 +58,8 @@ class Waiting(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what is waited for."""
-        told = {"padding": self.term.padding, "blocking": self.term.blocking}
-        return {**self.inner.describe(), "energonai": told}
+        facts = {"padding": self.term.padding, "blocking": self.term.blocking}
+        return {**self.inner.describe(), "energonai": facts}
 
 
 def padded(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

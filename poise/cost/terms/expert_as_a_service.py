@@ -157,8 +157,8 @@ class Served(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and how many devices do what."""
-        told = {"clients": self.clients.pool.data, "servers": self.servers, "copies": self.term.copies}
-        return {**self.inner.describe(), "expert_as_a_service": {**told, "batches": self.term.batches}}
+        facts = {"clients": self.clients.pool.data, "servers": self.servers, "copies": self.term.copies}
+        return {**self.inner.describe(), "expert_as_a_service": {**facts, "batches": self.term.batches}}
 
 
 def _shorter(values: Sequence[float]) -> float:

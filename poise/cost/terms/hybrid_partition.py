@@ -120,8 +120,8 @@ class Staged(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what each stage has."""
-        told = {"tensors": self.name, "layers": list(self.layers)}
-        return {**self.inner.describe(), "hybrid_partition": told}
+        facts = {"tensors": self.name, "layers": list(self.layers)}
+        return {**self.inner.describe(), "hybrid_partition": facts}
 
 
 def _even(pool: Pool, size: int, stages: int) -> Pool:

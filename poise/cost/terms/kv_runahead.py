@@ -62,16 +62,16 @@ class Chain:
         """
         builder, k = self.works.lane(1.0)
         link, kv = builder.link(self.pool.tensor), kv_bytes_per_layer(self.works.pool)
-        layers, came = self.pool.model.layers, [0.0] * self.pool.model.layers
+        layers, arrived = self.pool.model.layers, [0.0] * self.pool.model.layers
         starts = list(accumulate(cuts, initial=context))
         end = 0.0
         for tokens, before in zip(cuts, starts, strict=False):
             each, end, free = self.layer_s(tokens, before), 0.0, 0.0
             message = link.latency_s + kv * (before + tokens) / link.bandwidth
             for layer in range(layers):
-                begin = max(end, came[layer])
+                begin = max(end, arrived[layer])
                 end = begin + each
-                free = came[layer] = max(begin, free) + message
+                free = arrived[layer] = max(begin, free) + message
         return end + (k.step + k.sequence + k.last(1.0)) / SECOND
 
     def even(self, tokens: int) -> tuple[int, ...]:
@@ -159,5 +159,5 @@ class Chained(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and from which length the chain is tried."""
-        told = {"least_tokens": self.term.least_tokens, "devices": self.chain.pool.tensor}
-        return {**self.inner.describe(), "kv_runahead": told}
+        facts = {"least_tokens": self.term.least_tokens, "devices": self.chain.pool.tensor}
+        return {**self.inner.describe(), "kv_runahead": facts}

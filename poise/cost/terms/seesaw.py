@@ -133,5 +133,5 @@ class Reshaped(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """What decoding costs, and the two layouts with their store."""
-        told = {"prefill": name(self.layouts[0]), "decode": name(self.layouts[1]), **self.kept._asdict()}
-        return {**self.inner.describe(), "seesaw": told}
+        facts = {"prefill": name(self.layouts[0]), "decode": name(self.layouts[1]), **self.kept._asdict()}
+        return {**self.inner.describe(), "seesaw": facts}

@@ -67,14 +67,14 @@ class Figures:
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    return told
+    saved: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    return saved
 
 
 @lru_cache(maxsize=4)
 def figures(host: str = "") -> Figures:
     """The fitted figures, with the launching times of the software `host`."""
-    told = _shipped()
-    values = dict(told["figures"])
-    values.update(told["hosts"].get(host, {}))
+    saved = _shipped()
+    values = dict(saved["figures"])
+    values.update(saved["hosts"].get(host, {}))
     return Figures(**values)

@@ -79,8 +79,8 @@ def _unzstd(data: bytes, path: Path) -> bytes:
             data, has_header=False, separator="\0", quote_char=None, infer_schema=False, raise_if_empty=False
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        said = str(error).splitlines()[0]
-        raise TraceError(f"{path}: the zstd stream is broken ({said}); fetch or compress the file again") from None
+        message = str(error).splitlines()[0]
+        raise TraceError(f"{path}: the zstd stream is broken ({message}); fetch or compress the file again") from None
     return "\n".join(table.to_series().fill_null("").to_list()).encode() if table.width else b""
 
 
