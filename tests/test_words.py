@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,16 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 """`is no X` stands for "is not a valid X"; "there is no X" and comparisons are plain."""
+
+FABLES = re.compile(
+    r"\b(told|befell|befalls?|foretell|foretells|foretelling|foretold|nobody|somebody|whom|comes? to|came to"
+    r"|whoever|everybody|anybody|whence|whither|tells?|telling|heard)\b",
+    re.IGNORECASE,
+)
+"""Words that comments and docstrings of the rooms below do not use; `is no X` is a rule for pages alone."""
+
+ROOMS = ("policies", "workload", "catalogue", "cost", "pipeline", "runtime")
+"""Rooms of the package whose comments and docstrings are plain."""
 
 ELSEWHERE = ("systems.md", "claims.md")
 """Pages that are made from the claims."""
@@ -63,6 +76,29 @@ def test_help_is_plain() -> None:
 def test_newest_changes_are_plain() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert found(prose(re.split(r"^## ", text, flags=re.MULTILINE)[1])) == []
+
+
+def words(code: str) -> Iterator[str]:
+    """The docstrings and comments of a module."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield prose(node.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            yield prose(token.string)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_comments_and_docstrings_are_plain(room: str) -> None:
+    pages = sorted((ROOT / "poise" / room).rglob("*.py"))
+    hits = ((page, FABLES.search(text)) for page in pages for text in words(page.read_text(encoding="utf-8")))
+    assert pages
+    assert [(str(page.relative_to(ROOT)), match[0]) for page, match in hits if match] == []
+
+
+def test_words_of_code_are_found() -> None:
+    code = '"""Nobody."""\n\nnobody = 1  # for whom\n'
+    assert [FABLES.search(text) is not None for text in words(code)] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """All building blocks of one shape: two chunks per rank as a V, six slots, which repeat for every microbatch.
 
 After Qi et al., "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024, section 3.1 and appendix A). A block is
-determined by the slots modulo six of the first rank and by how far forwards of the first and gradients of the second chunk
-move from rank to rank (1 to 5 slots, with one change on the way); those of the other two come back one slot a rank.
-V-Min, V-Half and their kin are blocks of it. Everything is computed for all blocks at once.
+determined by the slots modulo six of the first rank and by how far forwards of the first and gradients of the second
+chunk move from rank to rank (1 to 5 slots, with one change on the way); those of the other two come back one slot a
+rank. V-Min, V-Half and their kin are blocks of it. Everything is computed for all blocks at once.
 """
 
 from __future__ import annotations

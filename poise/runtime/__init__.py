@@ -6,7 +6,7 @@ a stage    Stage (stage.py): a module with its open microbatches; split.py: inpu
 between    Exchange (exchange.py); Wire (wire.py): tensors from rank to rank, first in first out; share.py: copies of a
            stage, replicas of a pipeline; vocabulary.py: an output layer in shards
 measured   Recording (recording.py): when everything ran and what was held; to Costs and to a trace
-faults     Guard (guard.py): find the failed rank, tell all others; Ranks (ranks.py): processes of this machine
+faults     Guard (guard.py): find the failed rank and stop the others; Ranks (ranks.py): processes of this machine
 training   command.py: `poise train run` of a Job (job.py) by train.py; norm.py: clipping, late.py: clipping afterwards
 elsewhere  pytorch.py: the same schedule through torch.distributed.pipelining
 

@@ -99,7 +99,7 @@ def _relabelled(many: Prefixes, recorded: Prefixes, session: Rows, owner: Rows) 
         place = np.searchsorted(known, ids)
         return place + np.where(low == high, 1, 0)[place] * (copy + 1) * len(known)
 
-    output = many.output
-    if output is not None:
-        output = np.where(output >= 0, renamed(np.maximum(output, ids.min()), owner), -1)
-    return Prefixes(many.offsets, renamed(many.ids, owner[many.rows]), many.ends, output)
+    output_ids = many.output
+    if output_ids is not None:
+        output_ids = np.where(output_ids >= 0, renamed(np.maximum(output_ids, ids.min()), owner), -1)
+    return Prefixes(many.offsets, renamed(many.ids, owner[many.rows]), many.ends, output_ids)

@@ -39,7 +39,7 @@ class BatchLlm(Chunked):
     _new: dict[int, SequenceView] = field(default_factory=dict, init=False, repr=False, compare=False)
     _gone: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
     _sharing: int = field(default=0, init=False, repr=False, compare=False)
-    _told: bool = field(default=False, init=False, repr=False, compare=False)
+    _reported: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.outputs < 1:
@@ -47,7 +47,7 @@ class BatchLlm(Chunked):
 
     def waits(self, sequence: SequenceView, place: Any) -> None:
         """A request begins to wait."""
-        self._told = True
+        self._reported = True
         self._new[sequence.id] = sequence
         self._gone.discard(sequence.id)
         self._sharing += bool(sequence.request.ids)
@@ -66,7 +66,7 @@ class BatchLlm(Chunked):
 
     def _ready(self, lane: LaneView) -> Iterator[SequenceView]:
         """The waiting requests as planned."""
-        if not self._told:
+        if not self._reported:
             self._line, self._new = [], {each.id: each for each in lane.queue()}
         if self._new:
             self._take_in(list(self._new.values()))
@@ -76,7 +76,7 @@ class BatchLlm(Chunked):
     def _take_in(self, new: list[SequenceView]) -> None:
         """Place new requests; replan all where new ones share prefixes."""
         if any(each.id not in self._places for each in new):
-            if self._sharing or not self._told:
+            if self._sharing or not self._reported:
                 new += [sequence for _, sequence in self._line]
                 self._places, self._line = self._plan([each.request for each in new]), []
             else:  # each forms its own group

@@ -128,7 +128,7 @@ class Laps:
         boundary, standing = self.boundary(lane), self._standing
         for sequence in standing.arrived(lane):
             insort(self._kept[sequence.need > boundary], (self._places[sequence.id], sequence))
-        if standing.told and not standing.moving:
+        if standing.reported and not standing.moving:
             return self._kept
         short: list[Waiting] = []
         long: list[Waiting] = []

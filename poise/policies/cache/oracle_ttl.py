@@ -57,9 +57,9 @@ class OracleTtl:
         if sequence.tool == NO_TOOL or away < 0:
             self._programs.turns.complete(request.turn + 1)
             return 0
-        foretold = round(away * self._error(request.id))
+        predicted = round(away * self._error(request.id))
         reload = lane.predict((Chunk(sequence.need, 0),), NONE)
-        return foretold + 1 if foretold < self._programs.benefit(reload) else 0
+        return predicted + 1 if predicted < self._programs.benefit(reload) else 0
 
     def _error(self, request: int) -> float:
         if not self.sigma:

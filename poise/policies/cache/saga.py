@@ -105,16 +105,16 @@ class Saga:
         if sequence.tool == NO_TOOL:
             self._hold(request.session, ())
             return 0
-        told = self._tools.setdefault(sequence.tool, LogNormal())
-        told.left += 1
+        stats = self._tools.setdefault(sequence.tool, LogNormal())
+        stats.left += 1
         self._away[request.session] = sequence.tool, lane.now
         if not self.ttl:
             return 0
-        if told.back < self.cold:
+        if stats.back < self.cold:
             return ps(self.cold_ttl_s)
         used = 1 - lane.free_blocks / lane.total_blocks
         pressure = min(max((used - 0.7) / 0.2, 0.0), 1.0)
-        return ps(min(told.p95 * (1 - 0.5 * pressure), self.cap_s))
+        return ps(min(stats.p95 * (1 - 0.5 * pressure), self.cap_s))
 
     def rank(self, sequence: SequenceView, extent: int, blocks: int) -> float:
         """The negated eviction score."""
@@ -130,8 +130,8 @@ class Saga:
             return 0.0
         own = session in self._live
         others = max(self._holders.get(extent, 0) - own, 0)
-        told = self._tools.get(self._away[session][0]) if session in self._away else None
-        goes_on = 1.0 if told is None or told.left < self.cold else told.back / told.left
+        stats = self._tools.get(self._away[session][0]) if session in self._away else None
+        goes_on = 1.0 if stats is None or stats.left < self.cold else stats.back / stats.left
         return min(others + own * goes_on, 1.0)
 
     def _hold(self, session: int, ids: tuple[int, ...]) -> None:

@@ -33,6 +33,6 @@ class Noisy:
     def forecast(self, now: int, until: int, chance: Chance) -> float:
         """The true rate, with an error."""
         if self._truth is None:
-            raise PolicyError("noisy foretells from what only a simulation knows; take recent, or constant, here")
+            raise PolicyError("noisy needs arrivals that only a simulation knows; take recent, or constant, here")
         z = sqrt(-2 * log(1 - chance.draw("forecast"))) * cos(2 * pi * chance.draw("forecast angle"))
         return self._truth(now, until) * SECOND / (until - now) * exp(self.sigma * z)

@@ -23,5 +23,5 @@ class Oracle:
     def forecast(self, now: int, until: int, chance: Chance) -> float:
         """The true rate."""
         if self._truth is None:
-            raise PolicyError("oracle foretells what only a simulation knows; take recent, or constant, here")
+            raise PolicyError("oracle needs arrivals that only a simulation knows; take recent, or constant, here")
         return self._truth(now, until) * SECOND / (until - now)

@@ -42,15 +42,15 @@ def _check_unit(unit: Unit, buckets: int) -> None:
 
 def served(demand: Demand, units: Sequence[Unit]) -> list[int]:
     """The buckets with requests; CapacityError for one that no unit can serve."""
-    asked = [index for index, bucket in enumerate(demand.buckets) if bucket.rate > 0]
-    for index in asked:
+    loaded = [index for index, bucket in enumerate(demand.buckets) if bucket.rate > 0]
+    for index in loaded:
         if not any(unit.rates[index] for unit in units):
             prompt, output, rate = demand.buckets[index]
             raise CapacityError(
                 f"no unit of {', '.join(unit.name for unit in units)} meets the SLO for requests of {prompt} prompt "
                 f"and {output} output tokens ({rate:g} per second), not even alone; loosen the SLO or give larger units"
             )
-    return asked
+    return loaded
 
 
 def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:

@@ -62,7 +62,7 @@ class HashRing:
         """The replicas of `able` (ids, rising) in the order in which they are met clockwise from `spot`, each once."""
         if able[-1] >= self._replicas:
             self._grow(able[-1] + 1)
-        count, everybody = len(able), able[-1] + 1 == len(able)
+        count, whole = len(able), able[-1] + 1 == len(able)
         points = self._points
         start = bisect_left(points, spot)
         met: set[int] = set()
@@ -70,7 +70,7 @@ class HashRing:
             replica = points[index] & _REPLICA
             if replica in met:
                 continue
-            if not everybody:
+            if not whole:
                 place = bisect_left(able, replica)
                 if place == count or able[place] != replica:
                     continue

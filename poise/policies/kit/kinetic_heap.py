@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from poise.core.units import NEVER
 
-NOBODY = -1
+EMPTY = -1
 
 
 class KineticHeap:
@@ -50,7 +50,7 @@ class KineticHeap:
         """Take a value out."""
         slot = self._slots.pop(id)
         self._free.append(slot)
-        self._set(slot, NOBODY)
+        self._set(slot, EMPTY)
 
     def order(self, now: int) -> Iterator[tuple[float, int]]:
         """Values and their ids, the least first; to be left when something is added or removed."""
@@ -69,7 +69,7 @@ class KineticHeap:
 
     def _offer(self, heap: list[tuple[float, int, int]], node: int) -> None:
         slot = self._winner[node]
-        if slot != NOBODY:
+        if slot != EMPTY:
             heappush(heap, ((self._at[slot] - self._now) / self._pace[slot], self._ids[slot], node))
 
     def _grow(self, size: int) -> None:
@@ -79,9 +79,9 @@ class KineticHeap:
         self._ids += [0] * more
         self._at += [0] * more
         self._pace += [1] * more
-        leaves = self._winner[self._size :] + [NOBODY] * more
+        leaves = self._winner[self._size :] + [EMPTY] * more
         self._size = size
-        self._winner = [NOBODY] * size + leaves
+        self._winner = [EMPTY] * size + leaves
         self._until = [NEVER] * (2 * size)
         for node in range(size - 1, 0, -1):
             self._play(node)
@@ -106,7 +106,7 @@ class KineticHeap:
         until, winner = self._until, self._winner
         one, other = winner[2 * node], winner[2 * node + 1]
         ends = min(until[2 * node], until[2 * node + 1])
-        if one == NOBODY or other == NOBODY:
+        if one == EMPTY or other == EMPTY:
             one = max(one, other)
         else:
             at, pace, now = self._at, self._pace, self._now

@@ -19,19 +19,19 @@ class WaitingSet:
     """Waiting requests by whether their order can be kept.
 
     fixed: those of which the same is left to compute as long as they wait.  moving: those whose prompts the prefix
-    cache may hold more or less of, or whose KV comes from elsewhere; they are examined in each step.  told: whether
+    cache may hold more or less of, or whose KV comes from elsewhere; they are examined in each step.  reported: whether
     the engine reports waiting requests; else all are examined.
     """
 
     fixed: dict[int, SequenceView] = field(default_factory=dict)
     moving: dict[int, SequenceView] = field(default_factory=dict)
-    told: bool = False
+    reported: bool = False
     _new: dict[int, SequenceView] = field(default_factory=dict)
     _needs: list[tuple[int, int]] = field(default_factory=list)
 
     def waits(self, sequence: SequenceView) -> None:
         """A request begins to wait."""
-        self.told = True
+        self.reported = True
         self._new[sequence.id] = sequence
 
     def waited(self, sequence: SequenceView) -> bool:
@@ -59,7 +59,7 @@ class WaitingSet:
 
     def looked_at(self, lane: LaneView) -> Iterable[SequenceView]:
         """Requests to examine now: the moving ones, or all where the engine does not report waiting ones."""
-        return self.moving.values() if self.told else lane.queue()
+        return self.moving.values() if self.reported else lane.queue()
 
     def all(self, lane: LaneView) -> Iterable[SequenceView]:
         """All waiting requests, unordered."""

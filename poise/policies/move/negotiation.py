@@ -65,11 +65,11 @@ class Negotiation:
         movable = loads.movable(source)
         if not movable:
             return None
-        asked = self._ask(cluster.peers(movable[0].request, source), source)
-        shares = [loads.share[each] for each in asked]
-        if not asked or loads.share[source] <= (1 + self.slack) * sum(shares) / len(shares):
+        queried = self._ask(cluster.peers(movable[0].request, source), source)
+        shares = [loads.share[each] for each in queried]
+        if not queried or loads.share[source] <= (1 + self.slack) * sum(shares) / len(shares):
             return None
-        for target in sorted(asked, key=lambda each: (loads.share[each], each)):
+        for target in sorted(queried, key=lambda each: (loads.share[each], each)):
             flight = self._best(movable, source, target, loads, cluster)
             if flight is None:
                 continue
@@ -82,12 +82,12 @@ class Negotiation:
     def _ask(self, peers: Sequence[int], source: int) -> list[int]:
         """Some of the peers, redrawn in each round; counts the messages to query them."""
         left = list(peers)
-        asked = [
+        queried = [
             left.pop(left.index(self._chance.pick(left, f"peer {source} {turn}")))
             for turn in range(min(self.asks, len(left)))
         ]
-        self.messages += 2 * len(asked)
-        return asked
+        self.messages += 2 * len(queried)
+        return queried
 
     def _best(
         self, movable: Sequence[InFlightView], source: int, target: int, loads: Loads, cluster: ClusterView

@@ -65,7 +65,7 @@ class DeficitRoundRobin:
 
     def __post_init__(self) -> None:
         if not self.quantum > 0:
-            raise ValueError(f"quantum {self.quantum} gives nobody a turn; give weighted tokens above 0, as in 4096")
+            raise ValueError(f"quantum {self.quantum} gives no tenant a turn; give weighted tokens above 0, as in 4096")
         if self.input_weight < 0 or self.output_weight < 0:
             raise ValueError("input_weight and output_weight must not be negative; give 0 or more")
         check_weights(self.weights)

@@ -111,10 +111,10 @@ class Apex:
                 raise UserError(
                     f"unit {unit.name}: its {self.objective} is unsaid; apex needs one above 0 of each unit"
                 )
-        asked = served(demand, units)
+        loaded = served(demand, units)
         able = [
             index for index, unit in enumerate(units)
-            if all(unit.rates[bucket] >= demand.buckets[bucket].rate for bucket in asked)
+            if all(unit.rates[bucket] >= demand.buckets[bucket].rate for bucket in loaded)
         ]  # fmt: skip
         if not able:
             raise CapacityError(f"none of {len(units)} plans carries {demand.rate:g} requests per second; add devices")
@@ -122,7 +122,7 @@ class Apex:
         counts = [int(index == best) for index in range(len(units))]
         if any(taken(counts, units).get(device, 0) > most for device, most in available.items()):
             raise CapacityError(short(counts, units, available, "apex's plan"))
-        shares = tuple(Share(bucket, best, demand.buckets[bucket].rate) for bucket in asked)
+        shares = tuple(Share(bucket, best, demand.buckets[bucket].rate) for bucket in loaded)
         price = units[best].price
         return Placement(tuple(counts), shares, tuple(map(float, counts)), price, price)
 

@@ -34,7 +34,7 @@ class Noisy:
     def predict(self, request: RequestView, chance: Chance) -> int:
         """The request's true output tokens, with an error."""
         if self._truth is None:
-            raise PolicyError("noisy foretells from what only a simulation knows; take history, or constant, here")
+            raise PolicyError("noisy needs lengths that only a simulation knows; take history, or constant, here")
         z = sqrt(-2 * log(1 - chance.draw("foretelling"))) * cos(2 * pi * chance.draw("foretelling angle"))
         guess = max(round(self._truth(request.id) * exp(self.sigma * z)), 1)
         return min(guess, request.max_tokens or guess)

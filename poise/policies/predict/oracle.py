@@ -23,7 +23,7 @@ class Oracle:
     def predict(self, request: RequestView, chance: Chance) -> int:
         """The request's true output tokens."""
         if self._truth is None:
-            raise PolicyError("oracle foretells what only a simulation knows; take history, or constant, here")
+            raise PolicyError("oracle needs lengths that only a simulation knows; take history, or constant, here")
         return self._truth(request.id)
 
     def learn(self, request: RequestView, output_tokens: int) -> None:

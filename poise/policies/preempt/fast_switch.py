@@ -61,7 +61,7 @@ class FastSwitch:
         if self.pattern not in get_args(Pattern):
             raise ValueError(f"pattern {self.pattern!r} is none; give {' or '.join(get_args(Pattern))}")
         if not 0 <= self.stay < 1:
-            raise ValueError(f"stay {self.stay}: nobody keeps a priority for ever; give 0 up to below 1")
+            raise ValueError(f"stay {self.stay} must be a probability below 1; give 0 up to below 1")
         if self.run_blocks < 1:
             raise ValueError(f"run_blocks {self.run_blocks}: a copy takes a block at least; give 1 or more")
         self.swapping = Swapping(self.run_blocks, self.beside, self.keeps)

@@ -45,7 +45,7 @@ class Pull:
 
     def __post_init__(self) -> None:
         if self.slots < 1:
-            raise ValueError(f"slots {self.slots} would hold everybody for ever; give 1 or more")
+            raise ValueError(f"slots {self.slots} would hold every request forever; give 1 or more")
         if self.scenario not in _SCENARIOS:
             raise ValueError(f"scenario {self.scenario!r} names no group; give one of {', '.join(_SCENARIOS)}")
 

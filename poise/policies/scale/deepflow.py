@@ -42,14 +42,14 @@ class Deepflow:
     _needed: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
     _lately: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
     _rises: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _came: Lately = field(default_factory=lambda: Lately(0), init=False, repr=False, compare=False)
+    _arrivals: Lately = field(default_factory=lambda: Lately(0), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if min(self.target, self.keep_s, self.memory_s, self.period_s) <= 0:
             raise ValueError("target, keep_s, memory_s and period_s are above 0")
         if not 0 <= self.warm_least <= self.warm_most:
             raise ValueError("0 ≤ warm_least ≤ warm_most")
-        self._came = Lately(ps(self.keep_s))
+        self._arrivals = Lately(ps(self.keep_s))
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -59,12 +59,12 @@ class Deepflow:
     def observe(self, event: Event) -> None:
         """Count arrivals."""
         if type(event) is Arrived and not event.attempt:
-            self._came.add(event.at, 1)
+            self._arrivals.add(event.at, 1)
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
         """A target for each pool."""
-        self._came.trim(cluster.now)
-        rate = len(self._came) * SECOND / (min(ps(self.keep_s), cluster.now) or 1)
+        self._arrivals.trim(cluster.now)
+        rate = len(self._arrivals) * SECOND / (min(ps(self.keep_s), cluster.now) or 1)
         more = max(cluster.rate / rate, 1.0) if cluster.rate >= 0 and rate else 1.0
         return [self._wish(cluster, number, pool, more) for number, pool in enumerate(cluster.pools)]
 

@@ -113,14 +113,14 @@ class PdServe:
             groups.setdefault(pool.group, []).extend(pool.serving)
             wanted[pool.group] = wanted.get(pool.group, 0) + pool.wanted
         self._sort(groups)
-        told: list[Convert] = []
+        changes: list[Convert] = []
         for group, serving in groups.items():
             if len(serving) < wanted[group]:  # a conversion is under way: measurements are transient
                 self._windows.pop(group, None)
                 self._best.pop(group, None)
             else:
-                told += self._judge(group, serving, cluster)
-        return told
+                changes += self._judge(group, serving, cluster)
+        return changes
 
     def _sort(self, groups: dict[int, list[int]]) -> None:
         """Count those that ended to their groups."""
