@@ -1,6 +1,7 @@
 # Everything a fresh machine needs is Python 3.11+ and make.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TRACE ?=
 DEMO_OUT ?= demo-out
 SEED ?= $(shell date +%s)
@@ -12,22 +13,30 @@ help:
 	@echo "make demo-live  a gateway before four emulated engines, a minute of traffic, its page"
 	@echo "make test       the tests (5 minutes on two cores); make test-slow runs the long ones"
 	@echo "make explore    the properties on examples that no run has seen; SEED=NUMBER repeats a run"
-	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment"
+	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment of the tests"
 	@echo "make compile    the same simulator at twice the speed, with a C compiler; make uncompile undoes it"
 
 venv: .venv/ready
 
-.venv/ready: requirements.txt pyproject.toml
+.venv/base: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Poise needs Python 3.11 or newer; set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
-	@touch .venv/ready
+	$(PIP) -r requirements.txt
+	$(PIP) --no-build-isolation --no-deps -e .
+	@touch $@
 
-demo: venv
+.venv/live: .venv/base requirements-live.txt
+	$(PIP) -r requirements-live.txt
+	@touch $@
+
+.venv/ready: .venv/base requirements-test.txt requirements-live.txt
+	$(PIP) -r requirements-test.txt
+	@touch $@ .venv/live
+
+demo: .venv/base
 	@$(BIN)/poise demo --out $(DEMO_OUT) $(if $(TRACE),--trace $(TRACE))
 
-demo-live: venv
+demo-live: .venv/live
 	@$(BIN)/poise demo-live --out demo-live-out
 
 test: venv
@@ -43,7 +52,7 @@ explore: venv
 lint: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-bench: venv
+bench: .venv/base
 	$(BIN)/python bench/simulate.py
 
 compile: venv

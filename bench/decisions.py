@@ -4,17 +4,23 @@ Every request arrives, is routed, has its first token and ends, some 20 a replic
 all that the control side does in a simulation, and in a gateway, without the engines. Prompts without identity, and
 those of Mooncake's conversation trace (POISE_DATA, default ../shared/data), whose prefixes are looked up and noted.
 
-    python bench/decisions.py [router …]
+    python bench/decisions.py [router …] [--repeat N] [--against DIR]
+
+With `--against` the same script of another checkout is measured beside it, router by router, each in a process of its
+own; the figures are medians of N rounds. It prints CPU rates and asserts nothing about them.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import poise as ps
 from poise.core.action import Dispatch
@@ -30,6 +36,9 @@ from poise.sim.arrivals import Arrivals
 
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[1] / "../shared/data"))
 TRACE = DATA / "mooncake" / "conversation_trace.jsonl.gz"
+ROOT = Path(__file__).resolve().parents[1]
+BUSY = 1.5
+"""Load average above which other jobs took part."""
 REPLICAS, PREFILLING, IN_FLIGHT, REQUESTS, RATE = 80, 60, 1600, 30_000, 480
 
 
@@ -74,14 +83,59 @@ def rate(router: str, requests: list[RequestView]) -> float:
     return len(requests) / (time.process_time() - began)
 
 
-def main(routers: list[str]) -> None:
+def here(routers: list[str]) -> None:
     """A line for each router."""
     loads = {"no identity": list(plain()), "Mooncake": list(mooncake()) if TRACE.exists() else []}
     print("requests per CPU second      " + "".join(f"{name:>14}" for name in loads))
     for router in routers:
-        told = [f"{rate(router, requests):14,.0f}" if requests else f"{'-':>14}" for requests in loads.values()]
-        print(f"{router:29}" + "".join(told), flush=True)
+        rates = [f"{rate(router, requests):14,.0f}" if requests else f"{'-':>14}" for requests in loads.values()]
+        print(f"{router:29}" + "".join(rates), flush=True)
+
+
+def beside(routers: list[str], other: Path, repeat: int) -> None:
+    """Both checkouts in turn, so that noise meets both; a line for each router with their ratio."""
+    loads = [os.getloadavg()[0]]
+    heads = "".join(f"{load:>13}{'there':>10}{'ratio':>7}" for load in ("no identity", "Mooncake"))
+    print(f"{'requests per CPU second':26}{heads}")
+    for router in routers:
+        rounds = [[measured(root, router) for root in (ROOT, other)] for _ in range(repeat)]
+        line = f"{router:26}"
+        for load in range(2):
+            ours, theirs = ([each[side][load] for each in rounds if each[side]] for side in range(2))
+            if not all((ours, theirs)) or None in (*ours, *theirs):
+                line += f"{'-':>13}{'-':>10}{'-':>7}"
+                continue
+            line += f"{median(ours):13,.0f}{median(theirs):10,.0f}{median(ours) / median(theirs):7.2f}"
+        print(line, flush=True)
+        loads.append(os.getloadavg()[0])
+    busy = ": BUSY, no figures" if max(loads) > BUSY else ""
+    print(f"load average {min(loads):.1f} to {max(loads):.1f}{busy}, medians of {repeat}")
+
+
+def measured(root: Path, router: str) -> list[float | None]:
+    """The rates that the script of a checkout prints for a router; none where it has no such router."""
+    command = [sys.executable, str(root / "bench" / "decisions.py"), router]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)}, cwd=root
+    )
+    if done.returncode:
+        return []
+    return [None if each == "-" else float(each.replace(",", "")) for each in done.stdout.split("\n")[1].split()[1:]]
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description="What a decision costs, by router.")
+    parser.add_argument("routers", nargs="*", metavar="router", help="names, as in `poise policies` (default: all)")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds with --against, for medians")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="measure the script of another checkout beside it")
+    given = parser.parse_args()
+    routers = given.routers or names("router")
+    if given.against is None:
+        here(routers)
+    else:
+        beside(routers, given.against.resolve(), given.repeat)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or names("router"))
+    main()

@@ -150,6 +150,16 @@ def test_blame_is_told_where_it_is_asked_for(scenario: Path, capsys: pytest.Capt
     assert _timeless(asked) == _timeless(plain)
 
 
+def test_a_run_does_not_replace_a_comparisons_report(
+    scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study" / "cells").mkdir(parents=True)
+    (tmp_path / "study" / "report.html").write_text("a comparison's")
+    assert main(["simulate", str(scenario), "--out", str(tmp_path / "study")]) == 2
+    assert "has a comparison, whose report a run would replace; give another folder" in capsys.readouterr().err
+    assert (tmp_path / "study" / "report.html").read_text() == "a comparison's"
+
+
 def test_out_changes_no_figure(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "--quiet"]) == 0
     told = json.loads(Path("out/result.json").read_text())

@@ -39,7 +39,7 @@ MAY: dict[str, set[str]] = {
 }
 """For each room, the rooms that it may import besides itself: each step those below it, never its neighbours."""
 
-HEAVY = {"torch", "ortools", "numpy", "scipy", "polars", "pydantic", "rich", "plotly", "ruamel", "typer", "msgspec"}
+HEAVY = {"torch", "ortools", "numpy", "highspy", "polars", "pydantic", "rich", "plotly", "ruamel", "typer", "msgspec"}
 
 
 class Import(NamedTuple):
@@ -120,7 +120,7 @@ def test_core_needs_only_the_standard_library() -> None:
 
 
 def test_policies_need_only_core_and_numbers() -> None:
-    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy", "scipy"}
+    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy", "highspy"}
     wrong = [each for each in _all() if each.room == "policies" and each.brings not in known]
     assert not wrong
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import poise as ps
 from poise.cli import main
+from poise.core.errors import ScenarioError
 
 GOOD = """\
 model: poise/tiny
@@ -80,6 +82,15 @@ def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[s
 def test_more_seeds_than_any_run_takes(scenario: Path, capsys: pytest.CaptureFixture[str], seeds: int) -> None:
     said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
     assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in said
+
+
+@pytest.mark.parametrize("replicas", [100_001, 100_000_000])
+def test_more_replicas_than_memory_holds(scenario: Path, capsys: pytest.CaptureFixture[str], replicas: int) -> None:
+    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"cluster.pools.0.replicas={replicas}")
+    assert "cluster.pools.0.replicas" in said
+    assert f"{replicas:,} replicas with the pools before it are more than the 100,000 that a cluster may have" in said
+    with pytest.raises(ScenarioError, match="are more than the 100,000 of a cluster; give fewer"):
+        ps.Cluster.of("H100", count=replicas).replicas(replicas, model="llama-3.1-8b")
 
 
 def test_a_home_folder_of_nobody(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -629,7 +640,13 @@ TRACES = [
         ["line 3", "prompt_tokens is", "skip_bad: true (--skip-bad)"],
     ),
     ("arrival_s,prompt_tokens,output_tokens\n0,10,5\nx,3,5\n", ["line 3", "arrival_s is 'x'"]),
-    ("arrival_s,prompt\n0,10\n", ["found the columns arrival_s, prompt", "output_tokens"]),
+    (
+        "arrival_s,prompt\n0,10\n",
+        [
+            "no column for prompt_tokens (tokens), output_tokens (tokens) among arrival_s, prompt",
+            "prompt_tokens: prompt",
+        ],
+    ),
     ("arrival_s,prompt_tokens,output_tokens\n", ["no rows"]),
     ("", ["the file is empty"]),
     (

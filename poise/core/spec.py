@@ -225,6 +225,10 @@ class FaultRate:
     devices: int = 1
 
 
+MOST_REPLICAS = 100_000
+"""Replicas of a cluster at most, so that a slip of zeros is an error and does not fill memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Pools of replicas, numbered densely in order, and what joins them.

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic
 
 from poise.core.errors import PoiseError, UserError
+from poise.core.extras import install
 from poise.experiment.workers import LOST, Do, Done, Task
 
 AHEAD = 2
@@ -86,7 +87,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         import ray as found
     except ImportError:
-        raise UserError("--ray: Ray is not installed; install it with `pip install poise[ray]`") from None
+        raise UserError(f"--ray: Ray is not installed; {install('ray')}") from None
     ray: Any = found
     if ray.is_initialized():
         yield ray

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poise.core.errors import ScheduleError
+from poise.core.extras import install
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.scheduling_problem import SchedulingProblem
 
@@ -58,7 +59,7 @@ def cp_model() -> Any:
         from ortools.sat.python import cp_model as found
     except ImportError:
         raise ScheduleError(
-            "zb_exact: needs OR-Tools, which is not here; pip install 'poise[train]', or choose poise or zb_auto"
+            f"zb_exact: needs OR-Tools, which is not installed; {install('train')}, or choose poise or zb_auto"
         ) from None
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
@@ -18,11 +18,13 @@ from poise.plan.fleet import Fleet
 from poise.plan.goal import PARTS, Goal
 from poise.report.blocks import bins_of
 from poise.report.bootstrap import Floats, Path, Sample, interval, settle
+from poise.report.intervals import TOO_SHORT, Interval, over_seeds
 from poise.report.latency import column, counted, durations
 from poise.report.metrics import measure, met
 from poise.report.programs import spans
 from poise.report.rates import best, works
-from poise.report.seeds import half_width, mean
+from poise.report.seeds import CONFIDENCE, mean
+from poise.report.shares import independent, score
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
 from poise.sim.terms import Stopping
@@ -117,7 +119,7 @@ class Bench:
         return Trial(
             fleet=fleet,
             attainment=mean(shares),
-            spread=half_width(shares) if len(shares) > 1 else _by_blocks(runs[0], self.slo, warmup),
+            spread=_spread(runs, shares, self.slo, warmup),
             ttft_s=_plus(_within(runs, "ttft", self.goal.attainment, warmup), self.front_s),
             tpot_s=_within(runs, "tpot", self.goal.attainment, warmup),
             e2e_s=_plus(_within(runs, "e2e", self.goal.attainment, warmup), self.front_s),
@@ -167,13 +169,23 @@ def _share(run: Run, slo: Slo, warmup_s: float) -> float:
     return float(met(run, slo, warmup_s).sum()) / arrived if arrived else 0.0
 
 
-def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> float | None:
-    """Half the 95 % interval of that share, from blocks of the run's time; None where the run is too short to say."""
+def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: float) -> float | None:
+    """Half the 95 % interval of the mean share, over stretches or over one run's time; None where it is too short.
+
+    It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
+    """
+    found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
+    size = sum(min(independent(run, warmup_s), float(counted(run, warmup_s).sum())) for run in runs)
+    return score(replace(found, value=mean(shares)), [mean(shares)], max(size, 1.0), CONFIDENCE).half
+
+
+def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
+    """The interval of the share of one run, from blocks of its time, which says so where the run is too short."""
     arrived_at = column(run.records.arrived_at)
     counts = counted(run, warmup_s)
     bins = bins_of(arrived_at[counts], ps(warmup_s))
     if bins is None:
-        return None
+        return Interval(0.0, None, TOO_SHORT)
     where = bins.of(arrived_at)
     good = np.bincount(where[met(run, slo, warmup_s)], minlength=bins.count)
     asked = np.bincount(where[counts], minlength=bins.count)
@@ -182,7 +194,7 @@ def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> float | None:
         return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ asked, 1))}
 
     spread = settle(evaluate, bins.count).get(_ATTAINMENT)
-    return interval(0.0, spread).half
+    return interval(0.0, spread)
 
 
 def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> float | None:

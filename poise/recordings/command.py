@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import ScenarioError, UserError
 from poise.core.plugin_path import reach
 from poise.core.slot import SCENARIO
+from poise.core.spec import MOST_REPLICAS
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
 from poise.experiment.progress import Bars
 from poise.live.parts import read_recording
@@ -157,8 +158,10 @@ def _asked(options: RecordingOptions) -> WhatIfQuestion:
 
     if not options.routers and not options.policies and options.replicas is None:
         raise UserError("nothing is asked; give --router NAME, --policies SLOT=NAME or --replicas N")
-    if options.replicas is not None and options.replicas < 1:
-        raise UserError(f"--replicas {options.replicas}: must be at least 1; give how many engines there would be")
+    if options.replicas is not None and not 1 <= options.replicas <= MOST_REPLICAS:
+        raise UserError(
+            f"--replicas {options.replicas}: must be from 1 to {MOST_REPLICAS:,}; give how many engines there would be"
+        )
     reach(Path.cwd())
     others = dict(map(_other, options.policies))
     if len(others) < len(options.policies):

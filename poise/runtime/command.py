@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poise.core.errors import RankError, UserError
+from poise.core.extras import install
 from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
 from poise.runtime.size import Size
 
@@ -66,7 +67,7 @@ def run(options: RunOptions) -> None:
         processes if world is not None else options.ranks and options.ranks * options.replicas * options.tensor
     )
     if importlib.util.find_spec("torch") is None:
-        raise UserError("training needs PyTorch: pip install 'poise[torch]'")
+        raise UserError(f"training needs PyTorch; {install('torch')}")
     _writable(job)
     if job.resume:
         from poise.runtime.checkpoint import latest

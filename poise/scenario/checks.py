@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from poise.core.errors import UserError
+from poise.core.spec import MOST_REPLICAS
 from poise.policies.find import find
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.hazards import TIMED
@@ -27,6 +28,7 @@ def check(scenario: Scenario, places: Places) -> None:
     _engine(scenario.engine, ("engine",), places)
     for at, pool in enumerate(scenario.cluster.pools):
         _pool(scenario, pool, ("cluster", "pools", at), places)
+    _size(scenario, places)
     _roles(scenario, places)
     _faults(scenario, places)
     _scaling(scenario, places)
@@ -128,6 +130,20 @@ def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> 
     if pool.price is not None and pool.price_basis is not None:
         raise places.error((*path, "price_basis"), "stands beside price; give one or the other")
     _engine(engine_of(scenario, pool), (*path, "engine"), places)
+
+
+def _size(scenario: Scenario, places: Places) -> None:
+    """No more replicas than a cluster may have, over all pools."""
+    total = 0
+    for at, pool in enumerate(scenario.cluster.pools):
+        field = "max_replicas" if (pool.max_replicas or 0) > pool.replicas else "replicas"
+        total += max(pool.replicas, pool.max_replicas or 0)
+        if total > MOST_REPLICAS:
+            raise places.error(
+                ("cluster", "pools", at, field),
+                f"{total:,} replicas with the pools before it are more than the {MOST_REPLICAS:,} that a cluster may "
+                "have; give fewer",
+            )
 
 
 def engine_of(scenario: Scenario, pool: PoolSection) -> EngineSection:

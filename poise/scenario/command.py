@@ -88,6 +88,10 @@ def _check_places(options: SimulateOptions) -> None:
         check_writable(Path(options.json), "--json")
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
+        if (options.out / "cells").is_dir():
+            raise UserError(
+                f"--out {options.out}: has a comparison, whose report a run would replace; give another folder"
+            )
     if options.trace_events is not None:
         check_writable(options.trace_events, "--trace-events")
 

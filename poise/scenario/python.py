@@ -12,7 +12,7 @@ from poise.core.errors import ScenarioError, UserError
 from poise.core.model import Model
 from poise.core.records.records import Run
 from poise.core.records.trace import Trace
-from poise.core.spec import Belief, Device, Pool, Slo
+from poise.core.spec import MOST_REPLICAS, Belief, Device, Pool, Slo
 from poise.core.spec import Cluster as CoreCluster
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class Machines:
         pool = Pool(models(model) if isinstance(model, str) else model, self.device, replicas, **options)
         if replicas < 1 or pool.devices < 1:
             raise ScenarioError(f"replicas = {replicas} of {pool.devices} devices each; give 1 or more of both")
+        if replicas > MOST_REPLICAS:
+            raise ScenarioError(f"replicas = {replicas} are more than the {MOST_REPLICAS:,} of a cluster; give fewer")
         needed = replicas * pool.devices
         if needed > self.count:
             raise ScenarioError(

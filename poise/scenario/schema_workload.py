@@ -24,7 +24,7 @@ SOURCES = (
 )
 """The keys of which `workload` has exactly one."""
 
-TRACE_ONLY = ("format", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
+TRACE_ONLY = ("format", "columns", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
 """The keys that only a trace takes; `skip_bad` and `ignore_model` also concern what other sources read."""
 
 
@@ -203,7 +203,10 @@ class SessionsSection(Section):
     max_context: Whole | None = Field(default=None, ge=1, description="the tokens after which a session ends")
 
 
-Formats = Literal["auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions", "agent_steps"]
+Formats = Literal[
+    "auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions", "agent_steps", "litellm",
+    "langfuse", "openai",
+]  # fmt: skip
 
 
 class RecordedSessionsSection(Section):
@@ -214,6 +217,9 @@ class RecordedSessionsSection(Section):
         default=None, description="the seconds between an answer and the next request, null for the recorded ones"
     )
     format: Formats = Field(default="auto", description="the format of the trace")
+    columns: dict[str, str] = Field(
+        default={}, description="which columns hold which fields, as in {arrival_s: created at}"
+    )
     limit: Whole | None = Field(default=None, ge=1, description="how many rows to read at most")
     block_tokens: Whole | None = Field(
         default=None, ge=1, description="the prompt tokens that one of hash_ids covers, null for the format's own"
@@ -281,6 +287,9 @@ class WorkloadSection(Section):
     all_at_once: AllAtOnceSection | None = Field(default=None, description="a mapping, as in {requests: 10000}")
 
     format: Formats = Field(default="auto", description="the format of the trace")
+    columns: dict[str, str] = Field(
+        default={}, description="which columns hold which fields, as in {arrival_s: created at}"
+    )
     limit: Whole | None = Field(default=None, ge=1, description="how many rows to read at most")
     skip_bad: bool = Field(default=False, description="whether bad rows are counted and passed over")
     block_tokens: Whole | None = Field(

@@ -171,7 +171,7 @@ class Traffic:
         from poise.workload import read
 
         file = self.loaded.file(section.trace or "", ("workload", *path))
-        given = {"format": section.format, "limit": section.limit, "block_tokens": section.block_tokens}
+        given = {name: getattr(section, name) for name in ("format", "columns", "limit", "block_tokens")}
         workload: Workload = self._read(path, read, file, **given)
         workload.source["sha256"] = _digest(file)
         if self.loaded.scenario.workload.ignore_model:

@@ -33,6 +33,6 @@ def test_a_cluster_finds_the_same_fleet() -> None:
 def test_where_there_is_no_cluster_it_is_said_at_once(address: str) -> None:
     bench = a_bench()
     where = space(pools(1), bench.demand, bench.goal, COST, split=False, mix=False)
-    said = "no cluster answers" if INSTALLED else "pip install poise"
+    said = "no cluster answers" if INSTALLED else "-m pip install"
     with pytest.raises(UserError, match=said):
         search(where, bench, Limits(bench.goal), workers=Workers(ray=address))

@@ -45,6 +45,16 @@ def test_what_the_server_adds_before_the_first_token_counts() -> None:
     assert late.tpot_s == plain.tpot_s and late.attainment <= plain.attainment
 
 
+@pytest.mark.parametrize("stretches", [1, 3])
+def test_a_share_of_all_is_not_certain(stretches: int) -> None:
+    bench = a_bench(a_demand(rate=4.0), a_goal())
+    fleet = Fleet((replace(pools()[0], replicas=8),))
+    trial = bench.trial(fleet, bench.demand.stretches * stretches)
+    arrivals = stretches * len(bench.demand.stretches[0])
+    assert trial.attainment == 1.0 and trial.spread is not None
+    assert trial.spread >= 1.96**2 / arrivals  # the score interval of so many independent requests, at least
+
+
 def test_the_name_of_a_fleet_says_what_it_is() -> None:
     pool = replace(pools()[0], replicas=2, tensor=4, weights="fp8", role="decode", kv="fp8", data=2, expert=8)
     assert unit_name(pool) == "H100-SXM-80GB tp4 dp2 ep8 fp8 kv-fp8 decode"

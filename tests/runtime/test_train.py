@@ -206,4 +206,4 @@ def test_without_pytorch_the_cure_is_said(text: Path, tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "training needs PyTorch: pip install 'poise[torch]'" in done.stderr
+    assert '-m pip install "poise[torch]"' in done.stderr

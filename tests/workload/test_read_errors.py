@@ -135,11 +135,15 @@ WHOLE_FILES: dict[str, tuple[str, bytes | str, str]] = {
     "empty list": ("t.json", "[]", "no rows"),
     "unknown ending": ("t.xlsx", HEAD, "unknown ending '.xlsx'; rename or convert it to one of .csv"),
     "no ending": ("trace", HEAD, "unknown ending ''"),
-    "unknown columns": ("t.csv", "when,what\n1,2\n", "found the columns what, when, but none for arrival_s"),
+    "unknown columns": (
+        "t.csv",
+        "when,what\n1,2\n",
+        "no column for arrival_s (seconds from the start), prompt_tokens (tokens)",
+    ),
     "one column lacking": (
         "t.csv",
         "arrival_s,prompt_tokens\n1,2\n",
-        "but none for output_tokens (tokens): output_tokens or",
+        "no column for output_tokens (tokens) among",
     ),
     "not text": ("t.csv", HEAD.encode() + b"1,\xff\xfe,3\n", "line 3: not UTF-8 text"),
     "cut gzip": ("t.csv.gz", gzip.compress(HEAD.encode() * 50)[:-20], "the gzip stream is broken"),
@@ -181,7 +185,10 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         read(path, limit=0)
     with pytest.raises(ScenarioError, match="block_tokens is 0"):
         read(path, block_tokens=0)
-    with pytest.raises(TraceError, match=r"none for arrival_s .*: timestamp; prompt_tokens .*: input_length;"):
+    with pytest.raises(
+        TraceError,
+        match=r"no column for arrival_s .timestamp., prompt_tokens .input_length., .* in format mooncake among",
+    ):
         read(path, format="mooncake")
 
 
@@ -216,7 +223,7 @@ def test_bad_lengths_alone(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="line 3: output_tokens is 'x'"):
         read_lengths(path)
     assert read_lengths(path, skip_bad=True).prompt.tolist() == [5]
-    with pytest.raises(TraceError, match="none for output_tokens"):
+    with pytest.raises(TraceError, match="no column for output_tokens"):
         read_lengths(put(tmp_path, "u.csv", "prompt_tokens\n5\n"))
 
 

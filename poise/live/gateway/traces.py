@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from poise.core.errors import UserError
+from poise.core.extras import install
 from poise.core.units import SECOND
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.proxied_request import ProxiedRequest
@@ -187,5 +188,5 @@ def _module(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise UserError(
-            f"traces need OpenTelemetry's SDK, which is not installed ({name}); run pip install 'poise[otel]'"
+            f"traces need OpenTelemetry's SDK, which is not installed ({name}); {install('otel')}"
         ) from None

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.core.extras import install
 from poise.live.gateway.gateway import Gateway
 from poise.live.integrations.ext_proc_request import ExtProcRequest, Picked
 from poise.live.integrations.stream import CUT, Stream, read_request
@@ -26,7 +27,7 @@ from poise.live.integrations.stream import CUT, Stream, read_request
 try:
     import grpc
 except ModuleNotFoundError as error:
-    raise UserError(f"the Envoy front needs {error.name}; pip install 'poise[envoy]'") from None
+    raise UserError(f"the Envoy integration needs {error.name}; {install('envoy')}") from None
 
 log = logging.getLogger("poise.fronts")
 

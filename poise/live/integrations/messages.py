@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from poise.core.errors import UserError
+from poise.core.extras import install
 
 try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 except ModuleNotFoundError:
-    raise UserError("the Envoy front needs protobuf; pip install 'poise[envoy]'") from None
+    raise UserError(f"the Envoy integration needs protobuf; {install('envoy')}") from None
 
 STRUCT: Final = "Struct"
 MAP: Final = "map<string, Struct>"

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from poise.core.control.control import Control
 from poise.core.errors import UserError
+from poise.core.extras import install
 from poise.core.units import SECOND
 from poise.live.clock import now
 from poise.live.integrations.delegated import DelegatedRequest, Replicas, asked_of
@@ -22,7 +23,7 @@ try:
     from ray.serve.exceptions import BackPressureError
     from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 except ModuleNotFoundError as error:
-    raise UserError(f"the Ray front needs {error.name}; pip install 'poise[ray]'") from None
+    raise UserError(f"the Ray integration needs {error.name}; {install('ray')}") from None
 
 GRACE_S: Final = 1.0
 """For so long after a call's end it may yet be told that a replica had taken it: both come from threads of Ray's."""

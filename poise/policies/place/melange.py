@@ -27,9 +27,6 @@ from poise.policies.kit.demand_checks import UNLIMITED, check, served, short
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INFEASIBLE = 2
-"""The status of scipy's `milp` where the constraints leave nothing."""
-
 
 class Way(NamedTuple):
     """One unknown of the program: how many slices of a bucket go to a unit, and what one loads it by."""
@@ -109,21 +106,40 @@ class Program:
         return sum(count * unit.price for count, unit in zip(counts, self.units, strict=True))
 
     def _run(self, *, whole: bool, gap: float) -> list[float] | None:
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("mip_rel_gap", gap)
+        solver.passModel(self._model(whole))
+        solver.run()
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise PolicyError(f"melange: HiGHS found no answer ({solver.modelStatusToString(status)})")
+        return list(solver.getSolution().col_value)
+
+    def _model(self, whole: bool) -> Any:
+        """The program as HiGHS takes it, prices as parts of the highest; whole: in integers."""
+        import highspy
         import numpy as np
-        from scipy.optimize import Bounds, LinearConstraint, milp
 
         price = np.array([0.0] * len(self.ways) + [unit.price for unit in self.units])
-        most = np.array([float(self.slices)] * len(self.ways) + [np.inf] * len(self.units))
         rows, low, high = self._rows()
-        found = milp(
-            price / price.max(), bounds=Bounds(0.0, most), constraints=LinearConstraint(rows, low, high),
-            integrality=np.full(len(price), int(whole)), options={"mip_rel_gap": gap},
-        )  # fmt: skip
-        if found.status == INFEASIBLE:
-            return None
-        if found.x is None:
-            raise PolicyError(f"melange: HiGHS found no answer ({found.message})")
-        return [float(value) for value in found.x]
+        model = highspy.HighsLp()
+        model.num_row_, model.num_col_ = rows.shape
+        model.col_cost_ = price / price.max()
+        model.col_lower_ = np.zeros(len(price))
+        model.col_upper_ = np.array([float(self.slices)] * len(self.ways) + [np.inf] * len(self.units))
+        model.row_lower_, model.row_upper_ = np.array(low), np.array(high)
+        row, column = rows.nonzero()
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.concatenate(([0], np.cumsum(np.count_nonzero(rows, axis=1))))
+        model.a_matrix_.index_, model.a_matrix_.value_ = column, rows[row, column]
+        if whole:
+            model.integrality_ = [highspy.HighsVarType.kInteger] * len(price)
+        return model
 
     def _rows(self) -> tuple[NDArray[Any], list[float], list[float]]:
         """Every slice goes somewhere; no unit is overloaded; no device is taken more often than there are."""

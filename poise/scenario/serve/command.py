@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
+from poise.core.extras import install
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
@@ -106,7 +107,7 @@ def need_live(command: str) -> None:
     """UserError if a library of the extra `live` is missing."""
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"{command}: needs {', '.join(missing)}; install them with pip install 'poise[live]'")
+        raise UserError(f"{command}: needs {', '.join(missing)}; {install('live')}")
 
 
 def in_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -10,6 +10,7 @@ counts.py (profiles).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,12 @@ from poise.workload.readers.build import build, lengths
 from poise.workload.readers.burstgpt import BURSTGPT
 from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
 from poise.workload.readers.counts import read_profile
-from poise.workload.readers.format import FIELDS, NEEDED, Format, Source
+from poise.workload.readers.exports import LANGFUSE, LITELLM, OPENAI
+from poise.workload.readers.format import NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
 from poise.workload.readers.mooncake import MOONCAKE
+from poise.workload.readers.named import lacking, named
 from poise.workload.readers.raw import Raw, load
 from poise.workload.readers.text2sql import AGENT_STEPS
 from poise.workload.table import Workload
@@ -35,7 +38,19 @@ from poise.workload.table import Workload
 __all__ = ["FORMATS", "read", "read_clients", "read_lengths", "read_profile"]
 
 FORMATS = {
-    each.name: each for each in (AZURE, BURSTGPT, MOONCAKE, AGENT_PREFIXES, AGENT_SESSIONS, AGENT_STEPS, GENERIC)
+    each.name: each
+    for each in (
+        AZURE,
+        BURSTGPT,
+        MOONCAKE,
+        AGENT_PREFIXES,
+        AGENT_SESSIONS,
+        AGENT_STEPS,
+        LITELLM,
+        LANGFUSE,
+        OPENAI,
+        GENERIC,
+    )
 }
 """Known formats by name, in the order in which they are tried; the last one takes what is left."""
 
@@ -54,17 +69,19 @@ def read(
     skip_bad: bool = False,
     block_tokens: int | None = None,
     limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Workload:
     """Return the trace in `path`: CSV, JSON Lines, JSON or Parquet, text gzipped, in zstd or plain, by content.
 
     format: `auto` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`, instead of
     raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the format's own,
-    512 or 128).  limit: read only the first `limit` rows of the file. Rows are sorted by arrival; `source` records how
-    many moved.
+    512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which fields, where
+    their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"}; the format
+    finds the others. Rows are sorted by arrival; `source` records how many moved.
     """
-    chosen, raw, fields = _open(Path(path), format, limit)
-    lacking = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
-    _demand(raw, chosen, lacking)
+    chosen, raw, fields = _open(Path(path), format, limit, columns)
+    missing = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
+    _demand(raw, chosen, missing)
     block_tokens = chosen.block_tokens if block_tokens is None else count("block_tokens", block_tokens)
     workload = build(raw, fields, skip_bad=skip_bad, block_tokens=block_tokens)
     workload.source |= {"kind": "trace", "format": chosen.name}
@@ -76,10 +93,15 @@ def read(
 
 
 def read_lengths(
-    path: str | os.PathLike[str], *, format: str = "auto", skip_bad: bool = False, limit: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    skip_bad: bool = False,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Pairs:
     """Return only the prompt and output lengths in `path`, for generated arrivals: `poisson(rate, lengths=…)`."""
-    chosen, raw, fields = _open(Path(path), format, limit)
+    chosen, raw, fields = _open(Path(path), format, limit, columns)
     _demand(raw, chosen, [name for name in NEEDED[1:] if name not in fields])
     ledger = Ledger(raw)
     prompt, output = lengths(ledger, fields)
@@ -87,7 +109,9 @@ def read_lengths(
     return Pairs(np.ascontiguousarray(prompt[kept]), np.ascontiguousarray(output[kept]))
 
 
-def _open(path: Path, format: str, limit: int | None) -> tuple[Format, Raw, dict[str, Source]]:
+def _open(
+    path: Path, format: str, limit: int | None, columns: Mapping[str, str] | None
+) -> tuple[Format, Raw, dict[str, Source]]:
     if format != "auto" and format not in FORMATS:
         raise TraceError(f"{path}: format is {format!r}; it must be auto, {', '.join(FORMATS)}")
     raw = load(path, None if limit is None else count("limit", limit))
@@ -98,24 +122,25 @@ def _open(path: Path, format: str, limit: int | None) -> tuple[Format, Raw, dict
     else:
         _refuse_tables(raw)
         chosen = next((each for each in FORMATS.values() if each.matches(raw.columns)), GENERIC)
+    twice = raw.twice
     raw = _prepared(chosen, raw)
-    return chosen, raw, chosen.fields(raw.columns)
+    fields = chosen.fields(raw.columns) | named(raw.path, columns or {}, raw.columns)
+    for name, source in fields.items():
+        if source.column in twice:
+            raise TraceError(f"{path}: the header has {source.column!r} twice, which holds {name}; rename one of them")
+    return chosen, raw, fields
 
 
-def _demand(raw: Raw, chosen: Format, lacking: list[str]) -> None:
-    if not lacking:
+def _demand(raw: Raw, chosen: Format, missing: list[str]) -> None:
+    if not missing:
         return
     if raw.broken and not raw.columns:
         row = min(raw.broken)
         raise TraceError(f"{raw.path}, {raw.place(row)}: {raw.broken[row]}; the file has no usable row")
-    names = {name: " or ".join(source.column for source in chosen.columns[name]) for name in lacking}
-    wanted = "; ".join(f"{name} ({FIELDS[name]}): {columns}" for name, columns in names.items())
-    cure = "rename one"
-    if lacking == ["arrival_s"]:
-        cure += (
-            ", or take only the lengths of this file for arrivals of your own, as in poisson: {rate: 5, lengths: FILE}"
-        )
-    raise TraceError(f"{raw.path}: found the columns {', '.join(sorted(raw.columns))}, but none for {wanted}; {cure}")
+    said = lacking(raw.path, chosen, missing, raw.columns)
+    if missing == ["arrival_s"]:
+        said += ", or take only the lengths of this file for arrivals of your own: poisson: {rate: 5, lengths: FILE}"
+    raise TraceError(said)
 
 
 def _refuse_tables(raw: Raw) -> None:

@@ -48,6 +48,7 @@ class Format:
     `signature`: names that only this format uses together; a file that has them all is taken for it.
     block_tokens: tokens that one of `hash_ids` covers.  prepare: what turns the rows of the file into requests.
     grows: whether the prompt of a request begins with that of the request it waits for.
+    whole: whether a file that has a column for each needed field is taken for this format, where no signature tells it.
     """
 
     name: str
@@ -56,9 +57,12 @@ class Format:
     block_tokens: int = 512
     prepare: Callable[[Raw], Raw] | None = None
     grows: bool = False
+    whole: bool = False
 
     def matches(self, found: Collection[str]) -> bool:
         """Whether a file with the normalised column names `found` is of this format."""
+        if self.whole:
+            return set(NEEDED) <= self.fields(found).keys()
         return bool(self.signature) and all(name in found for name in self.signature)
 
     def fields(self, found: Collection[str]) -> dict[str, Source]:

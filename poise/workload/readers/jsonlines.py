@@ -47,10 +47,25 @@ def _array(path: Path, text: str, limit: int | None) -> Raw:
     return Raw(str(path), _columns(rows), len(rows), numbered, broken)
 
 
+DEEP = 4
+"""Levels of nested objects whose values are columns."""
+
+
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Column]:
+    """A column for each key, and for each key of an object inside by its path, as usage.prompt_tokens."""
+    rows = [_flat(row) if any(type(value) is dict for value in row.values()) else row for row in rows]
     # Sorted, so that two keys that differ only in case are resolved the same way in every run.
     keys = sorted(set().union(*rows))
     return {normal(key): [row.get(key) for row in rows] for key in keys}
+
+
+def _flat(row: dict[str, Any], before: str = "", depth: int = DEEP) -> dict[str, Any]:
+    flat = {}
+    for key, value in row.items():
+        flat[before + key] = value
+        if type(value) is dict and depth > 1:
+            flat |= _flat(value, f"{before}{key}.", depth - 1)
+    return flat
 
 
 def _kind(value: object) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ class Raw:
 
     place: a row's position in the file as text ("line 17").  broken: the errors of rows that could not be taken
     apart at all; they are empty in every column. Lines with nothing in them are no rows.
+    twice: names that several columns of the header have, of which the first counts.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Raw:
     rows: int
     place: Callable[[int], str]
     broken: dict[int, str] = field(default_factory=dict)
+    twice: frozenset[str] = frozenset()
 
 
 def load(path: Path, limit: int | None) -> Raw:
@@ -109,11 +112,17 @@ def numbered(row: int) -> str:
 
 
 def _csv(path: Path, text: str, limit: int | None) -> Raw:
-    import polars as pl
-
     text = text.lstrip("\n")
     header = text.split("\n", 1)[0]
     separator = max(",;\t", key=header.count)
+    names = Counter(map(normal, next(_records(path, text, separator))[1]))
+    twice = frozenset(name for name, count in names.items() if count > 1)
+    return replace(_table(path, text, separator, limit), twice=twice)
+
+
+def _table(path: Path, text: str, separator: str, limit: int | None) -> Raw:
+    import polars as pl
+
     try:
         table = pl.read_csv(text.encode(), infer_schema=False, n_rows=limit, separator=separator)
     except pl.exceptions.PolarsError:

@@ -23,7 +23,7 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)  # type: ignore[arg-type]
     bench = Bench(1)
-    with pytest.raises(UserError, match=r"pip install 'poise\[otel\]'"):
+    with pytest.raises(UserError, match=r"-m pip install \"poise\[otel\]\""):
         Traces(bench.world, list)
     assert bench.world.sending is None
 

@@ -26,6 +26,11 @@ def test_the_authors_example() -> None:
     assert isclose(found.price, 6.70)
 
 
+def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    Melange().place(PUBLISHED, (A10G, A100))
+    assert capfd.readouterr() == ("", "")
+
+
 def check(demand: Demand, units: tuple[Unit, ...], found: Placement) -> None:
     """Every request goes somewhere, nobody is overloaded, and the sums are those of the parts."""
     for index, bucket in enumerate(demand.buckets):
