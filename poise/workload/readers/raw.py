@@ -1,4 +1,4 @@
-"""Files as raw columns: what the bytes say, before anything is believed."""
+"""Files as raw columns, before any validation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARQUET_ROW_BYTES = 8
 class Raw:
     """Columns of one file under normalised names, all of `rows` rows.
 
-    place: says where a row stands in the file ("line 17").  broken: what is wrong with rows that could not be taken
+    place: a row's position in the file as text ("line 17").  broken: the errors of rows that could not be taken
     apart at all; they are empty in every column. Lines with nothing in them are no rows.
     twice: names that several columns of the header have, of which the first counts.
     """
@@ -93,7 +93,7 @@ def _parquet(path: Path, data: bytes, limit: int | None) -> Raw:
     import polars as pl
 
     try:
-        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()  # as its footer says
+        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()  # from its footer
         most = most_bytes(len(data)) // PARQUET_ROW_BYTES
         if rows > most and (limit is None or limit > most):
             raise TraceError(
@@ -130,7 +130,7 @@ def _table(path: Path, text: str, separator: str, limit: int | None) -> Raw:
         return _uneven(path, text, separator, limit)
     place: Callable[[int], str] = _Lines(path, separator)
     if len(table) and table.select(pl.all_horizontal(pl.all().is_null()).any()).item():
-        # Only now is it worth telling an empty line, which is no row, from a row of empty fields, which is wrong.
+        # Only now distinguish an empty line, which does not count, from a row of empty fields, which is an error.
         records = [record for _, record in _records(path, text, separator)]
         kept = [row for row in range(len(table)) if records[row + 1]]
         table, place = table[kept], partial(moved, place, kept)
