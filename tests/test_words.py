@@ -25,7 +25,8 @@ ELSEWHERE = ("systems.md", "claims.md")
 """Pages that are made from the claims."""
 
 ROOMS = (
-    "cli", "core", "experiment", "live", "plan", "recordings", "report", "scenario", "sim", "testing", "validation",
+    "catalogue", "cli", "core", "cost", "experiment", "live", "pipeline", "plan", "policies", "recordings", "report",
+    "runtime", "scenario", "sim", "testing", "validation", "workload",
 )  # fmt: skip
 """Packages whose docstrings and comments are held to the list."""
 

@@ -1,6 +1,6 @@
-"""Which terms of a cost go beside one another, and in which order, by what each of them says of itself.
+"""Which terms of a cost can be combined, and in which order, by what each of them declares.
 
-`poise.cost.term.Term` names what a term may say. The rules know no term by name.
+`poise.cost.term.Term` lists the declarations. The rules name no term.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _check_apart(one: object, two: object) -> None:
     both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
     if both:
         raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
-    taken = [said for part, said in TAKEN.items() if part in _takes(one) and part in _takes(two)]
+    taken = [text for part, text in TAKEN.items() if part in _takes(one) and part in _takes(two)]
     if taken:
         raise ScenarioError(f"terms {names} both say {' and '.join(taken)}; keep one of them")
     for over, other in ((one, two), (two, one)):
@@ -60,7 +60,7 @@ def _takes(term: object) -> set[str]:
 
 
 def _drops(one: object, two: object) -> bool:
-    """Whether `one`, asked later, counts KV blocks anew that `two` has counted."""
+    """Whether `one`, applied later, counts again KV blocks that `two` has counted."""
     return "KV" in _takes(one) and hasattr(two, "held")
 
 

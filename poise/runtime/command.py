@@ -32,7 +32,7 @@ def job_of(options: RunOptions, processes: int | None) -> Job:
 
 
 def run(options: RunOptions) -> None:
-    """Train. Everything that can be wrong is said before a process starts."""
+    """Train, after reporting every error in the inputs before a process starts."""
     world = os.environ.get("WORLD_SIZE") if "RANK" in os.environ else None
     if world is not None and options.ranks is not None and options.ranks != int(world):
         raise UserError(f"--ranks {options.ranks}: torchrun has started {world} processes; leave it out")
@@ -74,7 +74,7 @@ def _all(job: Job) -> None:
 
 
 def _one(job: Job) -> None:
-    """The rank that torchrun says: nccl where every process of the machine has a GPU, else gloo."""
+    """The rank given by torchrun: nccl where every process of the machine has a GPU, else gloo."""
     from datetime import timedelta
 
     import torch
@@ -93,7 +93,7 @@ def _one(job: Job) -> None:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
         train(job, Seat(dist.get_rank(), dist.get_world_size(), lambda: TCPStore(host, port, is_master=False)))
-    except RankError as error:  # whoever found out has said it
+    except RankError as error:  # the rank that detected it has printed it
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.stderr.flush()

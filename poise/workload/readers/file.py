@@ -68,7 +68,7 @@ def _parquet(path: Path, data: bytes, limit: int | None) -> Raw:
     import polars as pl
 
     try:
-        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()  # as its footer says
+        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()  # from its footer
         most = most_bytes(len(data)) // PARQUET_ROW_BYTES
         if rows > most and (limit is None or limit > most):
             raise TraceError(
@@ -100,7 +100,7 @@ def _table(path: Path, text: str, separator: str, limit: int | None) -> Raw:
         return _uneven(path, text, separator, limit)
     place: Callable[[int], str] = _Lines(path, separator)
     if len(table) and table.select(pl.all_horizontal(pl.all().is_null()).any()).item():
-        # Only now is it worth telling an empty line, which is no row, from a row of empty fields, which is wrong.
+        # Only now distinguish an empty line, which does not count, from a row of empty fields, which is an error.
         records = [record for _, record in _records(path, text, separator)]
         kept = [row for row in range(len(table)) if records[row + 1]]
         table, place = table[kept], partial(moved, place, kept)

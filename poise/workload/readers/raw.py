@@ -1,4 +1,4 @@
-"""Files as raw columns: what the bytes say, before anything is believed."""
+"""Files as raw columns, before any validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 class Raw:
     """Columns of one file under normalised names, all of `rows` rows.
 
-    place: says where a row stands in the file ("line 17").  broken: what is wrong with rows that could not be taken
+    place: a row's position in the file as text ("line 17").  broken: the errors of rows that could not be taken
     apart at all; they are empty in every column. Lines with nothing in them are no rows.
     twice: names that several columns of the header have, of which the first counts.
     """
