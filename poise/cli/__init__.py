@@ -167,11 +167,15 @@ def demo(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip invalid rows of the trace and count them.")
     ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD=COLUMN,…", help="Name columns of the trace, as in arrival_s=created."),
+    ] = None,
 ) -> None:
     """Compare four routers at four loads on eight replicas."""
     from poise.scenario.command import show_demo
 
-    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad) else DONE)
+    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad, columns) else DONE)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -43,6 +44,15 @@ def plan_fleet(options: PlanOptions) -> bool:
     return found.found.interrupted
 
 
+def _sets(options: PlanOptions) -> list[str]:
+    """Changes of the scenario around the traffic, the names of its columns among them."""
+    if options.columns is None:
+        return options.sets
+    from poise.workload.readers.named import parse_columns
+
+    return [*options.sets, f"workload.columns={json.dumps(parse_columns(options.columns))}"]
+
+
 def ask(options: PlanOptions) -> PlanQuestion:
     """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
@@ -64,7 +74,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     return PlanQuestion(
         source=Source(
             options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
-            _length(options.output_tokens, "--output-tokens"), options.sets,
+            _length(options.output_tokens, "--output-tokens"), _sets(options),
         ),
         model=model(options.model),
         goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]

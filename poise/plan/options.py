@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poise.core.errors import UserError
-from poise.scenario.options import Jobs, Quiet, Ray
+from poise.scenario.options import Columns, Jobs, Quiet, Ray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ class PlanOptions:
     start: Annotated[
         str | None, typer.Option(metavar="STAGES", help="Start-up stages of a replica, as in provision_s=300.")
     ] = None
+    columns: Columns = None
     sets: Annotated[
         list[str],
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field of TRAFFIC, as in workload.scale=2."),

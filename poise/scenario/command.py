@@ -61,6 +61,10 @@ def _shorthands(options: SimulateOptions) -> Iterator[Override]:
         yield ("run", "seeds"), [parse_value(options.seed, f"--seed {options.seed}")], f"--seed {options.seed}"
     if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
+    if options.columns is not None:
+        from poise.workload.readers.named import parse_columns
+
+        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
 
 
 def _check_places(options: SimulateOptions) -> None:
@@ -120,13 +124,14 @@ def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None
             print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
-def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
+def show_demo(trace: Path | None, out: Path, skip_bad: bool, columns: str | None = None) -> bool:
     """Run the demo, print its tables and the paths of its files; returns whether it was interrupted."""
     from poise.scenario.demo import demo
     from poise.scenario.write import check_writable
+    from poise.workload.readers.named import parse_columns
 
     check_writable(out, "--out", folder=True)
-    planned = demo(trace, skip_bad=skip_bad)
+    planned = demo(trace, skip_bad=skip_bad, columns=None if columns is None else parse_columns(columns))
     with Bars() as bars:
         comparison = planned.run(bars)
     _show_demo(planned, comparison)

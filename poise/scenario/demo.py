@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,12 +124,12 @@ def title(cluster: Cluster) -> str:
     return f"Four routers on {pool.replicas} × {pool.model.name} on {pool.device.name}"
 
 
-def demo(trace: Path | None = None, *, skip_bad: bool = False) -> Demo:
+def demo(trace: Path | None = None, *, skip_bad: bool = False, columns: Mapping[str, str] | None = None) -> Demo:
     """The demo on generated traffic with shared prefixes, or on a recorded `trace`; only its capacity is simulated."""
     from poise.catalogue import device, model
 
     cluster = Cluster((Pool(model(MODEL), device(DEVICE), REPLICAS),))
-    return _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad)
+    return _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad, columns)
 
 
 def _generated(cluster: Cluster) -> Demo:
@@ -146,14 +146,14 @@ def _generated(cluster: Cluster) -> Demo:
     return Demo(cluster, capacity, lambda seed, share: made(seed, share * capacity), recorded=False)
 
 
-def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
+def _recorded(cluster: Cluster, trace: Path, skip_bad: bool, columns: Mapping[str, str] | None) -> Demo:
     """The beginning of a trace, thinned and superposed to about `REQUESTS` requests at the heaviest load.
 
     Of a trace that begins slowly at least `PIECE` rows are taken, and more requests for it, up to `MOST` times as many.
     """
     from dataclasses import replace
 
-    head = replace(_head(trace, skip_bad), model=None, models=())
+    head = replace(_head(trace, skip_bad, columns), model=None, models=())
     capacity = _capacity(cluster, head, str(trace))
     piece = head.head(_rows(head, SHARES[-1] * capacity))
     heaviest = min(SHARES[-1] * capacity / rate(piece), MOST * REQUESTS / len(piece))
@@ -161,12 +161,12 @@ def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
     return Demo(cluster, capacity, lambda seed, share: loads[share], recorded=True)
 
 
-def _head(trace: Path, skip_bad: bool) -> Workload:
+def _head(trace: Path, skip_bad: bool, columns: Mapping[str, str] | None) -> Workload:
     """The first `REQUESTS` rows of a trace; TraceError names the option of the demo that passes over bad ones."""
     from poise.workload import read
 
     try:
-        return read(trace, skip_bad=skip_bad, limit=REQUESTS)
+        return read(trace, skip_bad=skip_bad, limit=REQUESTS, columns=columns)
     except TraceError as error:
         raise TraceError(str(error).replace("pass skip_bad=True", "give --skip-bad")) from None
 

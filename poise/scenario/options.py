@@ -24,6 +24,11 @@ Sets = Annotated[
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows of a trace and count them.")]
 
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="FIELD=COLUMN,…", help="Name columns of the trace, as in arrival_s=created."),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
@@ -36,6 +41,7 @@ class SimulateOptions:
     )
     seed: Annotated[str | None, typer.Option(metavar="N", help="Random seed; replaces those of the scenario.")] = None
     skip_bad: SkipBad = False
+    columns: Columns = None
     json: Json = None
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report, JSON, timeline, requests and resolved scenario.")
@@ -67,6 +73,7 @@ class CompareOptions:
     ray: Ray = None
     sets: Sets = field(default_factory=list)
     skip_bad: SkipBad = False
+    columns: Columns = None
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report, JSON, resolved scenario and every cell.")
     ] = None

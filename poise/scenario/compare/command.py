@@ -116,6 +116,10 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
         yield ("compare", "by"), options.by, f"--by {options.by}"
     if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
+    if options.columns is not None:
+        from poise.workload.readers.named import parse_columns
+
+        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
 
 
 def _check_places(options: CompareOptions) -> None:

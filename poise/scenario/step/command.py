@@ -33,7 +33,7 @@ def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None
     """Compare the layouts and schedules of a step file; returns whether it was interrupted."""
     _refuse(options.scenario, {
         "--policies": options.policies, "--loads": options.loads, "--find-collapse": options.find_collapse,
-        "--requests": options.requests, "--skip-bad": options.skip_bad,
+        "--requests": options.requests, "--skip-bad": options.skip_bad, "--columns": options.columns,
     })  # fmt: skip
     question = read(options.scenario, options.sets, list(_shorthands(options)))
     if options.resume and options.out is None:
@@ -59,7 +59,7 @@ def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None
 def simulate_step(options: SimulateOptions) -> bool:
     """Simulate a step file that has one layout; returns whether it was interrupted."""
     _refuse(options.scenario, {
-        "--router": options.routers, "--skip-bad": options.skip_bad, "--trace-events": options.trace_events,
+        "--router": options.routers, "--skip-bad": options.skip_bad, "--columns": options.columns, "--trace-events": options.trace_events,
         "--blame": options.blame,
     })  # fmt: skip
     more: list[Override] = []
