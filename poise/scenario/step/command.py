@@ -59,7 +59,8 @@ def compare_steps(options: CompareOptions, workers: Workers, shard: Shard | None
 def simulate_step(options: SimulateOptions) -> bool:
     """Simulate a step file that has one layout; returns whether it was interrupted."""
     _refuse(options.scenario, {
-        "--router": options.routers, "--skip-bad": options.skip_bad, "--columns": options.columns, "--trace-events": options.trace_events,
+        "--router": options.routers, "--skip-bad": options.skip_bad, "--columns": options.columns,
+        "--trace-events": options.trace_events,
         "--blame": options.blame,
     })  # fmt: skip
     more: list[Override] = []

@@ -94,7 +94,8 @@ def _check(options: CompareOptions) -> None:
     """UserError for options that belong to a scenario, and for files that cannot be written."""
     given = {
         "--policies": options.policies, "--loads": options.loads, "--seeds": options.seeds, "--by": options.by,
-        "--find-collapse": options.find_collapse, "--requests": options.requests, "--skip-bad": options.skip_bad, "--columns": options.columns,
+        "--find-collapse": options.find_collapse, "--requests": options.requests,
+        "--skip-bad": options.skip_bad, "--columns": options.columns,
     }  # fmt: skip
     for option, value in given.items():
         if value:
