@@ -175,7 +175,9 @@ def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: fl
     It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
     """
     found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
-    size = sum(min(independent(run, warmup_s), float(counted(run, warmup_s).sum())) for run in runs)
+    size = sum(float(counted(run, warmup_s).sum()) for run in runs)
+    if len(runs) == 1 or any(share in (0.0, 1.0) for share in shares):  # else stretches say enough by how they differ
+        size = min(size, sum(independent(run, warmup_s) for run in runs))
     return score(replace(found, value=mean(shares)), [mean(shares)], max(size, 1.0), CONFIDENCE).half
 
 
