@@ -108,7 +108,7 @@ class Program:
     def _run(self, *, whole: bool, gap: float) -> list[float] | None:
         import highspy
 
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("mip_rel_gap", gap)
         solver.passModel(self._model(whole))
