@@ -18,6 +18,7 @@ import typer
 from poise.cli.renamed import renamed
 from poise.cli.train import app as train
 from poise.core.errors import PoiseError, UserError
+from poise.core.extras import install
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
@@ -494,7 +495,12 @@ def validate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
 ) -> None:
     """Compare predictions with measured runs."""
-    from poise.validation.command import ValidateOptions, validate_folder
+    try:
+        from poise.validation.command import ValidateOptions, validate_folder
+    except ModuleNotFoundError as error:  # the wheel of Poise leaves it out
+        if not (error.name or "").startswith("poise.validation"):
+            raise
+        raise UserError(f"validate: poise-validation is not installed; {install('validate')}") from None
 
     fell = validate_folder(ValidateOptions(folder, json_file, against, out, answers, spread, jobs, ray, quiet))
     raise typer.Exit(FAILED if fell else DONE)
